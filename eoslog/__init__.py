@@ -1,0 +1,15 @@
+"""eoslog: every row once, between Spark and a Kafka log.
+
+This package is the front door; the rooms behind it are `eoslog.protocol`, `eoslog.broker` and
+`eoslog.connector`, each in a folder of its own at the root of the source tree.
+"""
+
+from pathlib import Path
+
+__version__ = "0.1.0"
+
+# In a source checkout the three rooms lie beside this folder, not in it. An installed package
+# has no setup.cfg above it and needs nothing of this.
+_checkout = Path(__file__).parent.parent
+if (_checkout / "setup.cfg").is_file() and (_checkout / "pyspark_eoslog.py").is_file():
+    __path__.append(str(_checkout))
