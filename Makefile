@@ -1,0 +1,62 @@
+# Everything a newcomer types: make demo, make test. `make help` lists the rest.
+SHELL := /bin/bash
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+GUARANTEE ?= exactly_once
+BIN := .venv/bin
+# The stamp's name holds the list of modules, so that a new module is linked into the environment.
+MODULES := $(shell find eoslog protocol broker connector -name '*.py' | LC_ALL=C sort | cksum | tr ' ' -)
+READY := .venv/.ready-$(MODULES)
+LINKED = $(shell ls -d build/__editable__.eoslog-*/)
+KAFKA := .peers/kafka-4.3.1
+DEMO_DATA ?= .demo
+
+.PHONY: help setup java demo test lint bench-codec dump-segments clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(READY) java  ## create .venv with eoslog and its pinned development dependencies, look for Java
+
+$(READY): setup.cfg pyproject.toml
+	@test -n "$(PYTHON)" || { echo "eoslog needs Python 3.11 or later: install it, or say make PYTHON=/path/to/python"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { rm -rf .venv; \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null && $(PYTHON) -m venv .venv; \
+		else echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)"; exit 1; fi; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@rm -f .venv/.ready-* && touch $@
+
+java:
+	@major=$$(java -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p'); \
+	if [ "$${major:-0}" -lt 17 ]; then \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			echo "installing openjdk-17-jre-headless (Spark needs Java 17 or later)"; \
+			apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless >/dev/null; \
+		else echo "Spark needs Java 17 or later: install it (Debian: apt-get install openjdk-17-jre-headless)"; exit 1; fi; fi
+
+demo: setup  ## the main job: a year of flights through a pipeline that is killed (GUARANTEE=at_least_once shows the duplicates)
+	@$(BIN)/python -m examples.flights.run --guarantee $(GUARANTEE) --data $(DEMO_DATA) $(DEMO_ARGS)
+
+test: setup  ## all tests
+	$(BIN)/python -m pytest
+
+lint: $(READY)  ## ruff, mypy (strict) and the import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	cd $(LINKED) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/setup.cfg --cache-dir $(CURDIR)/.mypy_cache -p eoslog
+	cd $(LINKED) && $(CURDIR)/$(BIN)/lint-imports --config $(CURDIR)/setup.cfg --no-logo --no-cache
+
+bench-codec: $(READY)  ## records a second of the vectorised codec, on one core
+	$(BIN)/python -m benchmarks.codec --check
+
+$(KAFKA):
+	@command -v mvn >/dev/null || { echo "Kafka's tools come by Maven: install it (Debian: apt-get install maven)"; exit 1; }
+	mvn -q -f benchmarks/kafka-tools.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$@.part
+	mv $@.part $@
+
+dump-segments: $(READY) $(KAFKA)  ## read every segment the demo left with Kafka's own DumpLogSegments
+	$(BIN)/python -m benchmarks.dump_segments --kafka $(KAFKA) --data $(DEMO_DATA)/broker
+
+clean:  ## remove what the targets made
+	rm -rf .venv build .demo .peers .mypy_cache .ruff_cache *.egg-info

@@ -1,0 +1,110 @@
+"""The processes of the demo besides the broker: publisher, Spark application, and how to kill them."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).resolve().parents[2]
+STOP_TIMEOUT_SECONDS = 60
+
+
+class Child:
+    """A Python module run as a process of its own, its output kept in a log file."""
+
+    def __init__(self, module: str, *args: str, log: Path) -> None:
+        self.command = [sys.executable, "-m", module, *args]
+        self.log = log
+        self.starts = 0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts (or starts again) the process; its log is appended to."""
+        environment = {
+            **os.environ,
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_CONF_DIR": str(ROOT),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT
+            )
+        self.starts += 1
+
+    @property
+    def exit_status(self) -> int | None:
+        """None while the process runs."""
+        return self.process.poll() if self.process else None
+
+    def family(self) -> list[psutil.Process]:
+        """The process and everything below it that still lives."""
+        if self.process is None or self.process.poll() is not None:
+            return []
+        try:
+            head = psutil.Process(self.process.pid)
+            return [head, *head.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def kill(self) -> int:
+        """SIGKILL to the process and everything below it; returns how many processes that were."""
+        family = self.family()
+        for process in family:
+            send_kill(process)
+        if self.process is not None:
+            self.process.wait()
+        return len(family)
+
+    def stop(self) -> int:
+        """SIGTERM, then waits; returns the exit status. A process that does not end is killed."""
+        if self.process is None:
+            return 0
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(STOP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return -signal.SIGKILL
+
+    def lines(self, pattern: str) -> int:
+        """How many lines of the log match."""
+        if not self.log.exists():
+            return 0
+        return len(re.findall(pattern, self.log.read_text(errors="replace"), re.MULTILINE))
+
+    def tail(self, lines: int = 15) -> str:
+        """The end of the log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def send_kill(process: psutil.Process) -> bool:
+    """SIGKILL; False if the process was gone already."""
+    try:
+        process.kill()
+    except psutil.NoSuchProcess:
+        return False
+    return True
+
+
+def task_workers(application: Child, port: int) -> list[psutil.Process]:
+    """The Python workers of the application's tasks that talk to the broker, busiest first.
+
+    Spark forks them from a daemon whose command line ends in `pyspark.worker`; planners and the sinks'
+    commit processes have daemons of their own and are left alone.
+    """
+    found: list[tuple[float, psutil.Process]] = []
+    for daemon in application.family():
+        try:
+            if daemon.cmdline()[-2:] != ["pyspark.daemon", "pyspark.worker"]:
+                continue
+            for worker in daemon.children():
+                if any(c.raddr and c.raddr.port == port for c in worker.net_connections("tcp")):
+                    found.append((worker.cpu_percent(interval=0.02), worker))
+        except psutil.NoSuchProcess:
+            continue
+    return [worker for _, worker in sorted(found, key=lambda pair: -pair[0])]
