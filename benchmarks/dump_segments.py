@@ -12,8 +12,8 @@ from pathlib import Path
 TOOL = "org.apache.kafka.tools.DumpLogSegments"
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 COMPLAINTS = re.compile(
-    r"exception|error|mismatch|corrupt|invalid|isvalid: false|Could not|not found|Non-sequential|Found .* bytes"
-    r"|Misaligned|no messages",
+    r"exception|error|mismatch|corrupt|invalid|isvalid: false|Could not|not found|Non-sequential"
+    r"|Found .* bytes|Misaligned|no messages",
     re.IGNORECASE,
 )
 FILES_PER_CALL = 200

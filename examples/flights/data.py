@@ -24,6 +24,10 @@ def _file(name: str) -> Path:
     return Path(str(found[0].locate()))
 
 
+def _known(text: str) -> str | None:
+    return text if text not in ("", "NA") else None
+
+
 def airlines() -> dict[str, str]:
     """Carrier code -> airline's name."""
     with _file("airlines.csv").open(newline="") as source:
@@ -35,8 +39,9 @@ def flights() -> Iterator[dict[str, object]]:
     with zipfile.ZipFile(_file("flights.csv.zip")) as archive, archive.open("flights.csv") as raw:
         for number, row in enumerate(csv.DictReader(io.TextIOWrapper(raw, "utf-8", newline=""))):
             flight: dict[str, object] = {"id": number}
-            flight.update((name, row[name] or None) for name in FIELDS)
-            flight["dep_delay"] = int(float(row["dep_delay"])) if row["dep_delay"] else None
+            flight.update((name, _known(row[name])) for name in FIELDS)
+            delay = _known(row["dep_delay"])
+            flight["dep_delay"] = int(delay) if delay else None
             yield flight
 
 
