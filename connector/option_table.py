@@ -1,0 +1,153 @@
+"""Every option of `format("eoslog")`, as one table: name, type, default, where it applies, meaning.
+
+Parsing (options.py) and the documentation's table are both made from it. Names and defaults are
+those of Spark's Kafka connector, but for `kafka.isolation.level`, which is read_committed here.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, Flag, auto
+from typing import Any
+
+
+class Kind(Enum):
+    """How an option's text is read; the value is the name shown in messages and documentation."""
+
+    TEXT = "text"
+    BOOL = "true or false"
+    COUNT = "a whole number above 0"
+    MILLIS = "milliseconds, a whole number above 0"
+    BYTES = "bytes, a whole number above 0"
+    ADDRESSES = "host:port,host:port"
+    NAMES = "names separated by commas"
+    PATTERN = "a regular expression"
+    ASSIGNMENT = 'JSON like {"topic":[0,1]}'
+    OFFSETS = 'earliest, latest, or JSON like {"topic":{"0":23,"1":-2}}'
+    CHOICE = "one of a few words"
+
+
+class Use(Flag):
+    """Where an option applies."""
+
+    READ = auto()
+    READ_STREAM = auto()
+    WRITE = auto()
+    WRITE_STREAM = auto()
+    SOURCE = READ | READ_STREAM
+    SINK = WRITE | WRITE_STREAM
+    ALL = SOURCE | SINK
+
+
+@dataclass(frozen=True)
+class Option:
+    """One line of the table. `default` is the parsed value, None: not set."""
+
+    name: str
+    kind: Kind
+    default: Any
+    use: Use
+    meaning: str
+    choices: tuple[str, ...] = ()
+
+
+GUARANTEES = ("exactly_once", "at_least_once", "at_most_once")
+CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")  # the index is the codec's number in a batch
+ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
+
+TABLE: tuple[Option, ...] = (
+    Option("kafka.bootstrap.servers", Kind.ADDRESSES, None, Use.ALL,
+           "Brokers of first contact; the others are learnt from them. Required."),
+    Option("subscribe", Kind.NAMES, None, Use.SOURCE,
+           "Topics to read. Exactly one of subscribe, subscribePattern and assign is given."),
+    Option("subscribePattern", Kind.PATTERN, None, Use.SOURCE,
+           "Topics to read, by a pattern that must match the whole name."),
+    Option("assign", Kind.ASSIGNMENT, None, Use.SOURCE,
+           "Partitions to read, by topic."),
+    Option("startingOffsets", Kind.OFFSETS, None, Use.SOURCE,
+           "Where a batch, or a new streaming query, begins: earliest (the default of batches), latest "
+           "(the default of streams), or an offset a partition, where -2 is earliest and -1 latest."),
+    Option("endingOffsets", Kind.OFFSETS, None, Use.READ,
+           "Where a batch ends, exclusive: latest (the default) or an offset a partition, -1 is latest."),
+    Option("maxOffsetsPerTrigger", Kind.COUNT, None, Use.READ_STREAM,
+           "At most so many offsets a micro-batch, shared among partitions in proportion to their backlog."),
+    Option("minPartitions", Kind.COUNT, None, Use.SOURCE,
+           "Split large topic-partitions so that a batch has about this many tasks at least."),
+    Option("maxRecordsPerPartition", Kind.COUNT, None, Use.SOURCE,
+           "Split topic-partitions so that no task reads more offsets than this."),
+    Option("includeHeaders", Kind.BOOL, False, Use.SOURCE,
+           "Adds the column headers."),
+    Option("failOnDataLoss", Kind.BOOL, True, Use.SOURCE,
+           "Stop when records of the range are gone from the log (retention, deleted topics); "
+           "false: warn and go on with what is left."),
+    Option("kafka.isolation.level", Kind.CHOICE, "read_committed", Use.SOURCE,
+           "read_committed hides records of open and aborted transactions.", ISOLATION_LEVELS),
+    Option("topic", Kind.TEXT, None, Use.SINK,
+           "Topic of every row; without it each row names its own in the column topic."),
+    Option("processing.guarantee", Kind.CHOICE, "exactly_once", Use.SINK,
+           "What a restart may do to rows: nothing, repeat some, or lose some. "
+           "Also understood as processing.mode and mode.", GUARANTEES),
+    Option("transactional.id", Kind.TEXT, None, Use.SINK,
+           "Name of the sink and prefix of its transactions; the query's id if not given."),
+    Option("kafka.group.id", Kind.TEXT, None, Use.ALL,
+           "Consumer group to which a streaming query's source offsets are committed with its rows."),
+    Option("kafka.transaction.timeout.ms", Kind.MILLIS, 900_000, Use.SINK,
+           "A transaction open for longer is aborted by the broker, which also caps this value."),
+    Option("kafka.compression.type", Kind.CHOICE, "none", Use.SINK,
+           "Compression of record batches.", CODEC_NAMES),
+    Option("kafka.batch.size", Kind.BYTES, 900_000, Use.SINK,
+           "Record batches are cut at this size; keep it below the topic's max.message.bytes."),
+    Option("kafka.client.id", Kind.TEXT, "eoslog", Use.ALL,
+           "Name under which brokers know this client."),
+    Option("kafka.request.timeout.ms", Kind.MILLIS, 30_000, Use.ALL,
+           "The longest wait for one answer, for one connection, and for the first contact."),
+    Option("kafka.default.api.timeout.ms", Kind.MILLIS, 60_000, Use.ALL,
+           "The longest that reads and look-ups are tried again while a broker is away."),
+    Option("kafka.delivery.timeout.ms", Kind.MILLIS, 120_000, Use.SINK,
+           "The longest that records and transaction ends are tried again."),
+    Option("kafka.retry.backoff.ms", Kind.MILLIS, 100, Use.ALL,
+           "First pause before a retry; doubles up to kafka.retry.backoff.max.ms."),
+    Option("kafka.retry.backoff.max.ms", Kind.MILLIS, 1_000, Use.ALL,
+           "Longest pause before a retry."),
+    Option("kafka.max.request.size", Kind.BYTES, 1 << 20, Use.SINK,
+           "Batches for several partitions share one request up to this size."),
+    Option("path", Kind.TEXT, None, Use.ALL, "Set by Spark from load() and start(); not used."),
+    Option("checkpointLocation", Kind.TEXT, None, Use.ALL,
+           "Spark's checkpoint of the streaming query; the sink reads the batch's source offsets there."),
+    Option("queryName", Kind.TEXT, None, Use.ALL, "Spark's name of the streaming query; for messages."),
+)  # fmt: skip
+
+ALIASES = {"processing.mode": "processing.guarantee", "mode": "processing.guarantee"}
+
+FIXED: dict[str, tuple[str, ...]] = {
+    "kafka.acks": ("all", "-1"),
+    "kafka.enable.idempotence": ("true",),
+    "kafka.enable.auto.commit": ("false",),
+    "kafka.security.protocol": ("plaintext",),
+}
+"""Client settings that are what they are: accepted with these values, refused with any other."""
+
+FORBIDDEN: dict[str, str] = {
+    "kafka.auto.offset.reset": "use the option startingOffsets instead",
+    "kafka.key.deserializer": "keys are always binary; cast or decode them in the DataFrame",
+    "kafka.value.deserializer": "values are always binary; cast or decode them in the DataFrame",
+    "kafka.key.serializer": "keys are written as given; encode them in the DataFrame",
+    "kafka.value.serializer": "values are written as given; encode them in the DataFrame",
+    "kafka.interceptor.classes": "interceptors are Java classes and cannot run here",
+    "kafka.partitioner.class": "give a column named partition to choose partitions yourself",
+    "kafka.transactional.id": "use the option transactional.id instead",
+    "kafka.topic": "use the option topic instead",
+}
+"""Client settings that never take effect here, as in Spark's connector: refused with what to do."""
+
+NOT_SERVED: dict[str, str] = {
+    "startingTimestamp": "use startingOffsets",
+    "endingTimestamp": "use endingOffsets",
+    "startingOffsetsByTimestamp": "use startingOffsets",
+    "endingOffsetsByTimestamp": "use endingOffsets",
+    "minOffsetsPerTrigger": "leave it out, or use a longer trigger interval",
+    "maxTriggerDelay": "leave it out, or use a longer trigger interval",
+}
+"""Options of Spark's connector that change which rows are read and are not served here: refused."""
+
+HARMLESS = ("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
+            "groupIdPrefix", "useDeprecatedOffsetFetching")  # fmt: skip
+"""Options of Spark's connector that change no result: taken and ignored."""

@@ -1,0 +1,288 @@
+"""Options of the data source: from the strings that Spark hands over to two typed, frozen objects.
+
+The table itself is option_table.py. Names are case-insensitive, as everywhere in Spark. Whatever is
+wrong is said here, on the driver, before anything is read or written.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from eoslog.connector import offsets
+from eoslog.connector.client.config import ClientConfig, parse_addresses
+from eoslog.connector.errors import OptionError
+from eoslog.connector.option_table import (
+    ALIASES,
+    CODEC_NAMES,
+    FIXED,
+    FORBIDDEN,
+    HARMLESS,
+    NOT_SERVED,
+    TABLE,
+    Kind,
+    Option,
+    Use,
+)
+
+_BY_NAME = {option.name.lower(): option for option in TABLE}
+_WHERE_FROM = ("subscribe", "subscribePattern", "assign")
+
+
+class Guarantee(Enum):
+    """What the sink promises about rows when something fails (`processing.guarantee`)."""
+
+    EXACTLY_ONCE = "exactly_once"
+    AT_LEAST_ONCE = "at_least_once"
+    AT_MOST_ONCE = "at_most_once"
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What a reader needs. Exactly one of subscribe, pattern and assign is set."""
+
+    client: ClientConfig
+    subscribe: tuple[str, ...] | None
+    pattern: str | None
+    assign: tuple[offsets.TopicPartition, ...] | None
+    starting: offsets.Bound
+    ending: offsets.Bound
+    max_offsets: int | None
+    min_partitions: int | None
+    max_records: int | None
+    headers: bool
+    fail_on_data_loss: bool
+    committed: bool
+    group_id: str | None
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """What a writer needs. `codec` is the compression's number in a batch's attributes; sizes in bytes."""
+
+    client: ClientConfig
+    topic: str | None
+    transactional_id: str | None
+    guarantee: Guarantee
+    group_id: str | None
+    transaction_timeout_ms: int
+    codec: int
+    max_batch_bytes: int
+    checkpoint_location: str | None
+    query_name: str | None
+    path: str | None
+
+
+def source_options(raw: Mapping[str, str], *, stream: bool) -> SourceOptions:
+    """Options of a read; raises OptionError."""
+    values = parse(raw, Use.READ_STREAM if stream else Use.READ)
+    _check_where_from(values)
+    values["startingoffsets"] = _start(values, stream)
+    values["endingoffsets"] = _end(values)
+    return SourceOptions(
+        client=ClientConfig.from_options(values),
+        subscribe=values["subscribe"],
+        pattern=values["subscribepattern"],
+        assign=values["assign"],
+        starting=values["startingoffsets"],
+        ending=values["endingoffsets"],
+        max_offsets=values.get("maxoffsetspertrigger"),
+        min_partitions=values["minpartitions"],
+        max_records=values["maxrecordsperpartition"],
+        headers=values["includeheaders"],
+        fail_on_data_loss=values["failondataloss"],
+        committed=values["kafka.isolation.level"] == "read_committed",
+        group_id=values["kafka.group.id"],
+    )
+
+
+def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
+    """Options of a write; raises OptionError."""
+    values = parse(raw, Use.WRITE_STREAM if stream else Use.WRITE)
+    return SinkOptions(
+        client=ClientConfig.from_options(values),
+        topic=values["topic"],
+        transactional_id=values["transactional.id"],
+        guarantee=Guarantee(values["processing.guarantee"]),
+        group_id=values["kafka.group.id"],
+        transaction_timeout_ms=values["kafka.transaction.timeout.ms"],
+        codec=CODEC_NAMES.index(values["kafka.compression.type"]),
+        max_batch_bytes=values["kafka.batch.size"],
+        checkpoint_location=values["checkpointlocation"],
+        query_name=values["queryname"],
+        path=values["path"],
+    )
+
+
+def parse(raw: Mapping[str, str], use: Use) -> dict[str, Any]:
+    """Every option that applies to `use`, by lower-case name, read or at its default (None: not set)."""
+    given = _resolve_aliases({name.lower(): str(value) for name, value in raw.items()})
+    for name in given:
+        _check_name(name, use)
+    _check_fixed(given)
+    wanted = {name: option for name, option in _BY_NAME.items() if option.use & use}
+    values = {
+        name: _read(option, given[name]) if name in given else option.default
+        for name, option in wanted.items()
+    }
+    if values["kafka.bootstrap.servers"] is None:
+        raise OptionError("option kafka.bootstrap.servers is missing: give brokers as host:port,host:port")
+    return values
+
+
+def _resolve_aliases(given: dict[str, str]) -> dict[str, str]:
+    """One name for options that have several; two names with different values are a contradiction."""
+    resolved = {name: value for name, value in given.items() if name not in ALIASES}
+    for alias, name in ALIASES.items():
+        if alias not in given:
+            continue
+        names = [n for n in (name, *ALIASES) if n in given]
+        if len({given[n].strip().lower() for n in names}) > 1:
+            said = ", ".join(f"{n}={given[n]!r}" for n in names)
+            raise OptionError(f"{said}: these names mean the same option; give {name} alone")
+        resolved[name] = given[alias]
+    return resolved
+
+
+def _check_name(name: str, use: Use) -> None:
+    """Refuse what would be ignored without a word: unknown client settings and near misses."""
+    for refused, advice in (*FORBIDDEN.items(), *NOT_SERVED.items()):
+        if name == refused.lower():
+            raise OptionError(f"option {refused} is not supported: {advice}")
+    if name in _BY_NAME:
+        if name == "endingoffsets" and Use.READ_STREAM in use:
+            raise OptionError("option endingOffsets is not valid in streaming queries: leave it out")
+        return
+    if name in FIXED or name in {harmless.lower() for harmless in HARMLESS}:
+        return
+    near = _nearest(name)
+    if name.startswith("kafka."):
+        hint = f"did you mean {near}?" if near else "the documentation has the table of options"
+        raise OptionError(f"unknown option {name}: {hint}")
+    if near is not None:
+        raise OptionError(f"unknown option {name}: did you mean {near}?")
+
+
+def _nearest(name: str) -> str | None:
+    names = [*_BY_NAME, *FIXED, *ALIASES]
+    cutoff = 0.6 if name.startswith("kafka.") else 0.85
+    names = [n for n in names if n not in ("mode", "path")]  # too short to be misspelt alike
+    found = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
+    return _BY_NAME[found[0]].name if found and found[0] in _BY_NAME else (found[0] if found else None)
+
+
+def _check_fixed(given: Mapping[str, str]) -> None:
+    for name, allowed in FIXED.items():
+        value = given.get(name)
+        if value is not None and value.strip().lower() not in allowed:
+            raise OptionError(f"option {name} cannot be {value!r}: it is always {allowed[0]}; leave it out")
+
+
+def _read(option: Option, text: str) -> Any:
+    if option.kind in (Kind.COUNT, Kind.MILLIS, Kind.BYTES):
+        return _whole_number(option, text)
+    return _READERS[option.kind](option, text)
+
+
+def _whole_number(option: Option, text: str) -> int:
+    digits = text.strip()
+    if not digits.isdecimal() or not 0 < int(digits) < 2**63:
+        raise OptionError(f"option {option.name} cannot be {text!r}: give {option.kind.value}")
+    if option.kind is not Kind.COUNT and int(digits) > 2**31 - 1:
+        raise OptionError(f"option {option.name} cannot be {text!r}: the largest is {2**31 - 1}")
+    return int(digits)
+
+
+def _word(option: Option, text: str) -> str:
+    word = text.strip().lower()
+    if word not in option.choices:
+        raise OptionError(
+            f"option {option.name} cannot be {text!r}: choose one of {', '.join(option.choices)}"
+        )
+    return word
+
+
+def _bool(option: Option, text: str) -> bool:
+    word = text.strip().lower()
+    if word not in ("true", "false"):
+        raise OptionError(f"option {option.name} cannot be {text!r}: give {option.kind.value}")
+    return word == "true"
+
+
+def _text(option: Option, text: str) -> str | None:
+    if not text.strip() and option.name not in ("path", "queryName"):
+        raise OptionError(f"option {option.name} is empty: give a value or leave it out")
+    return text or None
+
+
+def _names(option: Option, text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise OptionError(f"option {option.name} is empty: give {option.kind.value}")
+    return names
+
+
+def _pattern(option: Option, text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise OptionError(f"option {option.name}: {text!r} is no regular expression: {error}") from error
+    return str(_text(option, text))
+
+
+_READERS: dict[Kind, Callable[[Option, str], Any]] = {
+    Kind.TEXT: _text,
+    Kind.BOOL: _bool,
+    Kind.CHOICE: _word,
+    Kind.NAMES: _names,
+    Kind.PATTERN: _pattern,
+    Kind.ADDRESSES: lambda option, text: parse_addresses(text),
+    Kind.ASSIGNMENT: lambda option, text: offsets.parse_assignment(option.name, text),
+    Kind.OFFSETS: lambda option, text: offsets.parse_bound(option.name, text),
+}
+
+
+def _check_where_from(values: Mapping[str, Any]) -> None:
+    given = [name for name in _WHERE_FROM if values[name.lower()] is not None]
+    if not given:
+        raise OptionError(f"nothing to read: give one of the options {', '.join(_WHERE_FROM)}")
+    if len(given) > 1:
+        raise OptionError(f"options {' and '.join(given)} are both given: keep one of them")
+
+
+def _start(values: Mapping[str, Any], stream: bool) -> offsets.Bound:
+    start = values["startingoffsets"]
+    if start is None:
+        return offsets.LATEST if stream else offsets.EARLIEST
+    if not stream and _mentions(start, offsets.LATEST):
+        raise OptionError("startingOffsets cannot be latest (-1) in a batch query: nothing would be read")
+    return _checked(start, "startingOffsets", values)
+
+
+def _end(values: Mapping[str, Any]) -> offsets.Bound:
+    end = values.get("endingoffsets")
+    if end is None:
+        return offsets.LATEST
+    if _mentions(end, offsets.EARLIEST):
+        raise OptionError("endingOffsets cannot be earliest (-2): there would be nothing to read")
+    return _checked(end, "endingOffsets", values)
+
+
+def _mentions(bound: offsets.Bound, special: int) -> bool:
+    return bound == special if isinstance(bound, int) else special in bound.values()
+
+
+def _checked(bound: offsets.Bound, option: str, values: Mapping[str, Any]) -> offsets.Bound:
+    """Offsets by partition fit what is read as far as options alone can tell."""
+    if isinstance(bound, int):
+        return bound
+    assigned, topics = values["assign"], values["subscribe"]
+    if assigned is not None and set(bound) != set(assigned):
+        odd = ", ".join(f"{t}-{p}" for t, p in sorted(set(bound) ^ set(assigned)))
+        raise OptionError(f"{option} and assign must name the same partitions; they differ in {odd}")
+    if topics is not None and {topic for topic, _ in bound} != set(topics):
+        odd = ", ".join(sorted({topic for topic, _ in bound} ^ set(topics)))
+        raise OptionError(f"{option} and subscribe must name the same topics; they differ in {odd}")
+    return bound
