@@ -1,0 +1,35 @@
+"""Keys and values of the coordinators' own topics: an int16, then a message of that version.
+
+The same form serves what consumers embed in JoinGroup and SyncGroup. For keys the int16 tells the kind of the
+record (`key_version` reads it before a schema is chosen), for values it is the version of their layout.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from eoslog.protocol.schema import Buffer, Message, ProtocolError, Schema
+
+_VERSION = struct.Struct(">h")
+
+
+def encode(schema: Schema, version: int, value: Message) -> bytes:
+    """The version and the message as one piece of bytes. Raises ProtocolError as `Schema.write` does."""
+    return b"".join([_VERSION.pack(version), *schema.write(version, value)])
+
+
+def key_version(data: Buffer) -> int:
+    """The int16 at the start of `data`."""
+    if len(data) < _VERSION.size:
+        raise ProtocolError(f"a coordinator's record has {len(data)} bytes, too few for its version")
+    version: int = _VERSION.unpack_from(data)[0]
+    return version
+
+
+def decode(schema: Schema, data: Buffer) -> tuple[int, Message]:
+    """The version and the message. ProtocolError for another version, for garbage and for bytes left over."""
+    version = key_version(data)
+    message, end = schema.read(version, data, _VERSION.size)
+    if end != len(data):
+        raise ProtocolError(f"{schema.name} v{version} leaves {len(data) - end} of {len(data)} bytes unread")
+    return version, message

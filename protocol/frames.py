@@ -1,0 +1,197 @@
+"""Frames and headers: what goes around a message on a connection. Sans-I/O: bytes in, frames out.
+
+A frame is an int32 size and that many bytes: a header, then the message. Header versions follow from the API
+(KIP-482): a request header has tagged fields (v2) in flexible versions, a response header too (v1), but for
+ApiVersions, whose response must be readable before any version is agreed (KIP-511).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from eoslog.protocol.apis import APIS, Api, ApiKey
+from eoslog.protocol.primitives import read_uvarint
+from eoslog.protocol.schema import Buffer, Message, ProtocolError
+
+_SIZE = struct.Struct(">i")
+_REQUEST_HEADER = struct.Struct(">hhi")
+_STRING_SIZE = struct.Struct(">h")
+_CORRELATION_ID = struct.Struct(">i")
+
+
+class FrameError(ProtocolError):
+    """A frame whose size is negative or above the limit. The connection cannot go on."""
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames.
+
+    Frames are writable views of memory of their own, so the buffer given to `feed` may be used again.
+    A frame in the making takes no more memory than has arrived, whatever size it claims.
+    """
+
+    def __init__(self, max_size: int) -> None:
+        """`max_size`: the most bytes a frame may have, without its size prefix."""
+        self._max_size = max_size
+        self._waiting: list[bytes] = []
+        self._have = 0
+        self._need = _SIZE.size
+
+    def feed(self, data: Buffer) -> list[memoryview]:
+        """Take the next bytes; answers the frames that they complete. Raises FrameError."""
+        if self._have:
+            self._waiting.append(bytes(data))
+            self._have += len(data)
+            if self._have < self._need:
+                return []
+            owned = bytearray().join(self._waiting)
+            self._waiting, self._have = [], 0
+        else:
+            owned = bytearray(data)
+        return self._cut(memoryview(owned))
+
+    @property
+    def pending(self) -> int:
+        """Bytes of a frame that is not complete yet; above 0 at the end of a connection it was cut."""
+        return self._have
+
+    def _cut(self, view: memoryview) -> list[memoryview]:
+        frames: list[memoryview] = []
+        pos, self._need = 0, _SIZE.size
+        while len(view) - pos >= _SIZE.size:
+            size = self._checked(_SIZE.unpack_from(view, pos)[0])
+            end = pos + _SIZE.size + size
+            if end > len(view):
+                self._need = end - pos
+                break
+            frames.append(view[pos + _SIZE.size : end])
+            pos = end
+        if pos < len(view):
+            self._waiting = [bytes(view[pos:])]
+            self._have = len(view) - pos
+        return frames
+
+    def _checked(self, size: int) -> int:
+        if not 0 <= size <= self._max_size:
+            raise FrameError(f"a frame claims {size} bytes, allowed are 0 to {self._max_size}")
+        return size
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeader:
+    """What goes before every request."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def api_of(api_key: int) -> Api:
+    """The line of the API table; ProtocolError for a key that is not served."""
+    api = _BY_NUMBER.get(api_key)
+    if api is None:
+        raise ProtocolError(f"API key {api_key} is not known")
+    return api
+
+
+_BY_NUMBER: dict[int, Api] = {int(key): api for key, api in APIS.items()}
+
+
+def encode_request(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, body: Message
+) -> list[Buffer]:
+    """A whole request frame as parts, size prefix included."""
+    api = api_of(api_key)
+    name = None if client_id is None else client_id.encode()
+    if name is not None and len(name) > 0x7FFF:
+        raise ProtocolError(f"the client id has {len(name)} bytes, the protocol allows {0x7FFF}")
+    header = _REQUEST_HEADER.pack(api_key, version, correlation_id)
+    header += _STRING_SIZE.pack(-1 if name is None else len(name)) + (name or b"")
+    if api.request.is_flexible(version):
+        header += b"\0"
+    return _framed(header, api.request.write(version, body))
+
+
+def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
+    """Read the header of a request frame (without size prefix); answers it and where the message starts.
+
+    The version may be one that is not served: the caller has to answer that. ProtocolError for an unknown API
+    key, since then the layout of the header is not known either.
+    """
+    try:
+        api_key, version, correlation_id = _REQUEST_HEADER.unpack_from(frame)
+        (size,) = _STRING_SIZE.unpack_from(frame, _REQUEST_HEADER.size)
+    except struct.error as error:
+        raise ProtocolError(f"a request of {len(frame)} bytes is too short for its header") from error
+    api = api_of(api_key)
+    pos = _REQUEST_HEADER.size + _STRING_SIZE.size
+    client_id = None
+    if size != -1:
+        client_id, pos = _client_id(frame, pos, size)
+    if api.request.is_flexible(version):
+        pos = _skip_tags(memoryview(frame), pos)
+    return RequestHeader(api_key, version, correlation_id, client_id), pos
+
+
+def _client_id(frame: Buffer, pos: int, size: int) -> tuple[str, int]:
+    end = pos + size
+    if size < 0 or end > len(frame):
+        raise ProtocolError(f"a client id of {size} bytes does not fit a request of {len(frame)} bytes")
+    try:
+        return str(frame[pos:end], "utf-8"), end
+    except UnicodeDecodeError as error:
+        raise ProtocolError("the client id is not UTF-8") from error
+
+
+def _skip_tags(frame: memoryview, pos: int) -> int:
+    """Skip the tagged fields of a header; none is defined so far that matters to either side."""
+    try:
+        count, pos = read_uvarint(frame, pos)
+        for _ in range(count):
+            _, pos = read_uvarint(frame, pos)
+            size, pos = read_uvarint(frame, pos)
+            pos += size
+    except IndexError as error:
+        raise ProtocolError("the header is cut short within its tagged fields") from error
+    if pos > len(frame):
+        raise ProtocolError("a tagged field of the header goes beyond the frame")
+    return pos
+
+
+def encode_response(api_key: int, version: int, correlation_id: int, body: Message) -> list[Buffer]:
+    """A whole response frame as parts, size prefix included."""
+    api = api_of(api_key)
+    header = _CORRELATION_ID.pack(correlation_id)
+    if _response_has_tags(api, version):
+        header += b"\0"
+    return _framed(header, api.response.write(version, body))
+
+
+def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Message]:
+    """Read a response frame (without size prefix): correlation id and message. No byte may be left over."""
+    api = api_of(api_key)
+    if len(frame) < _CORRELATION_ID.size:
+        raise ProtocolError(f"a response of {len(frame)} bytes is too short for its header")
+    (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+    pos = _CORRELATION_ID.size
+    if _response_has_tags(api, version):
+        pos = _skip_tags(memoryview(frame), pos)
+    message, end = api.response.read(version, frame, pos)
+    if end != len(frame):
+        left = len(frame) - end
+        raise ProtocolError(f"{api.response.name} v{version} leaves {left} bytes of its frame unread")
+    return correlation_id, message
+
+
+def _response_has_tags(api: Api, version: int) -> bool:
+    return api.key != ApiKey.API_VERSIONS and api.response.is_flexible(version)
+
+
+def _framed(header: bytes, body: list[Buffer]) -> list[Buffer]:
+    """Put size and header before the parts of a message."""
+    size = len(header) + sum(memoryview(part).nbytes for part in body)
+    if size > 0x7FFFFFFF:
+        raise ProtocolError(f"a frame of {size} bytes is above the protocol's limit of 2 GiB")
+    return [_SIZE.pack(size) + header, *body]
