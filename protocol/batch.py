@@ -1,0 +1,271 @@
+"""Record batch v2: the 61-byte header, its CRC, and control records. Bodies are passed through untouched.
+
+Layout (KIP-98, "RecordBatch" of Kafka's log format; big-endian), offsets in bytes:
+
+    0 base offset      16 magic (2)     23 last offset delta   43 producer id     57 record count
+    8 length           17 CRC-32C       27 base timestamp      51 producer epoch  61 records
+    12 leader epoch    21 attributes    35 max timestamp       53 base sequence
+
+`length` counts what follows byte 12. The CRC covers byte 21 to the end, so a broker may rewrite the base
+offset and the leader epoch of a batch and store the rest as it came. All integers are signed but the CRC.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import google_crc32c
+import numpy as np
+
+from eoslog.protocol import compression, sequence
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER_SIZE = 61
+MAGIC = 2
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_LEADER_EPOCH = -1
+
+ABORT = 0
+COMMIT = 1
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_CRC_FROM = 21  # the first byte under the CRC
+_LOG_OVERHEAD = 12  # base offset and length, which `length` does not count
+
+_CODEC_MASK = 0x07
+_LOG_APPEND_TIME = 0x08
+_TRANSACTIONAL = 0x10
+_CONTROL = 0x20
+_DELETE_HORIZON = 0x40
+
+
+class CorruptBatch(ValueError):
+    """Bytes that are no valid record batch. `offset` is the batch's base offset (-1: not known)."""
+
+    def __init__(self, message: str, offset: int = -1) -> None:
+        super().__init__(message)
+        self.offset = offset
+
+    def __reduce__(self) -> tuple[type["CorruptBatch"], tuple[str, int]]:
+        return type(self), (str(self), self.offset)
+
+
+class BatchHeader(NamedTuple):
+    """The header's fields in wire order. Offsets and sequences count records; timestamps are ms."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on a header
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return _LOG_OVERHEAD + self.length
+
+    @property
+    def codec(self) -> int:
+        """Compression codec of the records section: a number of `compression.CODECS`."""
+        return self.attributes & _CODEC_MASK
+
+    @property
+    def log_append_time(self) -> bool:
+        """Whether the broker set the time: `max_timestamp` then holds for every record."""
+        return bool(self.attributes & _LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds a control record, which no application may see."""
+        return bool(self.attributes & _CONTROL)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Whether `base_timestamp` is a delete horizon (KIP-534); record times stay relative to it."""
+        return bool(self.attributes & _DELETE_HORIZON)
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record that the batch had when it was written."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Offset that follows the batch."""
+        return self.last_offset + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, -1 for a batch without sequences."""
+        return sequence.last_of(self.base_sequence, self.last_offset_delta + 1)
+
+
+class ControlRecord(NamedTuple):
+    """The end marker of a transaction: `type` is COMMIT or ABORT (other types: see ControlRecordType)."""
+
+    version: int
+    type: int
+    coordinator_epoch: int
+
+
+def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
+    """Read the header at `pos`.
+
+    Raises CorruptBatch where there is none: too few bytes, another magic than 2, or sizes that cannot be.
+    The CRC is not looked at, and the body need not be there.
+    """
+    if pos < 0 or len(buf) - pos < HEADER_SIZE:
+        raise CorruptBatch(f"no record batch at byte {pos}: a header needs {HEADER_SIZE} bytes, "
+                           f"{max(len(buf) - pos, 0)} are left")
+    header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
+    if header.magic != MAGIC:
+        raise CorruptBatch(f"batch at byte {pos} has magic {header.magic}: only record batches of version 2 "
+                           "(Kafka 0.11 and later) are understood", header.base_offset)
+    if header.size < HEADER_SIZE or header.count < 0 or header.last_offset_delta < 0:
+        raise CorruptBatch(f"batch of offset {header.base_offset} at byte {pos} cannot be: length "
+                           f"{header.length}, {header.count} records, last offset delta "
+                           f"{header.last_offset_delta}", header.base_offset)
+    return header
+
+
+def iter_headers(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield (position, header) of each whole batch in `buf`.
+
+    A cut batch at the end ends the walk silently: answers to Fetch end like that by design. Raises
+    CorruptBatch where a header cannot be one.
+    """
+    pos, end = 0, len(buf)
+    while end - pos >= HEADER_SIZE:
+        header = read_header(buf, pos)
+        if header.size > end - pos:
+            return
+        yield pos, header
+        pos += header.size
+
+
+def crc32c(parts: Sequence[Buffer], crc: int = 0) -> int:
+    """CRC-32C of `parts` one after another, going on from `crc`. Nothing is copied."""
+    for part in parts:
+        if len(part):
+            # The C function takes read-only objects only; NumPy shows it any memory as such.
+            crc = google_crc32c.extend(crc, np.frombuffer(part, np.uint8))
+    return crc
+
+
+def crc_ok(buf: Buffer, pos: int, header: BatchHeader) -> bool:
+    """Whether the batch at `pos` is there whole and its bytes match its CRC."""
+    if len(buf) - pos < header.size:
+        return False
+    covered = np.frombuffer(buf, np.uint8, header.size - _CRC_FROM, pos + _CRC_FROM)
+    return bool(google_crc32c.value(covered) == header.crc)
+
+
+def build_header(
+    section: Sequence[Buffer],
+    count: int,
+    *,
+    base_timestamp: int,
+    max_timestamp: int,
+    codec: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = sequence.NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    """Make the header, CRC included, for a records section that is already as `codec` has it."""
+    length = HEADER_SIZE - _LOG_OVERHEAD + sum(map(len, section))
+    attributes = codec | (_TRANSACTIONAL if transactional else 0) | (_CONTROL if control else 0)
+    fields: list[Any] = [
+        base_offset, length, leader_epoch, MAGIC, 0, attributes, count - 1, base_timestamp, max_timestamp,
+        producer_id, producer_epoch, base_sequence, count,
+    ]  # fmt: skip
+    fields[4] = crc32c(section, crc32c([_HEADER.pack(*fields)[_CRC_FROM:]]))
+    return _HEADER.pack(*fields)
+
+
+def build_batch(
+    records: Sequence[Buffer],
+    count: int,
+    *,
+    base_timestamp: int,
+    max_timestamp: int,
+    codec: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = sequence.NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> list[Buffer]:
+    """Make a batch of encoded, uncompressed records: [header, *parts], one compressed part with a codec."""
+    section: list[Buffer] = [compression.compress(codec, records)] if codec else list(records)
+    header = build_header(
+        section, count, base_timestamp=base_timestamp, max_timestamp=max_timestamp, codec=codec,
+        producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence,
+        transactional=transactional, control=control, base_offset=base_offset, leader_epoch=leader_epoch,
+    )  # fmt: skip
+    return [header, *section]
+
+
+def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
+    """Write base offset and leader epoch into a batch in place; its CRC stays right."""
+    struct.pack_into(">q", batch, 0, base_offset)
+    struct.pack_into(">i", batch, _LOG_OVERHEAD, leader_epoch)
+
+
+_CONTROL_KEY = struct.Struct(">hh")  # version, type
+_CONTROL_VALUE = struct.Struct(">hi")  # version, coordinator epoch
+# One record: length, attributes, time delta, offset delta, key length, key, value length, value, no headers.
+# The sizes of key (4) and value (6) are fixed, so its varints are constants (zigzag: twice the number).
+_CONTROL_RECORD = struct.Struct(">5b4sb6sb")
+
+
+def control_batch(
+    kind: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int
+) -> bytes:
+    """Make the marker that ends a transaction on one partition (KIP-98): `kind` is COMMIT or ABORT."""
+    key, value = _CONTROL_KEY.pack(0, kind), _CONTROL_VALUE.pack(0, coordinator_epoch)
+    length = _CONTROL_RECORD.size - 1  # without the length's own byte
+    record = _CONTROL_RECORD.pack(2 * length, 0, 0, 0, 2 * len(key), key, 2 * len(value), value, 0)
+    header = build_header(
+        [record], 1, base_timestamp=timestamp, max_timestamp=timestamp, producer_id=producer_id,
+        producer_epoch=producer_epoch, transactional=True, control=True,
+    )  # fmt: skip
+    return header + record
+
+
+def read_control(buf: Buffer, pos: int, header: BatchHeader) -> ControlRecord:
+    """Read the control record of the batch at `pos`. Raises CorruptBatch where it is none."""
+    from eoslog.protocol.plain_records import iter_records  # that module reads headers through this one
+
+    if not header.is_control:
+        raise CorruptBatch(f"batch of offset {header.base_offset} is no control batch", header.base_offset)
+    record = next(iter_records(buf, pos, header), None)
+    if record is None or record.key is None or len(record.key) < _CONTROL_KEY.size:
+        raise CorruptBatch(f"control batch of offset {header.base_offset} has no key", header.base_offset)
+    version, kind = _CONTROL_KEY.unpack_from(record.key)
+    value = record.value or b""
+    if kind in (ABORT, COMMIT) and len(value) < _CONTROL_VALUE.size:
+        raise CorruptBatch(f"marker at offset {header.base_offset} has no coordinator epoch",
+                           header.base_offset)
+    epoch = _CONTROL_VALUE.unpack_from(value)[1] if kind in (ABORT, COMMIT) else -1
+    return ControlRecord(version, kind, epoch)
