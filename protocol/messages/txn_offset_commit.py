@@ -8,7 +8,7 @@ REQUEST = Schema("TxnOffsetCommitRequest", "0-5", flexible=3, fields=(
     F("group_id", STRING),
     F("producer_id", INT64),
     F("producer_epoch", INT16),
-    F("generation_id_or_member_epoch", INT32, "3+", default=-1),
+    F("generation_id", INT32, "3+", default=-1),
     F("member_id", STRING, "3+"),
     F("group_instance_id", STRING, "3+", nullable=True, default=None),
     F("topics", ARRAY(

@@ -1,0 +1,97 @@
+"""Every message at every version against kio, both ways, with generated values."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Iterator
+from dataclasses import MISSING
+from typing import Any
+
+import kio_oracle as oracle
+import pytest
+
+from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.fields import Array, Struct, default_source
+from eoslog.protocol.schema import Schema
+
+ROUNDS = 25
+
+
+def cases() -> Iterator[Any]:
+    for api in APIS.values():
+        for kind, schema in (("request", api.request), ("response", api.response)):
+            for version in range(schema.versions.first, schema.versions.last + 1):
+                yield pytest.param(api.key, kind, schema, version, id=f"{schema.name}-v{version}")
+
+
+every_message = pytest.mark.parametrize(("key", "kind", "schema", "version"), list(cases()))
+
+
+def plain(value: Any) -> Any:
+    """Views of records as bytes, so that whole messages compare."""
+    match value:
+        case memoryview():
+            return bytes(value)
+        case dict():
+            return {name: plain(each) for name, each in value.items()}
+        case list():
+            return [plain(each) for each in value]
+        case _:
+            return value
+
+
+def joined(schema: Schema, version: int, message: dict[str, Any]) -> bytes:
+    return b"".join(schema.write(version, message))
+
+
+@every_message
+def test_bytes_and_values_agree_with_kio(key: ApiKey, kind: str, schema: Schema, version: int) -> None:
+    entity_type = oracle.payload_type(key, kind, version)
+    rng = random.Random(zlib.crc32(f"{schema.name} {version}".encode()))
+    for _ in range(ROUNDS):
+        value = oracle.random_value(entity_type, rng)
+        theirs = oracle.encode(oracle.to_entity(entity_type, value))
+        message = oracle.to_ours(entity_type, value, schema.struct, version)
+
+        ours = joined(schema, version, message)
+        assert ours == theirs, "our bytes are their bytes"
+        decoded, end = schema.read(version, theirs)
+        assert end == len(theirs)
+        assert plain(decoded) == message, "our reading of their bytes is the value"
+        assert oracle.from_entity(oracle.decode(entity_type, ours)) == value, "their reading of ours is the value"
+
+
+@every_message
+def test_an_unset_message_has_kios_defaults(key: ApiKey, kind: str, schema: Schema, version: int) -> None:
+    entity_type = oracle.payload_type(key, kind, version)
+    unset, _ = schema.read(version, joined(schema, version, {}))
+    assert unset == {field.name: eval(default_source(field)) for field in schema.struct.fields}
+    compare_defaults(entity_type, schema.struct, version)
+
+
+def compare_defaults(entity_type: type[Any], struct: Struct, version: int) -> None:
+    fields = {field.name: field for field in oracle.fields_of(entity_type)}
+    for name, ours in oracle.our_names(entity_type, struct, version).items():
+        theirs = fields[name]
+        assert theirs.tag == ours.tag
+        if theirs.nested is not None:
+            inner = ours.type.of if isinstance(ours.type, Array) else ours.type
+            assert isinstance(inner, Struct)
+            compare_defaults(theirs.nested, inner, version)
+        elif theirs.default is not MISSING:
+            assert oracle.to_plain(theirs, theirs.default) == ours.default, f"default of {ours.name}"
+        if not (theirs.kafka_type in ("uuid", "datetime_i64") and not theirs.is_array):
+            assert theirs.nullable == (version in ours.nullable), f"nullability of {ours.name}"
+
+
+@every_message
+def test_flexible_from_kios_version(key: ApiKey, kind: str, schema: Schema, version: int) -> None:
+    assert oracle.payload_type(key, kind, version).__flexible__ == schema.is_flexible(version)
+
+
+def test_every_served_version_has_a_message() -> None:
+    for api in APIS.values():
+        for schema in (api.request, api.response):
+            assert schema.versions.first <= api.min_version <= api.max_version <= schema.versions.last
+        assert api.request.flexible_from == api.response.flexible_from == api.flexible_from
