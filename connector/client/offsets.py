@@ -1,0 +1,87 @@
+"""Committed offsets of a consumer group, read and written outside transactions."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.grouping import by_topic
+from eoslog.connector.client.retry import check, retrying
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.schema import Message
+
+T = TypeVar("T")
+TopicPartition = tuple[str, int]
+
+_FETCH_MAX = 7  # one group a request, topics by name
+_REQUIRE_STABLE = 7
+_COMMIT_MAX = 9  # topics by name
+
+
+def fetch_committed(
+    cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = True
+) -> dict[TopicPartition, tuple[int, str]]:
+    """Offset and metadata of each partition that has a commit; `partitions` None: all that have one.
+
+    `require_stable` waits for transactions that are about to change the answer (KIP-447), and needs a
+    broker that can tell (OffsetFetch 7). Raises KafkaError, RetriesExhausted.
+    """
+    topics = None
+    if partitions is not None:
+        rows = ((t, p, p) for t, p in partitions)
+        topics = [{"name": topic, "partition_indexes": numbers} for topic, numbers in by_topic(rows)]
+    body = {"group_id": group, "topics": topics, "require_stable": require_stable}
+
+    def attempt() -> dict[TopicPartition, tuple[int, str]]:
+        connection = cluster.coordinator("group", group)
+        version = connection.pick(
+            ApiKey.OFFSET_FETCH, max_version=_FETCH_MAX, min_version=_REQUIRE_STABLE if require_stable else 2
+        )
+        answer = connection.call(ApiKey.OFFSET_FETCH, body, version=version)
+        check(answer["error_code"], f"OffsetFetch of group {group!r}")
+        return _committed(answer, group)
+
+    return _retry(cluster, "OffsetFetch", group, attempt)
+
+
+def commit_plain(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+    """Commit offsets for a group without members, outside transactions; KafkaError if one is refused."""
+    rows = (
+        (t, p, {"partition_index": p, "committed_offset": offset, "committed_metadata": metadata})
+        for (t, p), (offset, metadata) in offsets.items()
+    )
+    topics = [{"name": topic, "partitions": parts} for topic, parts in by_topic(rows)]
+    body = {"group_id": group, "topics": topics}
+
+    def attempt() -> None:
+        connection = cluster.coordinator("group", group)
+        answer = connection.call(ApiKey.OFFSET_COMMIT, body, max_version=_COMMIT_MAX)
+        for topic in answer["topics"]:
+            for part in topic["partitions"]:
+                name = f"{topic['name']}-{part['partition_index']}"
+                check(part["error_code"], f"OffsetCommit of {name} to group {group!r}")
+
+    _retry(cluster, "OffsetCommit", group, attempt)
+
+
+def _committed(answer: Message, group: str) -> dict[TopicPartition, tuple[int, str]]:
+    found = {}
+    for topic in answer["topics"]:
+        for part in topic["partitions"]:
+            where = (topic["name"], part["partition_index"])
+            check(part["error_code"], f"OffsetFetch of {where[0]}-{where[1]} in group {group!r}")
+            if part["committed_offset"] >= 0:
+                found[where] = (part["committed_offset"], part["metadata"] or "")
+    return found
+
+
+def _retry(cluster: Cluster, what: str, group: str, attempt: Callable[[], T]) -> T:
+    return retrying(
+        cluster,
+        f"{what} of group {group!r}",
+        attempt,
+        timeout_ms=cluster.config.api_timeout_ms,
+        option="kafka.default.api.timeout.ms",
+        forget=lambda: cluster.forget_coordinator("group", group),
+        final=frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
+    )

@@ -1,0 +1,305 @@
+"""Transactions as the coordinator keeps them: open, end, look at, commit offsets within.
+
+Each call is tried again while a failure may pass (see retry.py): all of them may be repeated when
+their first answer was lost. InitProducerId then merely bumps the epoch once more; EndTxn answers a
+repeated request by its outcome as long as version and epoch stay the same (KIP-890), so a call keeps
+to the version of its first try. TV2 is transaction.version >= 2: no AddPartitionsToTxn, no
+AddOffsetsToTxn, and EndTxn 5 returns a bumped epoch.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.connection import Connection
+from eoslog.connector.client.grouping import by_topic
+from eoslog.connector.client.retry import check, passes, retrying
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+T = TypeVar("T")
+TopicPartition = tuple[str, int]
+
+TV2 = 2
+_END_TXN_TV2 = 5
+_END_TXN_TV1 = 4
+_INIT_MAX = 5  # version 6 is two-phase commit (KIP-939)
+_ADD_PARTITIONS_MAX = 3  # later versions are for brokers
+_ADD_OFFSETS_MAX = 4
+_TXN_OFFSETS_TV1 = 4
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A producer as brokers know it."""
+
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Description:
+    """A transactional id's state, such as Ongoing or CompleteCommit; times in ms, `start_ms` since 1970."""
+
+    state: str
+    identity: Identity
+    timeout_ms: int
+    start_ms: int
+    partitions: list[TopicPartition]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One line of ListTransactions."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+def init_producer_id(cluster: Cluster, transactional_id: str | None, timeout_ms: int) -> Identity:
+    """A producer id and epoch (InitProducerId). With a transactional id: fences its older users and
+    aborts their open transaction. Raises KafkaError, such as INVALID_TRANSACTION_TIMEOUT where the
+    broker's transaction.max.timeout.ms is lower than `timeout_ms`."""
+    body = {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
+
+    def attempt(connection: Connection) -> Identity:
+        answer = connection.call(ApiKey.INIT_PRODUCER_ID, body, max_version=_INIT_MAX)
+        check(answer["error_code"], f"InitProducerId of {transactional_id!r} with time-out {timeout_ms} ms")
+        return Identity(answer["producer_id"], answer["producer_epoch"])
+
+    if transactional_id is None:
+        return _anywhere(cluster, "InitProducerId", attempt)
+    return _at_coordinator(cluster, "InitProducerId", transactional_id, attempt)
+
+
+def end_txn(cluster: Cluster, transactional_id: str, identity: Identity, commit: bool) -> Identity:
+    """Commit or abort; returns the identity to go on with. Raises KafkaError when refused, for
+    instance INVALID_PRODUCER_EPOCH or PRODUCER_FENCED (another owner), INVALID_TXN_STATE (ended already)."""
+    verb = "commit" if commit else "abort"
+    body = {
+        "transactional_id": transactional_id,
+        "producer_id": identity.producer_id,
+        "producer_epoch": identity.epoch,
+        "committed": commit,
+    }
+    chosen: list[int] = []
+
+    def attempt(connection: Connection) -> Identity:
+        if not chosen:
+            tv2 = cluster.transaction_version() >= TV2
+            chosen.append(connection.pick(ApiKey.END_TXN, max_version=_END_TXN_TV2 if tv2 else _END_TXN_TV1))
+        answer = connection.call(ApiKey.END_TXN, body, version=chosen[0])
+        check(answer["error_code"], f"{verb} of {transactional_id!r} as {identity}")
+        if chosen[0] < _END_TXN_TV2 or answer["producer_id"] < 0:
+            return identity
+        return Identity(answer["producer_id"], answer["producer_epoch"])
+
+    return _at_coordinator(cluster, f"EndTxn({verb})", transactional_id, attempt)
+
+
+def add_partitions(
+    cluster: Cluster, transactional_id: str, identity: Identity, partitions: Iterable[TopicPartition]
+) -> None:
+    """Enlist partitions before the first record goes to them (TV1 only). Raises KafkaError."""
+    wanted = list(partitions)
+    topics = [
+        {"name": topic, "partitions": numbers} for topic, numbers in by_topic((t, p, p) for t, p in wanted)
+    ]
+    body = {
+        "v3_and_below_transactional_id": transactional_id,
+        "v3_and_below_producer_id": identity.producer_id,
+        "v3_and_below_producer_epoch": identity.epoch,
+        "v3_and_below_topics": topics,
+    }
+
+    def attempt(connection: Connection) -> None:
+        answer = connection.call(ApiKey.ADD_PARTITIONS_TO_TXN, body, max_version=_ADD_PARTITIONS_MAX)
+        codes = {
+            (topic["name"], part["partition_index"]): part["partition_error_code"]
+            for topic in answer["results_by_topic_v3_and_below"]
+            for part in topic["results_by_partition"]
+        }
+        _check_all(codes, wanted, f"AddPartitionsToTxn of {transactional_id!r}")
+
+    _at_coordinator(cluster, "AddPartitionsToTxn", transactional_id, attempt)
+
+
+def describe(cluster: Cluster, ids: Sequence[str]) -> dict[str, Description | None]:
+    """What the coordinators know of each id (DescribeTransactions); None: nothing."""
+    found: dict[str, Description | None] = {}
+
+    def attempt() -> None:
+        left = [i for i in ids if i not in found]
+        for connection, names in _by_connection(cluster.coordinators("transaction", left)).items():
+            answer = connection.call(ApiKey.DESCRIBE_TRANSACTIONS, {"transactional_ids": names})
+            for state in answer["transaction_states"]:
+                found[state["transactional_id"]] = _description(state)
+            missing = [name for name in names if name not in found]
+            if missing:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"DescribeTransactions left out {missing}")
+
+    _retry(cluster, "DescribeTransactions", attempt, lambda: cluster.forget_coordinator("transaction", *ids))
+    return {i: found[i] for i in ids}
+
+
+def list_transactions(cluster: Cluster, prefix: str, states: Sequence[str] = ()) -> list[Listing]:
+    """Every transactional id that begins with `prefix`, in one of `states` (none given: in any).
+
+    Each broker knows only those that it coordinates, so all are asked; one that is still loading
+    would answer an empty list, which is no proof, and is waited for.
+    """
+    body = {"state_filters": list(states), "producer_id_filters": [], "transactional_id_pattern": None}
+
+    def ask(connection: Connection) -> list[Listing]:
+        version = connection.pick(ApiKey.LIST_TRANSACTIONS)
+        pattern = {"transactional_id_pattern": _quoted(prefix) + ".*"} if version >= 2 and prefix else {}
+        answer = connection.call(ApiKey.LIST_TRANSACTIONS, body | pattern, version=version)
+        check(answer["error_code"], f"ListTransactions on {connection.host}:{connection.port}")
+        if answer["unknown_state_filters"]:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown states {answer['unknown_state_filters']}")
+        rows = [
+            Listing(t["transactional_id"], t["producer_id"], t["transaction_state"])
+            for t in answer["transaction_states"]
+        ]
+        return [row for row in rows if row.transactional_id.startswith(prefix)]
+
+    def attempt() -> list[Listing]:
+        return [row for connection in cluster.brokers() for row in ask(connection)]
+
+    return sorted(
+        _retry(cluster, "ListTransactions", attempt, lambda: None), key=lambda r: r.transactional_id
+    )
+
+
+def commit_offsets(
+    cluster: Cluster,
+    transactional_id: str,
+    identity: Identity,
+    group: str,
+    offsets: Mapping[TopicPartition, tuple[int, str]],
+) -> None:
+    """Commit offsets and their metadata (4,096 characters at most, each) in the open transaction.
+
+    Raises KafkaError if any partition is refused, even where others were taken: then abort.
+    """
+    tv2 = cluster.transaction_version() >= TV2
+    if not tv2:
+        _add_offsets(cluster, transactional_id, identity, group)
+    rows = (
+        (t, p, {"partition_index": p, "committed_offset": offset, "committed_metadata": metadata})
+        for (t, p), (offset, metadata) in offsets.items()
+    )
+    body = {
+        "transactional_id": transactional_id,
+        "group_id": group,
+        "producer_id": identity.producer_id,
+        "producer_epoch": identity.epoch,
+        "topics": [{"name": topic, "partitions": parts} for topic, parts in by_topic(rows)],
+    }
+
+    def attempt() -> None:
+        connection = cluster.coordinator("group", group)
+        version = connection.pick(
+            ApiKey.TXN_OFFSET_COMMIT,
+            max_version=None if tv2 else _TXN_OFFSETS_TV1,
+            min_version=_TXN_OFFSETS_TV1 + 1 if tv2 else 0,
+        )
+        answer = connection.call(ApiKey.TXN_OFFSET_COMMIT, body, version=version)
+        codes = {
+            (topic["name"], part["partition_index"]): part["error_code"]
+            for topic in answer["topics"]
+            for part in topic["partitions"]
+        }
+        _check_all(codes, list(offsets), f"TxnOffsetCommit of {transactional_id!r} to group {group!r}")
+
+    _retry(cluster, "TxnOffsetCommit", attempt, lambda: cluster.forget_coordinator("group", group))
+
+
+def _add_offsets(cluster: Cluster, transactional_id: str, identity: Identity, group: str) -> None:
+    body = {
+        "transactional_id": transactional_id,
+        "producer_id": identity.producer_id,
+        "producer_epoch": identity.epoch,
+        "group_id": group,
+    }
+
+    def attempt(connection: Connection) -> None:
+        answer = connection.call(ApiKey.ADD_OFFSETS_TO_TXN, body, max_version=_ADD_OFFSETS_MAX)
+        check(answer["error_code"], f"AddOffsetsToTxn of {transactional_id!r} for group {group!r}")
+
+    _at_coordinator(cluster, "AddOffsetsToTxn", transactional_id, attempt)
+
+
+def _at_coordinator(
+    cluster: Cluster, what: str, transactional_id: str, attempt: Callable[[Connection], T]
+) -> T:
+    def run() -> T:
+        return attempt(cluster.coordinator("transaction", transactional_id))
+
+    return _retry(
+        cluster,
+        f"{what} of {transactional_id!r}",
+        run,
+        lambda: cluster.forget_coordinator("transaction", transactional_id),
+    )
+
+
+def _anywhere(cluster: Cluster, what: str, attempt: Callable[[Connection], T]) -> T:
+    return _retry(cluster, what, lambda: attempt(cluster.any_broker()), lambda: None)
+
+
+def _retry(cluster: Cluster, what: str, attempt: Callable[[], T], forget: Callable[[], None]) -> T:
+    return retrying(
+        cluster,
+        what,
+        attempt,
+        timeout_ms=cluster.config.delivery_timeout_ms,
+        option="kafka.delivery.timeout.ms",
+        forget=forget,
+        # The topic of an offset is there when its rows are read; if not now, it was deleted.
+        final=frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
+    )
+
+
+def _check_all(codes: Mapping[TopicPartition, int], wanted: Sequence[TopicPartition], what: str) -> None:
+    """Raise for the worst answer: one that will not pass, before one that may."""
+    missing = [tp for tp in wanted if tp not in codes]
+    if missing:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: no answer for {_named(missing)}")
+    refused = sorted((passes(KafkaError(code)), tp, code) for tp, code in codes.items() if code)
+    if refused:
+        worst = refused[0][2]
+        names = [tp for _, tp, code in refused if code == worst]
+        check(worst, f"{what}: refused for {_named(names)}")
+
+
+def _by_connection(coordinators: Mapping[str, Connection]) -> dict[Connection, list[str]]:
+    grouped: dict[Connection, list[str]] = {}
+    for name, connection in coordinators.items():
+        grouped.setdefault(connection, []).append(name)
+    return grouped
+
+
+def _description(state: Message) -> Description | None:
+    if state["error_code"] == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        return None
+    check(state["error_code"], f"DescribeTransactions of {state['transactional_id']!r}")
+    return Description(
+        state["transaction_state"],
+        Identity(state["producer_id"], state["producer_epoch"]),
+        state["transaction_timeout_ms"],
+        state["transaction_start_time_ms"],
+        [(topic["topic"], p) for topic in state["topics"] for p in topic["partitions"]],
+    )
+
+
+def _quoted(text: str) -> str:
+    """`text` as a pattern that matches only itself, in the syntax brokers use (RE2)."""
+    return "".join(c if c.isalnum() or ord(c) > 127 else "\\" + c for c in text)
+
+
+def _named(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(f"{topic}-{p}" for topic, p in partitions)
