@@ -152,6 +152,7 @@ def prepare(args: argparse.Namespace, console: Console) -> Demo:
     total = sum(1 for _ in flights()) if args.limit is None else args.limit
     publish = ["--bootstrap", broker.bootstrap, "--rate", str(args.rate), "--limit", str(total)]
     run = ["--bootstrap", broker.bootstrap, "--checkpoints", str(checkpoints), "--guarantee", args.guarantee]
+    run += ["--rows-per-batch", str(args.rows_per_batch)]
     return Demo(
         args,
         total,
@@ -210,6 +211,7 @@ def main() -> int:
     parser.add_argument("--guarantee", default="exactly_once")
     parser.add_argument("--data", type=Path, default=Path(".demo"))
     parser.add_argument("--rate", type=int, default=6000, help="flights published a second")
+    parser.add_argument("--rows-per-batch", type=int, default=20_000, help="limit of a micro-batch")
     parser.add_argument("--limit", type=int, default=None, help="only the first so many flights")
     parser.add_argument(
         "--expect-duplicates", action="store_true", help="exit 0 if flights were doubled and none was lost"
