@@ -1,0 +1,152 @@
+"""Begin: own the sink, roll the last decision forward, clear what is left over. Then tasks may run.
+
+The order is the rule: no participant is touched before the last decision has been read and carried
+out, and nothing is aborted before it is sure that no newer driver owns the sink.
+"""
+
+from typing import NamedTuple
+
+from eoslog.connector.commit.commands import (
+    Acquire,
+    CommitOffsets,
+    Describe,
+    Description,
+    FetchStored,
+    Rules,
+    demand,
+)
+from eoslog.connector.commit.decision import ANCHOR, Decision, Stored, decode
+from eoslog.connector.commit.faults import CheckpointMismatch, CommitFault
+from eoslog.connector.commit.finish import clear, fenced, finish
+from eoslog.connector.commit.messages import Batch, Begun, Run
+from eoslog.connector.commit.names import Identity, Sink
+
+
+class _Owned(NamedTuple):
+    """The sink is ours: since when, as what, and what its group holds."""
+
+    incarnation: Identity
+    identity: Identity
+    stored: Stored
+
+
+def begin(
+    sink: Sink,
+    batch: Batch | None,
+    *,
+    last_run: Run | None = None,
+    completed: int | None = None,
+    once_at_most: bool = False,
+) -> Rules[tuple[Begun, Run | None]]:
+    """Make the sink ready for the tasks of `batch` (None: not known, as the checkpoint cannot be read).
+
+    `last_run` is what this process remembers of this query's last batch; `completed` the newest
+    batch in Spark's own commit log. Returns what tasks need, and what to remember. Raises CommitFault.
+    """
+    owned = None
+    if last_run is not None and batch is not None and batch.batch_id > last_run.batch.batch_id:
+        owned = yield from _keep(sink, last_run)
+    if owned is None:
+        owned = yield from _acquire(sink)
+    last = decode(sink, owned.stored.chunks)
+    if last is not None and not _is_complete(last, batch, completed):
+        yield from finish(last)
+    if batch is not None:
+        check_checkpoint(sink, last, batch)
+    yield from clear(sink, last.participants if last else (), owner=owned.identity)
+    dropped = False
+    if once_at_most:
+        dropped = yield from _mark_attempt(sink, batch)
+    begun = Begun(
+        sink_id=sink.id,
+        incarnation=owned.incarnation,
+        identity=owned.identity,
+        sequence=last.sequence if last else 0,
+        anchors=owned.stored.anchors,
+        batch=batch,
+        decided=last.batch if last else None,
+        dropped=dropped,
+    )
+    return begun, Run(owned.incarnation, owned.identity, batch) if batch else None
+
+
+def _acquire(sink: Sink) -> Rules[_Owned]:
+    identity = yield from demand(Acquire(sink.coordinator), f"sink {sink.id} cannot be acquired")
+    return _Owned(identity, identity, (yield from fetch_stored(sink)))
+
+
+def fetch_stored(sink: Sink) -> Rules[Stored]:
+    """What the sink's group holds, nothing pending."""
+    return (yield from demand(FetchStored(sink.group), f"the last decision of sink {sink.id} cannot be read"))
+
+
+def _keep(sink: Sink, run: Run) -> Rules[_Owned | None]:
+    """Go on under the run's identity if it still owns the sink; None: acquire it again.
+
+    A batch number above the last one begun here means that Spark has committed that one: this is
+    the same run. The state is asked before the decision, never after: a state that is followed by
+    our own decision as the newest cannot have been left by another driver. Raises SinkFenced.
+    """
+    states = yield from demand(Describe((sink.coordinator,)), f"sink {sink.id} cannot be looked up")
+    state = states[sink.coordinator]
+    stored = yield from fetch_stored(sink)
+    if state is None:  # expired after days of rest; nobody has acquired it since
+        return None
+    if state.identity != run.identity and not _left_by(run, state, decode(sink, stored.chunks)):
+        raise fenced(sink, f"it is at {state.identity} {state.state}, this driver began as {run.identity}")
+    usable = state.state in ("Empty", "CompleteCommit")
+    return _Owned(run.incarnation, state.identity, stored) if usable else None
+
+
+def _left_by(run: Run, state: Description, last: Decision | None) -> bool:
+    """Whether the state is what this run's own last decision made of it (EndTxn raised the epoch)."""
+    ours = last is not None and (last.incarnation, last.batch) == (run.incarnation, run.batch)
+    return ours and state.state in ("PrepareCommit", "CompleteCommit")
+
+
+def _is_complete(last: Decision, batch: Batch | None, completed: int | None) -> bool:
+    """Spark logs a batch as committed only after commit() has returned, all winners committed.
+
+    Then nothing needs to be asked; and a query that rested longer than the broker keeps idle
+    transactional ids must not take the expired ones for lost.
+    """
+    if batch is None or completed is None:
+        return False
+    return last.batch.query_id == batch.query_id and last.batch.batch_id <= completed
+
+
+def check_checkpoint(sink: Sink, last: Decision | None, batch: Batch) -> None:
+    """The batch is new to the sink, or a replay of the last decided one; raises CheckpointMismatch.
+
+    A checkpoint that was set back plans its next batches from old offsets up to now under numbers
+    that are decided already. Their rows must be neither written again nor dropped.
+    """
+    if last is None or last.batch.query_id != batch.query_id or batch.batch_id > last.batch.batch_id:
+        return
+    if batch.batch_id < last.batch.batch_id:
+        why = f"the sink has decided {last.batch} already, the checkpoint is at {batch.batch_id}"
+    elif batch.digest and last.batch.digest and batch.digest != last.batch.digest:
+        why = f"the sink has decided {last.batch} with other source offsets than the checkpoint plans now"
+    else:
+        return
+    raise CheckpointMismatch(
+        f"sink {sink.id}: {why}. Was the checkpoint restored from an older copy? Rows would be lost or "
+        "doubled. Bring the right checkpoint back; or start with a new one, at the source offsets of the "
+        "last decided batch (startingOffsets; kafka.group.id holds them if it was given)"
+    )
+
+
+def _mark_attempt(sink: Sink, batch: Batch | None) -> Rules[bool]:
+    """at_most_once: note that the batch is tried now; True if it was tried before."""
+    if batch is None:
+        raise CommitFault(
+            f"sink {sink.id}: at_most_once has to know the batch before its tasks run, and the checkpoint "
+            "cannot be read here; use exactly_once, or a checkpointLocation that this driver can read"
+        )
+    what = f"attempts at sink {sink.id}"
+    stored = yield from demand(FetchStored(sink.attempts_group), f"{what} cannot be read")
+    if stored.chunks.get(0) == (batch.batch_id, batch.query_id):
+        return True
+    note = {(ANCHOR, 0): (batch.batch_id, batch.query_id)}
+    yield from demand(CommitOffsets(sink.attempts_group, note), f"{what} cannot be noted")
+    return False

@@ -1,0 +1,129 @@
+"""What the rules ask of the outer world, one request a command, and the answers they understand.
+
+A rule is a generator: it yields a command and is sent an answer: the command's result, `Refused`
+(the cluster said no: nothing was done), or `Unknown` (tried for the time-out, no answer: it may or
+may not have been done, once or more often). Whoever runs the generators (driver.py, and the model
+in the tests) never interprets; whoever writes rules never waits.
+"""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from eoslog.connector.commit.decision import Stored
+from eoslog.connector.commit.faults import CommitFault
+from eoslog.connector.commit.messages import TopicPartition
+from eoslog.connector.commit.names import Identity, Participant
+
+T = TypeVar("T")
+
+
+class Refused(NamedTuple):
+    """The cluster's no: an error code of the protocol and its text."""
+
+    code: int
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Unknown(NamedTuple):
+    """No answer within the time-out that `text` names."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Failure = Refused | Unknown
+Offsets = Mapping[TopicPartition, tuple[int, str]]
+"""(topic, partition) -> (offset, metadata)"""
+
+
+class Description(NamedTuple):
+    """A transaction as its coordinator sees it (DescribeTransactions). Times in ms, by its clock."""
+
+    state: str
+    identity: Identity
+    timeout_ms: int
+    start_ms: int
+
+
+class Command(Generic[T]):
+    """Base of the commands; T is the result's type."""
+
+
+Rules = Generator[Command[Any], Any, T]
+
+
+@dataclass(frozen=True)
+class Acquire(Command[Identity]):
+    """InitProducerId on the sink's own id: fences older drivers, ends their open decision."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class FetchStored(Command[Stored]):
+    """OffsetFetch(require_stable) of every partition of the anchor topic, each asked by its number.
+
+    By number, because an answer for "all partitions" leaves out those that hold nothing but a
+    pending offset: a first decision on its way would look like no decision.
+    """
+
+    group: str
+
+
+@dataclass(frozen=True)
+class StageOffsets(Command[None]):
+    """TxnOffsetCommit in the sink's own transaction; refused if any partition is refused."""
+
+    sink: Participant
+    group: str
+    offsets: Offsets
+
+
+@dataclass(frozen=True)
+class CommitOffsets(Command[None]):
+    """OffsetCommit outside of any transaction."""
+
+    group: str
+    offsets: Offsets
+
+
+@dataclass(frozen=True)
+class End(Command[Mapping[str, "Identity | Failure"]]):
+    """EndTxn on each participant; the result holds each one's new identity or failure, by name."""
+
+    commit: bool
+    participants: tuple[Participant, ...]
+
+
+@dataclass(frozen=True)
+class ListOngoing(Command[tuple[str, ...]]):
+    """ListTransactions on every broker: ids in state Ongoing that start with the prefix."""
+
+    prefix: str
+
+
+@dataclass(frozen=True)
+class Describe(Command[Mapping[str, "Description | None"]]):
+    """DescribeTransactions; None for an id that its coordinator does not know."""
+
+    names: tuple[str, ...]
+
+
+def ask(command: Command[T]) -> Rules[T | Failure]:
+    """The answer, whatever it is."""
+    answer: T | Failure = yield command
+    return answer
+
+
+def demand(command: Command[T], otherwise: str, fault: type[CommitFault] = CommitFault) -> Rules[T]:
+    """The result; a failure raises `fault`: what could not be done and why."""
+    answer = yield from ask(command)
+    if isinstance(answer, (Refused, Unknown)):
+        raise fault(f"{otherwise}: {answer}")
+    return answer

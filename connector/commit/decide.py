@@ -1,0 +1,237 @@
+"""Commit: verify that all is prepared, decide, finish. And abort: undo what cannot be decided.
+
+THE commit point of a batch is EndTxn(commit) of the sink's own transaction, which holds the decision
+and the source offsets. It is the only place where a batch changes from "never happened" to "happened".
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from eoslog.connector.commit.begin import fetch_stored
+from eoslog.connector.commit.commands import (
+    Describe,
+    Description,
+    End,
+    Failure,
+    FetchStored,
+    Offsets,
+    Refused,
+    Rules,
+    StageOffsets,
+    Unknown,
+    ask,
+)
+from eoslog.connector.commit.decision import ANCHOR, Decision, Winner, decode, encode
+from eoslog.connector.commit.faults import BatchRefused, CommitFault, OutcomeUnknown
+from eoslog.connector.commit.finish import clear, fenced, finish, is_open
+from eoslog.connector.commit.messages import Batch, Decided, Prepared, Report, Stamp
+from eoslog.connector.commit.names import Identity, Participant, Sink, parity
+from eoslog.protocol.errors import ErrorCode
+
+SAFETY_MS = 10_000
+"""A participant must have this much of its time left when the batch is decided, or a quarter of its
+time-out if that is less, so that it cannot time out before it is finished."""
+
+FENCED = frozenset(
+    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+)
+
+
+class SourceOffsets(NamedTuple):
+    """Source offsets of the batch and the user's consumer group (kafka.group.id) for them."""
+
+    group: str
+    offsets: Offsets
+
+
+class Ballot(NamedTuple):
+    """All reports of a batch, counted."""
+
+    stamp: Stamp
+    winners: tuple[Winner, ...]
+    written: tuple[tuple[str, int], ...]
+    decided: bool
+
+
+def count(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Ballot:
+    """Check that the reports belong together; raises CommitFault."""
+    present = [report for report in reports if report is not None]
+    if len(present) < len(reports) or not present:
+        raise CommitFault(
+            f"batch {batch_id}: {len(present)} of {len(reports)} tasks sent a report; nothing was decided"
+        )
+    stamps = {report.stamp for report in present}
+    stamp = present[0].stamp
+    if len(stamps) > 1 or stamp.batch.batch_id != batch_id or stamp.sink_id != sink.id:
+        raise CommitFault(f"batch {batch_id}: reports do not belong together or to sink {sink.id}: {stamps}")
+    decided = [report for report in present if isinstance(report, Decided)]
+    if decided and len(decided) < len(present):
+        raise CommitFault(
+            f"{stamp.batch}: some tasks found it decided and others did not; nothing was decided"
+        )
+    prepared = [report for report in present if isinstance(report, Prepared)]
+    if len({report.partition for report in prepared}) < len(prepared):
+        raise CommitFault(f"{stamp.batch}: two reports for one partition; nothing was decided")
+    winners = tuple(sorted(Winner(report.partition, report.participant) for report in prepared))
+    written = tuple(sorted({place for report in prepared for place in report.written}))
+    return Ballot(stamp, winners, written, bool(decided))
+
+
+def commit(
+    sink: Sink, reports: Sequence[Report | None], batch_id: int, source: SourceOffsets | None = None
+) -> Rules[None]:
+    """Make the batch visible, all of it, once. May be called again: a decided batch is only finished.
+
+    Never acquires the sink: it acts under the identity that begin got, so a driver that has been
+    replaced cannot decide. Raises CommitFault or one of its kinds; after Unfinished and
+    ParticipantsLost the batch is decided, after OutcomeUnknown it may be, after all others not.
+    """
+    ballot = count(sink, reports, batch_id)
+    stamp = ballot.stamp
+    stored = yield from fetch_stored(sink)
+    last = decode(sink, stored.chunks)
+    decision = Decision(stamp.sequence + 1, stamp.batch, stamp.incarnation, ballot.winners, ballot.written)
+    if not _covers(last, stamp.batch):
+        if ballot.decided:
+            raise CommitFault(
+                f"{stamp.batch}: tasks found it decided, but its decision is gone from group {sink.group}"
+            )
+        if (last.sequence if last else 0) != stamp.sequence:
+            raise fenced(sink, f"it has decided {last.batch if last else 'nothing'} since")
+        yield from _decide(sink, decision, stamp, source)
+        last = decision
+    elif last is not None and not ballot.decided and last != decision:
+        raise fenced(sink, f"it has decided {last.batch} since")
+    if last is not None:
+        yield from finish(last)
+        yield from clear(sink, last.participants, only=(stamp.incarnation, parity(batch_id)))
+
+
+def _covers(last: Decision | None, batch: Batch) -> bool:
+    return (
+        last is not None and last.batch.query_id == batch.query_id and last.batch.batch_id >= batch.batch_id
+    )
+
+
+def _decide(sink: Sink, decision: Decision, stamp: Stamp, source: SourceOffsets | None) -> Rules[None]:
+    """From "prepared" to "decided", or to a fault with nothing left behind that could still decide."""
+    own = Participant(sink.coordinator, stamp.identity)
+    chunks = encode(decision, sink, stamp.anchors)
+    staged = [StageOffsets(own, sink.group, {(ANCHOR, at): chunk for at, chunk in chunks.items()})]
+    if source is not None and source.offsets:
+        staged.append(StageOffsets(own, source.group, source.offsets))
+    for command in staged:
+        answer = yield from ask(command)
+        if isinstance(answer, (Refused, Unknown)):
+            yield from _withdraw(own, decision)
+            raise _refusal(sink, decision, f"offsets for group {command.group} could not be added", answer)
+    yield from _verify(sink, own, decision)
+    answers = yield from ask(End(True, (own,)))
+    outcome = answers if isinstance(answers, (Refused, Unknown)) else answers[own.name]
+    if not isinstance(outcome, Identity):
+        yield from _find_out(sink, decision, outcome)
+
+
+def _refusal(sink: Sink, decision: Decision, what: str, answer: Failure) -> CommitFault:
+    if isinstance(answer, Refused) and answer.code in FENCED:
+        return fenced(sink, answer)
+    return BatchRefused(
+        f"{decision.batch} was not decided: {what}: {answer}. It is safe to start the query again"
+    )
+
+
+def _verify(sink: Sink, own: Participant, decision: Decision) -> Rules[None]:
+    """Every winner is open under the identity it reported, with time left.
+
+    Done with the sink's transaction open: that is closest to the commit point, and its start tells
+    the time by the brokers' clocks, whatever this machine's clock says.
+    """
+    names = (own.name, *(p.name for p in decision.participants))
+    states = yield from ask(Describe(names))
+    if isinstance(states, (Refused, Unknown)):
+        yield from _withdraw(own, decision)
+        raise _refusal(sink, decision, "its transactions could not be looked up", states)
+    state = states[own.name]
+    if state is None or not is_open(state, own):
+        yield from _withdraw(own, decision)
+        raise fenced(sink, f"its transaction is {state}")
+    wrong = [
+        f"partition {partition}: {why}"
+        for partition, participant in decision.winners
+        if (why := _unfit(states[participant.name], participant, state.start_ms))
+    ]
+    if wrong:
+        yield from _withdraw(own, decision)
+        raise BatchRefused(
+            f"{decision.batch} was not decided, because transactions of its tasks are no longer open or "
+            f"about to time out: {'; '.join(wrong)}. Start the query again; if this comes back, raise "
+            "kafka.transaction.timeout.ms or make batches smaller (maxOffsetsPerTrigger)"
+        )
+
+
+def _unfit(state: Description | None, participant: Participant, now_ms: int) -> str | None:
+    if state is None or not is_open(state, participant):
+        return f"{participant.name} is {state.state + ' at ' + str(state.identity) if state else 'unknown'}"
+    left = state.start_ms + state.timeout_ms - now_ms
+    if left < min(SAFETY_MS, state.timeout_ms // 4):
+        return f"{participant.name} has {left} of its {state.timeout_ms} ms left"
+    return None
+
+
+def _withdraw(own: Participant, decision: Decision) -> Rules[None]:
+    """Give the batch up: its commit has not been sent, so whatever these answers are, nothing is decided.
+
+    What cannot be aborted now is cleared by the next begin, or by the brokers' time-out.
+    """
+    yield from ask(End(False, (own,)))
+    if decision.participants:
+        yield from ask(End(False, decision.participants))
+
+
+def _find_out(sink: Sink, decision: Decision, answer: Failure) -> Rules[None]:
+    """The commit was sent and not confirmed. The group tells, once nothing is pending in it any more.
+
+    Returns if decided. Until that is known, nothing is aborted. Raises OutcomeUnknown, SinkFenced or
+    BatchRefused.
+    """
+    stored = yield from ask(FetchStored(sink.group))
+    if isinstance(stored, (Refused, Unknown)):
+        raise OutcomeUnknown(
+            f"{decision.batch}: its decision was sent and the outcome is unknown ({answer}; {stored}). Start "
+            "the query again: it finds out, and goes on from there without losing or doubling a row"
+        )
+    last = decode(sink, stored.chunks)
+    if last == decision:
+        return
+    if last is not None and last.sequence > decision.sequence:
+        raise fenced(sink, f"it has decided {last.batch} since")
+    if decision.participants:
+        yield from ask(End(False, decision.participants))
+    raise _refusal(sink, decision, "the coordinator did not commit", answer)
+
+
+class Aborted(Enum):
+    """What abort found."""
+
+    CLEARED = "the batch's transactions are aborted"
+    LEFT = "not enough is known to abort anything; the next begin clears it"
+    DECIDED = "the batch is decided; nothing may be aborted"
+
+
+def abort(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Rules[Aborted]:
+    """End what a failed batch left open. Spark also calls it after a commit that raised.
+
+    So it first asks whether the batch is decided, and leaves everything alone if it is or if that
+    cannot be known: on transaction.version 2 a late abort would overwrite the proof of a commit.
+    """
+    stamp = next((report.stamp for report in reports if report is not None), None)
+    if stamp is None or stamp.sink_id != sink.id or stamp.batch.batch_id != batch_id:
+        return Aborted.LEFT
+    stored = yield from ask(FetchStored(sink.group))
+    if isinstance(stored, (Refused, Unknown)):
+        return Aborted.LEFT
+    if _covers(decode(sink, stored.chunks), stamp.batch):
+        return Aborted.DECIDED
+    yield from clear(sink, (), only=(stamp.incarnation, parity(batch_id)))
+    return Aborted.CLEARED

@@ -1,0 +1,162 @@
+"""The decision: which batch is done and whose transactions hold its rows, as group offsets say it.
+
+It is kept in the sink's consumer group, as the metadata of offsets on partitions 0, 1, ... of the
+topic ANCHOR. The committed offset is the decision's sequence number; the metadata is one chunk of
+its JSON, described by a head: `eoslog/1 <chunk> <chunks> <CRC-32> `. A later, shorter decision
+leaves chunks of older ones behind in higher partitions: the highest sequence number counts.
+"""
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
+from eoslog.connector.commit.messages import Batch, TopicPartition
+from eoslog.connector.commit.names import Identity, Participant, Sink, Slot, parity
+
+ANCHOR = "__consumer_offsets"
+"""Topic whose partitions are the keys: every cluster that has consumer groups has it."""
+METADATA_LIMIT = 4096
+"""UTF-16 units a partition's metadata may hold (offset.metadata.max.bytes' default)."""
+
+_MAGIC = "eoslog/1"
+_HEAD_ROOM = 64
+
+Chunks = Mapping[int, tuple[int, str]]
+"""Partition of ANCHOR -> (committed offset, metadata)."""
+
+
+class Winner(NamedTuple):
+    """The transaction that holds the rows of one Spark partition."""
+
+    partition: int
+    participant: Participant
+
+
+class Decision(NamedTuple):
+    """One decided batch. `sequence` counts a sink's decisions from 1."""
+
+    sequence: int
+    batch: Batch
+    incarnation: Identity
+    winners: tuple[Winner, ...]
+    written: tuple[TopicPartition, ...]
+
+    @property
+    def participants(self) -> tuple[Participant, ...]:
+        """The winners' transactions."""
+        return tuple(winner.participant for winner in self.winners)
+
+
+class Stored(NamedTuple):
+    """What the sink's group holds: chunks, and how many partitions could hold some."""
+
+    anchors: int
+    chunks: Chunks
+
+
+def encode(decision: Decision, sink: Sink, anchors: int) -> dict[int, tuple[int, str]]:
+    """Chunks to commit, by partition; raises DecisionTooLarge."""
+    text = json.dumps(_to_json(decision, sink), separators=(",", ":"))  # ASCII: a unit a character
+    room = METADATA_LIMIT - _HEAD_ROOM
+    pieces = [text[at : at + room] for at in range(0, len(text), room)]
+    if len(pieces) > anchors:
+        raise DecisionTooLarge(
+            f"{decision.batch}: its decision names {len(decision.winners)} transactions and takes "
+            f"{len(pieces)} partitions of {ANCHOR}, which has {anchors}; write with fewer tasks (coalesce)"
+        )
+    crc = zlib.crc32(text.encode())
+    return {
+        at: (decision.sequence, f"{_MAGIC} {at} {len(pieces)} {crc:08x} {piece}")
+        for at, piece in enumerate(pieces)
+    }
+
+
+def decode(sink: Sink, chunks: Chunks) -> Decision | None:
+    """The newest decision, None if there never was one; raises DecisionDamaged if it is not whole.
+
+    An older decision that is whole does not count: whether the damaged one was carried out is
+    unknown, and going on from the older one could double or lose its batch.
+    """
+    if not chunks:
+        return None
+    newest = max(offset for offset, _ in chunks.values())
+    pieces = [_read_chunk(sink, metadata) for offset, metadata in chunks.values() if offset == newest]
+    numbers, totals, crcs, texts = zip(*sorted(pieces), strict=True)
+    text = "".join(texts)
+    whole = len(set(totals)) == len(set(crcs)) == 1 and list(numbers) == list(range(totals[0]))
+    if not whole or zlib.crc32(text.encode()) != crcs[0]:
+        raise DecisionDamaged(
+            f"decision {newest} in consumer group {sink.group} is not whole: chunks "
+            f"{sorted(numbers)} of {max(totals)}. {DecisionDamaged.advice}"
+        )
+    return _from_json(sink, newest, text)
+
+
+def _read_chunk(sink: Sink, metadata: str) -> tuple[int, int, int, str]:
+    parts = metadata.split(" ", 4)
+    try:
+        magic, number, total, crc, text = parts
+        found = (int(number), int(total), int(crc, 16), text)
+    except ValueError as error:
+        raise _foreign(sink, metadata) from error
+    if magic != _MAGIC:
+        raise _foreign(sink, metadata)
+    return found
+
+
+def _foreign(sink: Sink, metadata: str) -> DecisionDamaged:
+    return DecisionDamaged(
+        f"consumer group {sink.group} holds offsets on {ANCHOR} that are no decision of this version "
+        f"(metadata {metadata[:40]!r}). {DecisionDamaged.advice}"
+    )
+
+
+def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
+    workers: dict[str, list[tuple[int, int, int, int]]] = {}
+    for partition, (name, identity) in decision.winners:
+        slot = sink.slot_of(name)
+        if slot is None or slot[:2] != (decision.incarnation, parity(decision.batch.batch_id)):
+            raise ValueError(f"{name} is not a participant of {decision.batch} in this run of the sink")
+        workers.setdefault(slot.worker, []).append((slot.number, partition, *identity))
+    return {
+        "query": decision.batch.query_id,
+        "batch": decision.batch.batch_id,
+        "digest": decision.batch.digest,
+        "run": decision.incarnation,
+        "won": workers,
+        "wrote": _by_topic(decision.written),
+    }
+
+
+def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
+    try:
+        found = json.loads(text)
+        batch = Batch(found["query"], found["batch"], found["digest"])
+        incarnation = Identity(*found["run"])
+        winners = [
+            Winner(
+                partition, Participant(_name(sink, incarnation, batch, worker, number), Identity(*identity))
+            )
+            for worker, slots in found["won"].items()
+            for number, partition, *identity in slots
+        ]
+        written = tuple((topic, p) for topic, parts in found["wrote"].items() for p in parts)
+    except (ValueError, KeyError, TypeError) as error:
+        raise DecisionDamaged(
+            f"decision {sequence} in consumer group {sink.group} makes no sense: {error}. "
+            f"{DecisionDamaged.advice}"
+        ) from error
+    return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written)
+
+
+def _name(sink: Sink, incarnation: Identity, batch: Batch, worker: str, number: int) -> str:
+    return sink.participant(Slot(incarnation, parity(batch.batch_id), worker, number))
+
+
+def _by_topic(written: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(set(written)):
+        topics.setdefault(topic, []).append(partition)
+    return topics

@@ -1,0 +1,47 @@
+"""How a batch may stop. Every one is loud, names the batch or the transactions, and says what to do.
+
+All pickle with their message alone, since Spark carries them between processes.
+"""
+
+from eoslog.connector.errors import EoslogError
+
+
+class CommitFault(EoslogError):
+    """Base: a batch could not be begun, decided or finished."""
+
+
+class SinkFenced(CommitFault):
+    """Another driver owns the sink: this one must not go on."""
+
+
+class BatchRefused(CommitFault):
+    """The batch was not decided, and never will be by this attempt; a replay is safe."""
+
+
+class OutcomeUnknown(CommitFault):
+    """The decision was sent and no answer came; the next start finds out and goes on from there."""
+
+
+class Unfinished(CommitFault):
+    """The batch is decided, but not all of its rows are visible yet; the next start sees to it."""
+
+
+class ParticipantsLost(CommitFault):
+    """The batch is decided, and the broker has aborted rows of it. Nobody can repair that silently."""
+
+
+class CheckpointMismatch(CommitFault):
+    """The checkpoint and the sink's decisions tell different stories."""
+
+
+class DecisionTooLarge(CommitFault):
+    """A decision names more transactions than the cluster has room for."""
+
+
+class DecisionDamaged(CommitFault):
+    """The decision found is partial or not ours; what it decided cannot be known."""
+
+    advice = (
+        "Nothing was written. Use a transactional.id of its own for this query, or, if you know that "
+        "its last batch is complete, delete the group and start again"
+    )

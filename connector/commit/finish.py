@@ -1,0 +1,147 @@
+"""Ending participants: the decided ones by commit, the left-over ones by abort.
+
+An abort goes to an exact (name, identity) that was seen open, never to a name alone, and never to a
+participant whose batch may be decided.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from eoslog.connector.commit.commands import (
+    Describe,
+    Description,
+    End,
+    ListOngoing,
+    Refused,
+    Rules,
+    Unknown,
+    ask,
+    demand,
+)
+from eoslog.connector.commit.decision import Decision
+from eoslog.connector.commit.faults import CommitFault, ParticipantsLost, SinkFenced, Unfinished
+from eoslog.connector.commit.names import Identity, Participant, Sink, Slot
+
+ONGOING = "Ongoing"
+COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
+"""States of a transaction whose commit is certain: after PrepareCommit only markers are missing."""
+
+
+def finish(decision: Decision) -> Rules[None]:
+    """Commit every winner. Harmless when some or all are committed already.
+
+    EndTxn's refusal does not say whether the transaction was committed earlier or lost, so its state
+    is asked. While a decision is the last one nobody else uses its participants' names (their
+    incarnation and parity are taken), so a state that is not committed and not open means: lost.
+    Raises Unfinished, or ParticipantsLost.
+    """
+    participants = decision.participants
+    if not participants:
+        return
+    answers = yield from demand(End(True, participants), f"{decision.batch} cannot be finished", Unfinished)
+    doubtful = [p for p in participants if not isinstance(answers[p.name], Identity)]
+    if not doubtful:
+        return
+    names = tuple(p.name for p in doubtful)
+    states = yield from demand(
+        Describe(names), f"{decision.batch} is decided, but its state is unknown", Unfinished
+    )
+    unfinished = [p for p in doubtful if is_open(states[p.name], p)]
+    lost = [p for p in doubtful if p not in unfinished and not _is_committed(states[p.name])]
+    if lost:
+        raise ParticipantsLost(_lost_text(decision, lost, states))
+    if unfinished:
+        raise Unfinished(
+            f"{decision.batch} is decided, but {len(unfinished)} of its transactions could not be committed "
+            f"yet: {unfinished[0].name}: {answers[unfinished[0].name]}. Start the query again to finish it"
+        )
+
+
+def is_open(state: Description | None, participant: Participant) -> bool:
+    """Whether the transaction is open under exactly this identity."""
+    return state is not None and state.state == ONGOING and state.identity == participant.identity
+
+
+def _is_committed(state: Description | None) -> bool:
+    return state is not None and state.state in COMMITTED
+
+
+def _lost_text(decision: Decision, lost: list[Participant], states: Mapping[str, Description | None]) -> str:
+    def told(participant: Participant) -> str:
+        state = states[participant.name]
+        told_state = f"{state.state} at {state.identity}" if state else "unknown to the broker"
+        return f"{participant.name} ({participant.identity}): {told_state}"
+
+    partitions = sorted(w.partition for w in decision.winners if w.participant in lost)
+    return (
+        f"{decision.batch} is decided, but the rows of its partitions {partitions} are lost: their "
+        "transactions timed out or were aborted before they could be committed "
+        f"({'; '.join(map(told, lost))}). The other rows of the batch are visible, none is doubled. Publish "
+        "the missing rows again, then start behind this batch with a new checkpoint and transactional.id; "
+        "and raise kafka.transaction.timeout.ms"
+    )
+
+
+def clear(
+    sink: Sink,
+    keep: Iterable[Participant],
+    *,
+    owner: Identity | None = None,
+    only: tuple[Identity, int] | None = None,
+) -> Rules[None]:
+    """Abort what is open of this sink's participants, `keep` excepted.
+
+    `only` limits it to one run's names of one parity (incarnation, parity). Otherwise `owner` is
+    given: the sink's own identity, looked up after the list was made. If it is still ours then, no
+    newer driver had begun when the list was made, so nothing in it can be a newer driver's.
+    Raises SinkFenced, or CommitFault if something stays open.
+    """
+    kept = {participant.name for participant in keep}
+    listed = yield from demand(
+        ListOngoing(sink.prefix), f"left-over transactions of sink {sink.id} cannot be listed"
+    )
+    names = [name for name in listed if name not in kept and _within(sink.slot_of(name), only)]
+    if not names:
+        return
+    asked = tuple(names) if owner is None else (*names, sink.coordinator)
+    states = yield from demand(
+        Describe(asked), f"left-over transactions of sink {sink.id} cannot be looked up"
+    )
+    if owner is not None:
+        check_owner(sink, owner, states[sink.coordinator])
+    found = [Participant(name, state.identity) for name in names if (state := states[name]) is not None]
+    yield from abort_all([p for p in found if is_open(states[p.name], p)])
+
+
+def _within(slot: Slot | None, only: tuple[Identity, int] | None) -> bool:
+    return slot is not None and (only is None or only == (slot.incarnation, slot.parity))
+
+
+def check_owner(sink: Sink, owner: Identity, state: Description | None) -> None:
+    """Raise SinkFenced unless the sink's own transactional id still has this identity."""
+    if state is None or state.identity != owner:
+        raise fenced(sink, f"it is at {state.identity if state else 'no identity'}, this driver at {owner}")
+
+
+def fenced(sink: Sink, why: object) -> SinkFenced:
+    """The error for a driver that has lost the sink to another one."""
+    return SinkFenced(
+        f"another driver owns the sink {sink.id} ({why}). If two queries share this transactional.id, give "
+        "each its own; otherwise the other driver goes on and this one has to stop"
+    )
+
+
+def abort_all(participants: list[Participant]) -> Rules[None]:
+    """Abort open transactions; raises CommitFault if one is open afterwards."""
+    if not participants:
+        return
+    answers = yield from demand(End(False, tuple(participants)), "left-over transactions cannot be aborted")
+    doubtful = [p for p in participants if isinstance(answers[p.name], (Refused, Unknown))]
+    if not doubtful:
+        return
+    states = yield from ask(Describe(tuple(p.name for p in doubtful)))
+    for participant in doubtful:
+        if isinstance(states, (Refused, Unknown)) or is_open(states[participant.name], participant):
+            raise CommitFault(
+                f"left-over transaction {participant.name} holds back readers and cannot be aborted: "
+                f"{answers[participant.name]}"
+            )

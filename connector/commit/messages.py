@@ -1,0 +1,101 @@
+"""What travels between the driver and its tasks; picklable values without behaviour.
+
+Spark builds the writer anew for every batch and commits in another process, so all that commit
+needs, above all the identity that begin got, comes back in the tasks' reports.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from eoslog.connector.commit.names import Identity, Participant
+
+TopicPartition = tuple[str, int]
+
+
+class Batch(NamedTuple):
+    """A micro-batch: the query's id, Spark's batch id, and a digest of its source offsets.
+
+    The digest ("" when unknown) tells a replay, which repeats the same offsets, from another batch
+    under the same number, as a checkpoint restored from a backup makes it.
+    """
+
+    query_id: str
+    batch_id: int
+    digest: str = ""
+
+    def __str__(self) -> str:
+        return f"batch {self.batch_id} of query {self.query_id}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a driver process remembers from one batch to the next.
+
+    `incarnation` is the identity at acquisition and goes into names; `identity` is the current one:
+    EndTxn version 5 raises the epoch with every decision (KIP-890). `batch` is the last one begun.
+    """
+
+    incarnation: Identity
+    identity: Identity
+    batch: Batch
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What begin found out and tasks need.
+
+    `batch` is the batch begun, None where the checkpoint cannot be read; `decided` is the last
+    decided batch; `sequence` the number of its decision (0: none); `anchors` the number of
+    partitions that can hold a decision; `dropped`: at_most_once has attempted this batch before.
+    """
+
+    sink_id: str
+    incarnation: Identity
+    identity: Identity
+    sequence: int
+    anchors: int
+    batch: Batch | None
+    decided: Batch | None
+    dropped: bool = False
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """Under what a task worked; the same in all reports of a batch."""
+
+    sink_id: str
+    incarnation: Identity
+    identity: Identity
+    sequence: int
+    anchors: int
+    batch: Batch
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A task wrote its rows in a transaction, open still: every one of them is acknowledged."""
+
+    stamp: Stamp
+    partition: int
+    participant: Participant
+    rows: int
+    written: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True)
+class Empty:
+    """A task had no rows to write and opened nothing."""
+
+    stamp: Stamp
+    partition: int
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A task found its batch decided in an earlier run and let its rows pass."""
+
+    stamp: Stamp
+    partition: int
+
+
+Report = Prepared | Empty | Decided

@@ -1,0 +1,94 @@
+"""Names of transactions: the sink's own, and one for each transaction that a task opens.
+
+The sink's id is quoted, so it holds no "/", and a participant is
+`<quoted id>/<incarnation>/<parity>/<worker>.<slot>`: no other sink's name can look like one, be its
+id a prefix ("a" and "a-b") or contain the delimiter ("a" and "a/1.0/0/w.0").
+"""
+
+import re
+from typing import NamedTuple
+
+
+class Identity(NamedTuple):
+    """Producer id and epoch: who may act on a transactional id (InitProducerId's answer)."""
+
+    producer_id: int
+    epoch: int
+
+    def __str__(self) -> str:
+        return f"{self.producer_id}.{self.epoch}"
+
+
+class Participant(NamedTuple):
+    """One transaction of a task: its transactional id and the identity it runs under."""
+
+    name: str
+    identity: Identity
+
+
+class Slot(NamedTuple):
+    """A participant's place in its sink: unlike the identity, known before it is opened.
+
+    `incarnation` is the identity under which the run acquired the sink; `parity` is that of the
+    batch id; `worker` names one Python process, `number` counts its transactions in one batch. A
+    process runs one task at a time, so no two task attempts, not even a zombie and its
+    replacement, ever share a name. (Spark's attempt numbers could not give that: they start again
+    at 0 when a stage is tried again, and Python tasks are not told the stage's attempt.)
+    """
+
+    incarnation: Identity
+    parity: int
+    worker: str
+    number: int
+
+
+class Sink(NamedTuple):
+    """A sink by its id: option transactional.id, or the id of the streaming query."""
+
+    id: str
+
+    @property
+    def coordinator(self) -> str:
+        """Transactional id of the driver's own transaction, which holds the decision."""
+        return self.id.replace("%", "%25").replace("/", "%2F")
+
+    @property
+    def group(self) -> str:
+        """Consumer group that holds the decision."""
+        return self.coordinator
+
+    @property
+    def attempts_group(self) -> str:
+        """Consumer group that holds the last batch attempted (at_most_once)."""
+        return f"{self.coordinator}/attempts"
+
+    @property
+    def prefix(self) -> str:
+        """What every participant's name starts with."""
+        return f"{self.coordinator}/"
+
+    def participant(self, slot: Slot) -> str:
+        """Transactional id for a slot."""
+        return f"{self.prefix}{slot.incarnation}/{slot.parity}/{slot.worker}.{slot.number}"
+
+    def slot_of(self, name: str) -> Slot | None:
+        """The slot that a transactional id stands for; None: not one of this sink's participants."""
+        if not name.startswith(self.prefix):
+            return None
+        match = _REST.fullmatch(name, len(self.prefix))
+        if match is None:
+            return None
+        producer_id, epoch, parity, worker, number = match.groups()
+        return Slot(Identity(int(producer_id), int(epoch)), int(parity), worker, int(number))
+
+
+_REST = re.compile(r"(\d+)\.(\d+)/([01])/([0-9a-z]+)\.(\d+)", re.ASCII)
+
+
+def parity(batch_id: int) -> int:
+    """Which half of the names a batch uses.
+
+    While a batch's decision is the last one, only the next batch can be prepared, and it uses the
+    other half: so what became of a decided participant is never overwritten before it is read.
+    """
+    return batch_id % 2

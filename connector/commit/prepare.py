@@ -1,0 +1,44 @@
+"""Prepare: what a task does with its rows, judged from what begin found out. No requests of its own."""
+
+from enum import Enum
+
+from eoslog.connector.commit.faults import CheckpointMismatch, CommitFault
+from eoslog.connector.commit.messages import Batch, Begun, Stamp
+from eoslog.connector.commit.names import Sink, Slot, parity
+
+
+class Task(Enum):
+    """What to do with the rows of a task."""
+
+    WRITE = "write them in a transaction of the task's own"
+    PASS_DECIDED = "let them pass: the batch was decided in an earlier run"
+    DROP = "let them pass: at_most_once has attempted the batch before"
+
+
+def judge(begun: Begun, query_id: str, batch_id: int) -> tuple[Task, Stamp]:
+    """What to do, and the stamp for the report. Query and batch ids are those that Spark tells the task.
+
+    Raises CommitFault if they are not those that begin prepared for, CheckpointMismatch if the sink
+    is ahead of the query.
+    """
+    batch = begun.batch or Batch(query_id, batch_id)
+    if batch[:2] != (query_id, batch_id):
+        raise CommitFault(
+            f"sink {begun.sink_id} was made ready for {batch}, but the task runs batch {batch_id} "
+            f"of query {query_id}"
+        )
+    stamp = Stamp(begun.sink_id, begun.incarnation, begun.identity, begun.sequence, begun.anchors, batch)
+    decided = begun.decided
+    if decided is not None and decided.query_id == query_id and decided.batch_id >= batch_id:
+        if decided.batch_id > batch_id:
+            raise CheckpointMismatch(
+                f"sink {begun.sink_id} has decided {decided} already; this is batch {batch_id}"
+            )
+        return Task.PASS_DECIDED, stamp
+    return Task.DROP if begun.dropped else Task.WRITE, stamp
+
+
+def participant_name(stamp: Stamp, worker: str, number: int) -> str:
+    """Transactional id of this process's `number`th transaction in the batch."""
+    slot = Slot(stamp.incarnation, parity(stamp.batch.batch_id), worker, number)
+    return Sink(stamp.sink_id).participant(slot)
