@@ -1,0 +1,151 @@
+"""Chains of length-prefixed elements, many chains at once: where each element begins.
+
+Records in a batch and headers in a record are the same thing to this module: elements one behind the
+other, each a varint length and as many bytes. Only this is sequential in decoding a batch: an element's
+place is known when the one before it has been read. Three ways to walk, all giving the same places:
+
+- chains whose elements all have the length of the first are not walked at all;
+- many chains go in lockstep: one step finds the next element of each;
+- few chains go one by one, in a loop over single elements that does nothing but jump.
+
+No walk is trusted. All lengths are read again at the places found and must lead from each to the next.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from eoslog.protocol import varints
+from eoslog.protocol.varints import Bytes, Ints
+
+# Fewer chains than this are walked faster one by one: a lockstep takes as long as so many single jumps.
+LOCKSTEP_LEAST = 64
+
+
+class BrokenChain(ValueError):
+    """A chain does not end where it should. `index` is the chain's."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(f"chain {index} is broken")
+        self.index = index
+
+
+class Elements(NamedTuple):
+    """All elements of all chains in order: place of the content, its length as written, place behind it."""
+
+    at: Ints
+    lengths: Ints  # may be negative, where nothing follows: -1 stands for null
+    stops: Ints
+
+
+def elements(data: Bytes, begins: Ints, ends: Ints, counts: Ints) -> Elements:
+    """Find the elements of chains that lie in `data` from `begins` to `ends` and have `counts` elements each.
+
+    Every chain has at least one element. The counts are the caller's to bound: the result has as many rows
+    as they add up to. Raises BrokenChain where a chain's elements do not fill it exactly.
+    """
+    rows = np.cumsum(counts) - counts  # where in the result each chain begins
+    starts, even = _evenly_spaced(data, rows, begins, ends, counts)
+    unknown = ~even
+    while True:
+        _walk(data, starts, rows, begins, counts, np.flatnonzero(unknown))
+        found = _read(data, starts)
+        broken = _broken_chains(found.stops, starts, rows, ends)
+        if not broken.any():
+            return found
+        unknown = broken & even  # chains of uneven elements whose first one happens to divide them
+        if not unknown.any():
+            raise BrokenChain(int(broken.argmax()))
+        even &= ~unknown
+
+
+def _evenly_spaced(
+    data: Bytes, rows: Ints, begins: Ints, ends: Ints, counts: Ints
+) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """Where elements begin if each is as long as the first of its chain; and in which chains that may be."""
+    stride = _read(data, begins).stops - begins
+    even = stride * counts == ends - begins
+    if not even.any():
+        return np.empty(int(counts.sum()), np.int64), even
+    within = np.arange(int(counts.sum())) - rows.repeat(counts)
+    return begins.repeat(counts) + within * stride.repeat(counts), even
+
+
+def _read(data: Bytes, starts: Ints) -> Elements:
+    raw, at = varints.read(data, starts)
+    lengths = varints.unzigzag(raw)
+    return Elements(at, lengths, at + np.maximum(lengths, 0))
+
+
+def _broken_chains(stops: Ints, starts: Ints, rows: Ints, ends: Ints) -> npt.NDArray[np.bool_]:
+    """For each chain, whether an element does not lead to the next, or the last not to the chain's end."""
+    expected = np.empty_like(starts)
+    expected[:-1] = starts[1:]
+    expected[rows[1:] - 1] = ends[:-1]
+    expected[-1] = ends[-1]
+    wrong = stops != expected
+    return np.logical_or.reduceat(wrong, rows) if wrong.any() else np.zeros(len(rows), np.bool_)
+
+
+def _walk(
+    data: Bytes, starts: Ints, rows: Ints, begins: Ints, counts: Ints, chosen: npt.NDArray[np.intp]
+) -> None:
+    """Set `starts` for the chosen chains, in lockstep while enough of them go on."""
+    order = chosen[np.argsort(-counts[chosen], kind="stable")]  # those that still go on are the first ones
+    counts, rows, at, step = counts[order], rows[order], begins[order], 0
+    live = len(order)
+    while live >= LOCKSTEP_LEAST:
+        starts[rows[:live] + step] = at[:live]
+        at = _jump(data, at[:live])
+        step += 1
+        live = int(np.searchsorted(-counts, -step, "left"))  # chains of more than `step` elements
+    view = data.data
+    for chain, row, place, count in zip(order[:live], rows[:live], at[:live], counts[:live], strict=True):
+        try:
+            starts[row + step : row + count] = _walk_one(view, int(place), int(count) - step)
+        except IndexError as error:
+            raise BrokenChain(int(chain)) from error
+
+
+def _jump(data: Bytes, at: Ints) -> Ints:
+    """The places behind the elements that begin at `at`; a chain that has left the data stays outside."""
+    first = data.take(at, mode="clip")
+    if first.max() < 0x80:
+        behind = at + 1 + (first >> 1)
+    else:
+        second = data.take(at + 1, mode="clip")
+        if (first & second).max() < 0x80:  # no number of more than two bytes
+            longer = first >> 7
+            behind = at + 1 + longer + ((first & 0x7F) + (second * longer).astype(np.int64) * 128 >> 1)
+        else:
+            raw, content = varints.read(data, at)
+            behind = content + (raw >> np.uint64(1)).view(np.int64)
+    return np.minimum(behind, len(data))
+
+
+def _walk_one(data: memoryview, at: int, count: int) -> list[int]:
+    """Where `count` elements begin, the first at `at`. Raises IndexError where they lead out of the data."""
+    starts: list[int] = []
+    append = starts.append
+    for _ in range(count):
+        append(at)
+        first = data[at]
+        if first < 0x80:
+            at += 1 + (first >> 1)
+        elif (second := data[at + 1]) < 0x80:
+            at += 2 + (second << 6) + ((first & 0x7F) >> 1)
+        else:
+            at = _long_jump(data, at)
+    return starts
+
+
+def _long_jump(data: memoryview, at: int) -> int:
+    """The place behind the element at `at`, whose length may take any number of bytes."""
+    raw = 0
+    for index in range(varints.INT_BYTES):
+        byte = data[at + index]
+        raw |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return at + index + 1 + (raw >> 1)
+    raise IndexError(at)

@@ -1,0 +1,140 @@
+"""Arrow columns -> record batches, for all records at once.
+
+The bytes between keys and values (lengths, deltas) are computed as columns and scattered into two byte
+arrays, one for what stands before a key, one for what stands between key and value; Arrow then joins
+before, key, between, value and headers row by row, and the joined column's data is the records sections of
+all batches, one after another. Batches are slices of it.
+"""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from eoslog.protocol import batch, columns, compression, sequence, varints
+from eoslog.protocol.varints import Ints, Raw
+
+Buffer = batch.Buffer
+
+_MAX_RECORD = 2**31 - 1  # a record's length is an int32
+_SMALLEST_RECORD = 7  # bytes: five one-byte numbers, attributes, count of headers
+_INT64 = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """Records of one batch, encoded and compressed, still without a producer's identity and a CRC.
+
+    `parts` is the records section, to be sent in this order; `size` counts bytes with the header.
+    Timestamps are ms since the epoch.
+    """
+
+    parts: list[Buffer]
+    count: int
+    codec: int
+    base_timestamp: int
+    max_timestamp: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the finished batch."""
+        return batch.HEADER_SIZE + sum(map(len, self.parts))
+
+    def finish(
+        self,
+        producer_id: int = batch.NO_PRODUCER_ID,
+        epoch: int = batch.NO_PRODUCER_EPOCH,
+        base_sequence: int = sequence.NO_SEQUENCE,
+        transactional: bool = False,
+    ) -> list[Buffer]:
+        """Return the batch ready to send: [header with CRC, *parts]."""
+        header = batch.build_header(
+            self.parts, self.count, base_timestamp=self.base_timestamp, max_timestamp=self.max_timestamp,
+            codec=self.codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=base_sequence,
+            transactional=transactional,
+        )  # fmt: skip
+        return [header, *self.parts]
+
+
+def encode_batches(
+    key: pa.Array | None,
+    value: pa.Array | None,
+    headers: pa.Array | None,
+    timestamps: "pa.Array | Ints | int",
+    *,
+    codec: int,
+    max_batch_bytes: int,
+) -> list[EncodedBatch]:
+    """Encode columns of equal length into batches, in order.
+
+    `key` and `value`: binary or string of any kind, chunked or not, or None for nulls throughout; `headers`:
+    list<struct<key: string, value: binary>>, where a null list is an empty one; `timestamps`: int64 ms since
+    the epoch, Arrow timestamps, or one int for all. No batch is larger than `max_batch_bytes`, header
+    included and before compression, but a record above that has a batch of its own. A section that
+    compression would make larger is sent uncompressed, as the format allows for each batch.
+    Raises ValueError for columns that cannot be records: unequal lengths, other types, null timestamps,
+    null header keys, records above 2 GiB.
+    """
+    rows = columns.Rows.of(key, value, headers, timestamps)
+    if not rows.count:
+        return []
+    ends = _cut(_upper_sizes(rows, max_batch_bytes), max_batch_bytes - batch.HEADER_SIZE)
+    starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+    data, offsets = _join(rows, starts, ends - starts)
+    bounds = offsets[np.append(starts, rows.count)].tolist()
+    sections = [data[begin:end] for begin, end in itertools.pairwise(bounds)]
+    first, latest = rows.times[starts], np.maximum.reduceat(rows.times, starts)
+    counts = (ends - starts).tolist()
+    return [
+        _encoded(section, codec, *facts)
+        for section, *facts in zip(sections, counts, first.tolist(), latest.tolist(), strict=True)
+    ]
+
+
+def _encoded(section: memoryview, codec: int, count: int, first: int, latest: int) -> EncodedBatch:
+    packed = compression.compress(codec, [section]) if codec else None
+    if packed is None or len(packed) >= len(section):
+        return EncodedBatch([section], count, 0, first, latest)
+    return EncodedBatch([packed], count, codec, first, latest)
+
+
+def _upper_sizes(rows: columns.Rows, max_batch_bytes: int) -> Ints:
+    """Bytes that each record takes at most, wherever batches begin: its deltas depend on that."""
+    span = int(rows.times.max()) - int(rows.times.min())
+    time_size = varints.size_of(2 * span) if span < _INT64 else varints.LONG_BYTES
+    most = min(rows.count, max(max_batch_bytes, 0) // _SMALLEST_RECORD + 1)
+    body = rows.sizes + (1 + time_size + varints.size_of(2 * most))
+    if int(body.max()) > _MAX_RECORD:
+        row = int(body.argmax())
+        raise ValueError(f"record {row} takes {body[row]} bytes, more than Kafka's 2 GiB")
+    return body + varints.sizes(varints.zigzag(body))
+
+
+def _cut(sizes: Ints, budget: int) -> Ints:
+    """Ends of the batches (row numbers), as many records in each as fit into `budget` bytes."""
+    total = np.cumsum(sizes)
+    ends, start, done = [], 0, 0
+    while start < len(total):
+        start = max(int(np.searchsorted(total, done + budget, "right")), start + 1)
+        done = int(total[start - 1])
+        ends.append(start)
+    return np.array(ends, np.int64)
+
+
+def _join(rows: columns.Rows, starts: Ints, counts: Ints) -> tuple[memoryview, Ints]:
+    """All records one after another, and the offset of each in these bytes."""
+    times = _raw(rows.times - rows.times[starts].repeat(counts))
+    deltas = _raw(np.arange(rows.count) - starts.repeat(counts))
+    lengths = _raw(rows.sizes + 1 + times[1] + deltas[1])
+    large = rows.large
+    before = columns.number_column([lengths, None, times, deltas, rows.key.prefixes()], large)
+    between = columns.number_column([rows.value.prefixes()], large)
+    tail = columns.number_column([rows.header_counts], large) if rows.header_counts else b"\x00"
+    joined = columns.join([before, rows.key.data, between, rows.value.data, tail, rows.headers], large)
+    return memoryview(joined.buffers()[2]), columns.offsets_of(joined)
+
+
+def _raw(values: Ints) -> tuple[Raw, Ints]:
+    raw = varints.zigzag(values)
+    return raw, varints.sizes(raw)
