@@ -1,0 +1,66 @@
+"""Which batches of a Fetch answer a reader may see. Pure: headers in, positions out.
+
+read_committed readers get, with the records, the transactions aborted in that range: (producer id,
+first offset). A producer's batches from such an offset on are hidden, until its ABORT marker (KIP-98).
+Only batch headers and control records are looked at.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from eoslog.protocol.batch import ABORT, BatchHeader, Buffer, CorruptBatch, crc_ok, iter_headers, read_control
+
+Located = tuple[int, BatchHeader]
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """Batches to decode, as (position, header), and the offset at which to read on.
+
+    `next_offset` is -1 where the bytes hold no whole batch.
+    """
+
+    batches: list[Located]
+    next_offset: int
+
+
+def visible(records: Buffer, start: int, end: int, aborted: Sequence[tuple[int, int]] | None) -> Visible:
+    """Batches of `records` with offsets in start..end-1; `aborted` None: aborted records are shown.
+
+    Raises CorruptBatch, also for a damaged batch that would be passed over: its producer may be wrong.
+    """
+    hidden = _Hidden(aborted or ())
+    kept: list[Located] = []
+    next_offset = -1
+    for pos, header in iter_headers(records):
+        next_offset = max(next_offset, header.next_offset)
+        if header.base_offset >= end:
+            break
+        if hidden.hides(records, pos, header) or header.is_control:
+            if not crc_ok(records, pos, header):
+                raise CorruptBatch(
+                    f"batch at offset {header.base_offset} has a wrong CRC", header.base_offset
+                )
+        elif header.count and header.next_offset > start:
+            kept.append((pos, header))
+    return Visible(kept, next_offset)
+
+
+class _Hidden:
+    """The producers whose batches are part of an aborted transaction, as offsets go by."""
+
+    def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
+        self._coming = sorted(aborted, key=lambda entry: entry[1], reverse=True)
+        self._now: set[int] = set()
+
+    def hides(self, records: Buffer, pos: int, header: BatchHeader) -> bool:
+        """Whether the next batch belongs to an aborted transaction; to be asked of every batch in order."""
+        while self._coming and self._coming[-1][1] <= header.last_offset:
+            self._now.add(self._coming.pop()[0])
+        if header.producer_id not in self._now:
+            return False
+        if header.is_control:
+            if read_control(records, pos, header).type == ABORT:
+                self._now.discard(header.producer_id)
+            return True
+        return header.is_transactional
