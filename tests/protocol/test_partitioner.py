@@ -1,0 +1,78 @@
+"""Keys go to the partitions where Kafka's own clients put them."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
+
+from eoslog.protocol.partitioner import murmur2, murmur2_partition
+
+# As the Java client's own tests have them, signed there.
+KNOWN = {
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+}
+
+
+def where_kafka_puts(key: bytes | None, partitions: int) -> int:
+    return -1 if key is None else (murmur2_of_kafka_python(key) & 0x7FFFFFFF) % partitions
+
+
+@pytest.mark.parametrize("key", KNOWN)
+def test_known_hashes(key: bytes) -> None:
+    assert murmur2(key) == KNOWN[key] & 0xFFFFFFFF
+
+
+@given(st.binary(max_size=70))
+def test_hash_equals_that_of_kafka_python(key: bytes) -> None:
+    assert murmur2(key) == murmur2_of_kafka_python(key)
+
+
+@given(
+    st.lists(st.none() | st.binary(max_size=30), max_size=60),
+    st.integers(1, 2**31 - 1),
+    st.sampled_from([pa.binary(), pa.large_binary()]),
+    st.integers(0, 3),
+)
+def test_columns_go_where_single_keys_go(
+    keys: list[bytes | None], partitions: int, kind: pa.DataType, cut: int
+) -> None:
+    column = pa.array([b"before", *keys], kind)[1 + cut :]
+    found = murmur2_partition(column, partitions)
+    assert found.dtype == np.int32
+    assert found.tolist() == [where_kafka_puts(key, partitions) for key in keys[cut:]]
+
+
+def test_many_short_keys_and_few_long_ones() -> None:
+    keys = [bytes(range(length % 256)) * (1 + length // 200) for length in range(300)]
+    found = murmur2_partition(pa.array(keys, pa.binary()), 1_000_003)
+    assert found.tolist() == [where_kafka_puts(key, 1_000_003) for key in keys]
+
+
+def test_strings_hash_as_their_bytes() -> None:
+    assert murmur2_partition(pa.array(["zürich", None]), 7).tolist() == [
+        (murmur2("zürich".encode()) & 0x7FFFFFFF) % 7,
+        -1,
+    ]
+
+
+def test_chunks_are_one_column() -> None:
+    chunked = pa.chunked_array([[b"a"], [b"b", None], []], pa.binary())
+    whole = pa.array([b"a", b"b", None])
+    assert murmur2_partition(chunked, 5).tolist() == murmur2_partition(whole, 5).tolist()
+
+
+def test_no_partitions_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        murmur2_partition(pa.array([b"a"]), 0)
+
+
+def test_no_keys() -> None:
+    assert murmur2_partition(pa.array([], pa.binary()), 3).tolist() == []
+    assert murmur2_partition(pa.nulls(3), 3).tolist() == [-1, -1, -1]
