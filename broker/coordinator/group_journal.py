@@ -1,0 +1,143 @@
+"""The group coordinator's way to `__consumer_offsets`: which partition, append, wait until durable, replay.
+
+Everything the coordinator knows goes through here first. State is changed right after the append, in
+the order of the log, and what the state says is told to a client only after the log is durable up to
+there. So nothing a client was told can be missing after a crash.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from eoslog.broker.coordinator.group_records import GroupRecord, KeyValue, OffsetRecord, decode
+from eoslog.broker.rules.partition_of import partition_of
+from eoslog.protocol import batch
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.plain_records import encode_records, iter_records
+from eoslog.protocol.schema import ProtocolError
+
+if TYPE_CHECKING:
+    from eoslog.broker.log.partition import Partition
+    from eoslog.broker.ports import Clock
+    from eoslog.broker.topics import Topics
+
+TOPIC = "__consumer_offsets"
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+_AS_COORDINATOR_ERROR = {
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+}
+"""What clients of a coordinator understand in place of what its partition says."""
+
+
+class DamagedGroupLog(Exception):
+    """A record of `__consumer_offsets` cannot be understood; the text says which and why."""
+
+
+def as_coordinator_error(error: KafkaError) -> KafkaError:
+    """Return the error a group's client is told for an error of the log."""
+    code = _AS_COORDINATOR_ERROR.get(error.code)
+    return error if code is None else KafkaError(code, str(error))
+
+
+class GroupJournal:
+    """Reads and writes `__consumer_offsets`."""
+
+    def __init__(self, topics: Topics, clock: Clock) -> None:
+        self._topics = topics
+        self._clock = clock
+
+    def partition(self, group_id: str) -> Partition:
+        """Return the partition that keeps `group_id`; the topic is made on first use."""
+        partitions = self._topics.internal(TOPIC)
+        return partitions[partition_of(group_id, len(partitions))]
+
+    def existing(self) -> list[Partition]:
+        """Return all partitions if the topic has been made, else none."""
+        return [] if self._topics.get(TOPIC) is None else self._topics.internal(TOPIC)
+
+    def append(
+        self, partition: Partition, records: Sequence[KeyValue], producer: tuple[int, int] | None = None
+    ) -> int:
+        """Append records as one batch, of `producer` (id, epoch) in its transaction if given.
+
+        Returns the first record's offset. Raises KafkaError with nothing written.
+        """
+        now = self._clock.now_ms()
+        if producer is None:
+            data = encode_records(records, now)
+        else:
+            data = encode_records(
+                records, now, producer_id=producer[0], producer_epoch=producer[1], transactional=True
+            )
+        try:
+            return partition.append(data, now_ms=now, coordinator=True).base_offset
+        except KafkaError as error:
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                _log.error("%s-%d: cannot write: %s", TOPIC, partition.index, error)
+            raise as_coordinator_error(error) from error
+
+    async def durable(self, partition: Partition, end: int) -> None:
+        """Return when all below offset `end` is durable. Raises KafkaError if it cannot be."""
+        if partition.high_watermark >= end:
+            return
+        try:
+            await partition.wait_durable(end - 1)
+        except KafkaError as error:
+            raise as_coordinator_error(error) from error
+
+
+class WhenDurable(Awaitable[T]):
+    """A value that may be told once all that is in the partition now is durable."""
+
+    __slots__ = ("_end", "_journal", "_partition", "_value")
+
+    def __init__(self, journal: GroupJournal, partition: Partition, value: T) -> None:
+        self._journal, self._partition, self._value = journal, partition, value
+        self._end = partition.log_end_offset
+
+    def __await__(self) -> Generator[Any, None, T]:
+        yield from self._journal.durable(self._partition, self._end).__await__()
+        return self._value
+
+
+def replay(
+    partition: Partition,
+    on_offset: Callable[[OffsetRecord, int | None], None],
+    on_group: Callable[[GroupRecord], None],
+    on_marker: Callable[[int, bool], None],
+) -> None:
+    """Read a partition from its start and hand over each record, in order.
+
+    `on_offset` gets the producer id of the transaction it is in or None; `on_marker` a producer id and
+    whether its transaction committed. Raises DamagedGroupLog.
+    """
+    for header, data in partition.scan():
+        try:
+            if header.is_control:
+                committed = batch.read_control(data, 0, header).type == batch.COMMIT
+                on_marker(header.producer_id, committed)
+                continue
+            producer_id = header.producer_id if header.is_transactional else None
+            for record in iter_records(data, 0, header):
+                decoded = decode(record)
+                if isinstance(decoded, OffsetRecord):
+                    on_offset(decoded, producer_id)
+                elif isinstance(decoded, GroupRecord):
+                    on_group(decoded)
+                else:
+                    _log.warning(
+                        "%s-%d offset %d: a record of a kind this broker does not serve is left alone",
+                        TOPIC, partition.index, record.offset,
+                    )  # fmt: skip
+        except (ProtocolError, batch.CorruptBatch) as error:
+            where = f"{TOPIC}-{partition.index}, batch of offset {header.base_offset}"
+            raise DamagedGroupLog(f"{where}: {error}; restore the partition from a copy") from error

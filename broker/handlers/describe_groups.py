@@ -1,0 +1,54 @@
+"""DescribeGroups (key 15, versions 0-6): state and members of classic groups.
+
+Every group asked for is in the answer, in the order asked (librdkafka stops the process otherwise). One
+that does not exist is Dead, from version 6 with GROUP_ID_NOT_FOUND (KIP-1043). What members subscribe to
+and have assigned is told of Stable groups.
+Left out: authorized operations, as there are no access rules; they stay at "not asked for".
+"""
+
+from __future__ import annotations
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.rules.classic_state import Group, GroupState
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.DESCRIBE_GROUPS
+
+_NOT_FOUND = 6
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Describe each group."""
+    version = context.header.api_version
+    describe = context.broker.groups.describe
+    return {"groups": [_group(name, describe(name), version) for name in request["groups"]]}
+
+
+def _group(group_id: str, group: Group | None, version: int) -> Message:
+    if group is None:
+        missing: Message = {"group_id": group_id, "group_state": GroupState.DEAD.value}
+        if version >= _NOT_FOUND:
+            missing["error_code"] = ErrorCode.GROUP_ID_NOT_FOUND
+            missing["error_message"] = f"Group {group_id} not found."
+        return missing
+    stable = group.state is GroupState.STABLE
+    protocol = group.protocol or ""
+    return {
+        "group_id": group_id,
+        "group_state": group.state.value,
+        "protocol_type": group.protocol_type or "",
+        "protocol_data": protocol if stable else "",
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.metadata(protocol) if stable else b"",
+                "member_assignment": member.assignment if stable else b"",
+            }
+            for member in group.members.values()
+        ],
+    }

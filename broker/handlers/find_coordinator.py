@@ -1,0 +1,44 @@
+"""FindCoordinator (key 10, versions 0-6): which broker coordinates a group or a transactional id.
+
+There is one broker, so it is always this one, at the address the client reached it by. The topic that
+keeps the coordinator's state is made on first use. Several keys a request from version 4 (KIP-699).
+Left out: share groups (key type 2), answered with INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.FIND_COORDINATOR
+
+TOPICS = {0: "__consumer_offsets", 1: "__transaction_state"}
+"""The internal topic behind each key type."""
+
+_BATCHED = 4
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Answer with this broker for every key."""
+    place = _place(context, request["key_type"])
+    if context.header.api_version < _BATCHED:
+        return place
+    return {"coordinators": [{"key": key, **place} for key in request["coordinator_keys"]]}
+
+
+def _place(context: RequestContext, key_type: int) -> Message:
+    try:
+        topic = TOPICS.get(key_type)
+        if topic is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there are no coordinators of key type {key_type}")
+        context.broker.topics.internal(topic)
+    except KafkaError as error:
+        code = error.code
+        if code is not ErrorCode.INVALID_REQUEST:
+            # Clients ask again after this one; others mean nothing to them here.
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return {"error_code": code, "error_message": str(error), "node_id": -1, "host": "", "port": -1}
+    node_id = context.broker.node_id
+    return {"error_code": 0, "node_id": node_id, "host": context.host, "port": context.port}

@@ -1,0 +1,26 @@
+"""Heartbeat (key 12, versions 0-4): a member of a classic group is alive, and hears of rebalances.
+
+Static members from version 3 (KIP-345).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from eoslog.broker.dispatch import RequestContext, Settled
+from eoslog.broker.rules.classic_events import Heartbeat, HeartbeatAnswer
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.HEARTBEAT
+
+
+def handle(context: RequestContext, request: Message) -> Message | Settled:
+    """Hand the heartbeat to the group."""
+    event = Heartbeat(request["member_id"], request["group_instance_id"], request["generation_id"])
+    pending = context.broker.groups.heartbeat(request["group_id"], event)
+    return {"error_code": pending.result().error} if pending.done() else Settled(_answer(pending))
+
+
+async def _answer(pending: asyncio.Future[HeartbeatAnswer]) -> Message:
+    return {"error_code": (await pending).error}

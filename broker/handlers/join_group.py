@@ -1,0 +1,68 @@
+"""JoinGroup (key 11, versions 0-9): enter a classic consumer group, or enter it again.
+
+The answer comes when the join phase ends. New dynamic members get their id in a first answer
+(MEMBER_ID_REQUIRED) from version 4 (KIP-394). Static members from version 5 (KIP-345). From version 9 the
+leader of an unchanged group may be told to skip the assignment (KIP-814). Version 0 has no rebalance
+time-out; its session time-out serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+from eoslog.broker.dispatch import RequestContext, Settled
+from eoslog.broker.rules.classic_events import Join, JoinAnswer
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.JOIN_GROUP
+
+_KNOWN_ID = 4
+_NULL_PROTOCOL = 7
+_SKIP_ASSIGNMENT = 9
+
+
+def handle(context: RequestContext, request: Message) -> Message | Settled:
+    """Hand the join to the group."""
+    version = context.header.api_version
+    pending = context.broker.groups.join(request["group_id"], _event(context, request))
+    return _body(pending.result(), version) if pending.done() else Settled(_answer(pending, version))
+
+
+def _event(context: RequestContext, request: Message) -> Join:
+    version = context.header.api_version
+    client_id = context.header.client_id or ""
+    instance_id = request["group_instance_id"]
+    session = request["session_timeout_ms"]
+    rebalance = request["rebalance_timeout_ms"]
+    return Join(
+        member_id=request["member_id"],
+        instance_id=instance_id,
+        client_id=client_id,
+        client_host=context.client_host,
+        protocol_type=request["protocol_type"],
+        protocols=tuple((p["name"], bytes(p["metadata"])) for p in request["protocols"]),
+        session_timeout_ms=session,
+        rebalance_timeout_ms=session if rebalance < 0 else rebalance,
+        new_member_id=f"{client_id if instance_id is None else instance_id}-{uuid.uuid4()}",
+        requires_known_id=version >= _KNOWN_ID,
+        can_skip_assignment=version >= _SKIP_ASSIGNMENT,
+    )
+
+
+async def _answer(pending: asyncio.Future[JoinAnswer], version: int) -> Message:
+    return _body(await pending, version)
+
+
+def _body(answer: JoinAnswer, version: int) -> Message:
+    return {
+        "error_code": answer.error,
+        "generation_id": answer.generation,
+        "protocol_type": answer.protocol_type,
+        "protocol_name": "" if answer.protocol is None and version < _NULL_PROTOCOL else answer.protocol,
+        "leader": answer.leader,
+        "skip_assignment": answer.skip_assignment,
+        "member_id": answer.member_id,
+        "members": [{"member_id": m, "group_instance_id": i, "metadata": d} for m, i, d in answer.members],
+    }

@@ -1,0 +1,43 @@
+"""LeaveGroup (key 13, versions 0-5): members leave a classic group at once, without a time-out.
+
+Up to version 2 one member a request, whose error is the request's; from version 3 a list, each with its
+own error, where an administrator may name static members by instance id alone (KIP-345).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from eoslog.broker.dispatch import RequestContext, Settled
+from eoslog.broker.rules.classic_events import Leave, LeaveAnswer
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.LEAVE_GROUP
+
+_BATCHED = 3
+
+
+def handle(context: RequestContext, request: Message) -> Message | Settled:
+    """Hand the leave to the group."""
+    version = context.header.api_version
+    if version < _BATCHED:
+        members: tuple[tuple[str, str | None], ...] = ((request["member_id"], None),)
+    else:
+        members = tuple((m["member_id"], m["group_instance_id"]) for m in request["members"])
+    pending = context.broker.groups.leave(request["group_id"], Leave(members))
+    return _body(pending.result(), version) if pending.done() else Settled(_answer(pending, version))
+
+
+async def _answer(pending: asyncio.Future[LeaveAnswer], version: int) -> Message:
+    return _body(await pending, version)
+
+
+def _body(answer: LeaveAnswer, version: int) -> Message:
+    if version < _BATCHED:
+        return {"error_code": answer.error or next((error for _, _, error in answer.members), 0)}
+    members = [
+        {"member_id": member_id, "group_instance_id": instance_id, "error_code": error}
+        for member_id, instance_id, error in answer.members
+    ]
+    return {"error_code": answer.error, "members": members}

@@ -1,0 +1,112 @@
+"""OffsetCommit (key 8, versions 2-10): remember how far a group has read.
+
+Unknown topics and partitions are refused one by one, as is metadata that is too long; a wrong member or
+generation refuses all. From version 10 topics are named by id (KIP-848). Versions 2-4 may ask for a
+retention time of their own, which is kept with the offset.
+Left out: offsets are never expired, so that a group that slept long goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from eoslog.broker.coordinator.offsets_shell import NewOffset, Results
+from eoslog.broker.dispatch import RequestContext, Settled
+from eoslog.broker.rules.offsets import Committer
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.broker.topics import Topic
+
+KEY = ApiKey.OFFSET_COMMIT
+
+_TOPIC_IDS = 10
+
+
+def handle(context: RequestContext, request: Message) -> Message | Settled:
+    """Commit what names an existing partition; the others are refused in the answer."""
+    named = Named(context, request, by_id=context.header.api_version >= _TOPIC_IDS)
+    if not named.offsets:
+        return named.body({})
+    who = committer(request)
+    try:
+        pending = context.broker.groups.commit_offsets(who, named.offsets)
+    except KafkaError as error:
+        return named.refuse(error.code)
+    return Settled(answer(named, pending))
+
+
+def committer(request: Message) -> Committer:
+    """Return who commits, of OffsetCommit or TxnOffsetCommit."""
+    return Committer(
+        group_id=request["group_id"],
+        member_id=request["member_id"],
+        instance_id=request["group_instance_id"],
+        generation=request["generation_id_or_member_epoch"],
+    )
+
+
+async def answer(named: Named, pending: Awaitable[Results]) -> Message:
+    """Return the answer when the commit is durable or refused."""
+    try:
+        return named.body(await pending)
+    except KafkaError as error:
+        return named.refuse(error.code)
+
+
+class Named:
+    """The partitions a commit names: those that exist as `offsets`, the others in `unknown`."""
+
+    def __init__(self, context: RequestContext, request: Message, *, by_id: bool) -> None:
+        self._request = request
+        self._by_id = by_id
+        self.offsets: list[NewOffset] = []
+        self.unknown: dict[tuple[Any, int], ErrorCode] = {}
+        retention = request.get("retention_time_ms", -1)
+        for asked in request["topics"]:
+            topics = context.broker.topics
+            topic = topics.by_id(asked["topic_id"]) if by_id else topics.get(asked["name"])
+            for part in asked["partitions"]:
+                self._sort(asked, topic, part, retention)
+
+    def _sort(self, asked: Message, topic: Topic | None, part: Message, retention: int) -> None:
+        index = part["partition_index"]
+        if topic is not None and 0 <= index < len(topic.partitions):
+            new = NewOffset(
+                place=(topic.name, index),
+                topic_id=topic.topic_id,
+                offset=part["committed_offset"],
+                leader_epoch=part["committed_leader_epoch"],
+                metadata=part["committed_metadata"],
+                retention_ms=retention,
+            )
+            self.offsets.append(new)
+            asked["name"] = topic.name
+            return
+        missing_id = topic is None and self._by_id
+        error = ErrorCode.UNKNOWN_TOPIC_ID if missing_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        self.unknown[self._key(asked), index] = error
+
+    def _key(self, asked: Message) -> Any:
+        return asked["topic_id"] if self._by_id else asked["name"]
+
+    def body(self, results: Results) -> Message:
+        """Return the answer with each partition's result."""
+        return {"topics": [self._topic(asked, results) for asked in self._request["topics"]]}
+
+    def refuse(self, error: ErrorCode) -> Message:
+        """Return the answer that refuses all that exists with `error`."""
+        return self.body({new.place: error for new in self.offsets})
+
+    def _topic(self, asked: Message, results: Results) -> Message:
+        key, partitions = self._key(asked), []
+        for part in asked["partitions"]:
+            index = part["partition_index"]
+            error = self.unknown.get((key, index))
+            if error is None:
+                error = results[asked["name"], index]
+            partitions.append({"partition_index": index, "error_code": error})
+        return {"name": asked["name"], "topic_id": asked.get("topic_id"), "partitions": partitions}

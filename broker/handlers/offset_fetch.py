@@ -1,0 +1,134 @@
+"""OffsetFetch (key 9, versions 1-10): read how far a group has got.
+
+Several groups a request from version 8 (KIP-709), topics by id from version 10 (KIP-848), all of a group's
+topics if none are named (from version 2). With require_stable (version 7, KIP-447) a partition for which an
+open transaction has an offset is answered with UNSTABLE_OFFSET_COMMIT; among all topics that includes
+partitions with nothing committed yet, which Kafka leaves out.
+What is told is durable. Nothing committed: offset -1. An offset that was committed for an older topic of
+the same name is not told for the present one.
+Left out: member ids and epochs of KIP-848 groups (version 9) are not looked at, as there are no such groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+from eoslog.broker.dispatch import RequestContext, Settled
+from eoslog.broker.rules.offsets import NO_TOPIC_ID, Fetched, Place
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.OFFSET_FETCH
+
+_GROUP_ERROR = 2
+_BATCHED = 8
+_TOPIC_IDS = 10
+
+Found = list[tuple[Place, Fetched]]
+
+
+def handle(context: RequestContext, request: Message) -> Settled:
+    """Read now what each group asks for; the answer waits until that is durable."""
+    version, stable = context.header.api_version, request["require_stable"]
+    groups = request["groups"] if version >= _BATCHED else [request]
+    asked = [_Group(context, group, stable) for group in groups]
+    return Settled(_answer(asked, version))
+
+
+async def _answer(asked: list[_Group], version: int) -> Message:
+    bodies = [await group.body() for group in asked]
+    if version >= _BATCHED:
+        return {"groups": bodies}
+    body = bodies[0]
+    if body["error_code"] and version < _GROUP_ERROR:
+        body["topics"] = asked[0].each_refused(body["error_code"])
+    return body
+
+
+class _Group:
+    """What is asked of one group."""
+
+    def __init__(self, context: RequestContext, asked: Message, require_stable: bool) -> None:
+        self._topics = context.broker.topics
+        self._asked = asked
+        self._by_id = context.header.api_version >= _TOPIC_IDS
+        self._error = ErrorCode.NONE
+        self._found: Awaitable[Found] | None = None
+        try:
+            groups = context.broker.groups
+            self._found = groups.fetch_offsets(asked["group_id"], self._places(), require_stable)
+        except KafkaError as error:
+            self._error = error.code
+
+    def _places(self) -> list[tuple[Place, bytes | None]] | None:
+        if self._asked["topics"] is None:
+            return None
+        places: list[tuple[Place, bytes | None]] = []
+        for asked in self._asked["topics"]:
+            name, topic_id = self._resolve(asked)
+            if name is not None:
+                places += [((name, index), topic_id) for index in asked["partition_indexes"]]
+        return places
+
+    def _resolve(self, asked: Message) -> tuple[str | None, bytes | None]:
+        """Return a topic's name and present id; no name if it was asked for by an unknown id."""
+        if self._by_id:
+            topic = self._topics.by_id(asked["topic_id"])
+            return (None, None) if topic is None else (topic.name, topic.topic_id)
+        topic = self._topics.get(asked["name"])
+        return asked["name"], None if topic is None else topic.topic_id
+
+    async def body(self) -> Message:
+        """Return this group's part of the answer."""
+        topics: list[Message] = []
+        try:
+            if self._found is not None:
+                found = await self._found
+                topics = self._of_all(found) if self._asked["topics"] is None else self._of_named(found)
+        except KafkaError as error:
+            self._error = error.code
+        return {"group_id": self._asked["group_id"], "topics": topics, "error_code": self._error}
+
+    def _of_all(self, found: Found) -> list[Message]:
+        topics: dict[str, Message] = {}
+        for (name, index), fetched in found:
+            topic = self._topics.get(name)
+            if topic is None and self._by_id:
+                continue  # A topic that is gone has no id to be named by.
+            topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
+            entry = topics.setdefault(name, {"name": name, "topic_id": topic_id, "partitions": []})
+            entry["partitions"].append(_partition(index, fetched))
+        return list(topics.values())
+
+    def _of_named(self, found: Found) -> list[Message]:
+        told: dict[Any, Fetched] = dict(found)
+        topics = []
+        for asked in self._asked["topics"]:
+            name, _ = self._resolve(asked)
+            unknown = Fetched(error=ErrorCode.UNKNOWN_TOPIC_ID)
+            partitions = [_partition(i, told.get((name, i), unknown)) for i in asked["partition_indexes"]]
+            topic_id = asked.get("topic_id", NO_TOPIC_ID)
+            topics.append({"name": name or "", "topic_id": topic_id, "partitions": partitions})
+        return topics
+
+    def each_refused(self, error: ErrorCode) -> list[Message]:
+        """Return the error for every partition, for versions without one for the whole."""
+        return [
+            {
+                "name": asked["name"],
+                "partitions": [_partition(i, Fetched(error=error)) for i in asked["partition_indexes"]],
+            }
+            for asked in self._asked["topics"]
+        ]
+
+
+def _partition(index: int, fetched: Fetched) -> Message:
+    return {
+        "partition_index": index,
+        "committed_offset": fetched.offset,
+        "committed_leader_epoch": fetched.leader_epoch,
+        "metadata": fetched.metadata,
+        "error_code": fetched.error,
+    }

@@ -1,0 +1,43 @@
+"""SyncGroup (key 14, versions 0-5): get one's assignment; the leader brings everybody's.
+
+The answer comes when the leader has brought them. Static members from version 3 (KIP-345); from
+version 5 the protocol's type and name are checked and told (KIP-559).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from eoslog.broker.dispatch import RequestContext, Settled
+from eoslog.broker.rules.classic_events import Sync, SyncAnswer
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.SYNC_GROUP
+
+
+def handle(context: RequestContext, request: Message) -> Message | Settled:
+    """Hand the sync to the group."""
+    event = Sync(
+        member_id=request["member_id"],
+        instance_id=request["group_instance_id"],
+        generation=request["generation_id"],
+        protocol_type=request["protocol_type"],
+        protocol=request["protocol_name"],
+        assignments={a["member_id"]: bytes(a["assignment"]) for a in request["assignments"]},
+    )
+    pending = context.broker.groups.sync(request["group_id"], event)
+    return _body(pending.result()) if pending.done() else Settled(_answer(pending))
+
+
+async def _answer(pending: asyncio.Future[SyncAnswer]) -> Message:
+    return _body(await pending)
+
+
+def _body(answer: SyncAnswer) -> Message:
+    return {
+        "error_code": answer.error,
+        "protocol_type": answer.protocol_type,
+        "protocol_name": answer.protocol,
+        "assignment": answer.assignment,
+    }

@@ -1,0 +1,40 @@
+"""TxnOffsetCommit (key 28, versions 0-5): commit a group's offsets as part of a transaction.
+
+They show when the transaction's commit marker is in `__consumer_offsets`, and never if it aborts. Up to
+version 4 AddOffsetsToTxn must have come before: else TRANSACTION_ABORTABLE (version 4) or
+INVALID_TXN_STATE. From version 5 the group's partition joins the transaction here (KIP-890).
+A topic or partition that does not exist refuses the whole request with UNKNOWN_TOPIC_OR_PARTITION, so
+that what belongs together is not half committed; metadata that is too long is refused by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from eoslog.broker.coordinator.offsets_shell import TransactionalCommit
+from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.handlers.offset_commit import Named, answer, committer
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.TXN_OFFSET_COMMIT
+
+
+def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+    """Commit all, unless one of the places does not exist."""
+    named = Named(context, request, by_id=False)
+    if named.unknown:
+        return named.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    txn = TransactionalCommit(
+        request["transactional_id"],
+        request["producer_id"],
+        request["producer_epoch"],
+        context.header.api_version,
+    )
+    try:
+        pending = context.broker.groups.txn_commit_offsets(txn, committer(request), named.offsets)
+    except KafkaError as error:
+        return named.refuse(error.code)
+    # Not `Settled`: it may still have to join the transaction, and an EndTxn after it must come second.
+    return answer(named, pending)
