@@ -8,15 +8,14 @@ ApiVersions, whose response must be readable before any version is agreed (KIP-5
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.primitives import read_uvarint
 from eoslog.protocol.schema import Buffer, Message, ProtocolError
 
 _SIZE = struct.Struct(">i")
-_REQUEST_HEADER = struct.Struct(">hhi")
-_STRING_SIZE = struct.Struct(">h")
+_REQUEST_HEADER = struct.Struct(">hhih")  # API key, version, correlation id, size of the client id
 _CORRELATION_ID = struct.Struct(">i")
 
 
@@ -34,29 +33,23 @@ class FrameReader:
     def __init__(self, max_size: int) -> None:
         """`max_size`: the most bytes a frame may have, without its size prefix."""
         self._max_size = max_size
-        self._waiting: list[bytes] = []
-        self._have = 0
+        self._buffer = bytearray()
         self._need = _SIZE.size
 
     def feed(self, data: Buffer) -> list[memoryview]:
         """Take the next bytes; answers the frames that they complete. Raises FrameError."""
-        if self._have:
-            self._waiting.append(bytes(data))
-            self._have += len(data)
-            if self._have < self._need:
-                return []
-            owned = bytearray().join(self._waiting)
-            self._waiting, self._have = [], 0
-        else:
-            owned = bytearray(data)
-        return self._cut(memoryview(owned))
+        self._buffer += data
+        if len(self._buffer) < self._need:
+            return []
+        return self._cut(memoryview(self._buffer))
 
     @property
     def pending(self) -> int:
         """Bytes of a frame that is not complete yet; above 0 at the end of a connection it was cut."""
-        return self._have
+        return len(self._buffer)
 
     def _cut(self, view: memoryview) -> list[memoryview]:
+        """Hand the frames out as views of the buffer, and go on with a new one that begins with the rest."""
         frames: list[memoryview] = []
         pos, self._need = 0, _SIZE.size
         while len(view) - pos >= _SIZE.size:
@@ -67,9 +60,7 @@ class FrameReader:
                 break
             frames.append(view[pos + _SIZE.size : end])
             pos = end
-        if pos < len(view):
-            self._waiting = [bytes(view[pos:])]
-            self._have = len(view) - pos
+        self._buffer = bytearray(view[pos:])
         return frames
 
     def _checked(self, size: int) -> int:
@@ -78,8 +69,7 @@ class FrameReader:
         return size
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHeader:
+class RequestHeader(NamedTuple):
     """What goes before every request."""
 
     api_key: int
@@ -102,13 +92,15 @@ _BY_NUMBER: dict[int, Api] = {int(key): api for key, api in APIS.items()}
 def encode_request(
     api_key: int, version: int, correlation_id: int, client_id: str | None, body: Message
 ) -> list[Buffer]:
-    """A whole request frame as parts, size prefix included."""
+    """A whole request frame as parts, size prefix included. ProtocolError for what does not fit."""
     api = api_of(api_key)
-    name = None if client_id is None else client_id.encode()
-    if name is not None and len(name) > 0x7FFF:
-        raise ProtocolError(f"the client id has {len(name)} bytes, the protocol allows {0x7FFF}")
-    header = _REQUEST_HEADER.pack(api_key, version, correlation_id)
-    header += _STRING_SIZE.pack(-1 if name is None else len(name)) + (name or b"")
+    name = b"" if client_id is None else client_id.encode("utf-8", "replace")
+    name_size = -1 if client_id is None else len(name)
+    try:
+        header = _REQUEST_HEADER.pack(api_key, version, correlation_id, name_size) + name
+    except struct.error as error:
+        what = f"version {version}, correlation id {correlation_id} and a client id of {name_size} bytes"
+        raise ProtocolError(f"{what} do not fit a request header") from error
     if api.request.is_flexible(version):
         header += b"\0"
     return _framed(header, api.request.write(version, body))
@@ -121,12 +113,11 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
     key, since then the layout of the header is not known either.
     """
     try:
-        api_key, version, correlation_id = _REQUEST_HEADER.unpack_from(frame)
-        (size,) = _STRING_SIZE.unpack_from(frame, _REQUEST_HEADER.size)
+        api_key, version, correlation_id, size = _REQUEST_HEADER.unpack_from(frame)
     except struct.error as error:
         raise ProtocolError(f"a request of {len(frame)} bytes is too short for its header") from error
     api = api_of(api_key)
-    pos = _REQUEST_HEADER.size + _STRING_SIZE.size
+    pos = _REQUEST_HEADER.size
     client_id = None
     if size != -1:
         client_id, pos = _client_id(frame, pos, size)

@@ -138,8 +138,8 @@ class ReaderSource:
         self.or_null(count, target, nullable, path)
         least = least_size(type.of, self.version, self.flexible)
         self.line(f"if {count} * {least} > size - pos: cut_short()")
-        if isinstance(type.of, Fixed):
-            self.line(f"{target} = list(unpack_from(f'>{self._repeat(type.of, count)}', buf, pos))")
+        if isinstance(type.of, Fixed) and type.of.name != "uuid":
+            self.line(f"{target} = list(unpack_from(f'>{{{count}}}{type.of.code}', buf, pos))")
             self.line(f"pos += {count} * {type.of.size}")
         else:
             self.line(f"{target} = []")
@@ -150,11 +150,6 @@ class ReaderSource:
             self.depth -= 1
         self.depth -= 1
         return target
-
-    @staticmethod
-    def _repeat(type: Fixed, count: str) -> str:
-        """The format of `count` values in a row; "16s" has a count of its own and is repeated as text."""
-        return f"{{{type.code!r} * {count}}}" if len(type.code) > 1 else f"{{{count}}}{type.code}"
 
     def nullable_struct(self, type: Struct, path: str) -> str:
         """Read a struct that an int8 goes before: below 0 for null."""

@@ -1,8 +1,8 @@
 """kio as the judge of our messages: its entities give shape and values, its serialiser the bytes.
 
-kio is generated from Kafka's message definitions and shares no code with eoslog. Values are made from *its*
-field lists, so a field we lack, misname or place wrongly cannot go unseen. Its own views of a value (durations,
-dates, UUIDs, None for the zero UUID) are translated to plain integers and bytes here.
+kio is generated from Kafka's message definitions and shares no code with eoslog. Values are made from its own
+field lists, so a field that we lack, misname or misplace cannot go unseen. Its own views of a value (dates,
+durations, UUIDs, None for the zero UUID) are translated to plain integers and bytes here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kio.static.constants import EntityType
 from eoslog.protocol.fields import Array, Field, Struct, default_source
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_LAST_DATE_MS = 4_102_444_800_000  # the year 2100; kio goes through floats and loses milliseconds far beyond it
+_LAST_DATE_MS = 4_102_444_800_000  # the year 2100; kio uses floats and loses milliseconds far beyond it
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "timedelta_i32": 32}
 _STRINGS = ["", "a", "flights", "ü€😀", "x" * 126, "x" * 127, "x" * 128, "y" * 300]
 _BLOBS = [b"", b"\0", b"\xff" * 126, b"\xfe" * 127, b"r" * 200]

@@ -59,7 +59,8 @@ def test_bytes_and_values_agree_with_kio(key: ApiKey, kind: str, schema: Schema,
         decoded, end = schema.read(version, theirs)
         assert end == len(theirs)
         assert plain(decoded) == message, "our reading of their bytes is the value"
-        assert oracle.from_entity(oracle.decode(entity_type, ours)) == value, "their reading of ours is the value"
+        reading = oracle.from_entity(oracle.decode(entity_type, ours))
+        assert reading == value, "their reading of our bytes is the value"
 
 
 @every_message

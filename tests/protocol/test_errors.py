@@ -1,0 +1,71 @@
+"""The error table against kio's, and what callers rely on."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from kio.schema.errors import ErrorCode as KioErrorCode
+
+from eoslog.protocol.errors import ErrorCode, KafkaError, Kind, info
+
+
+def test_names_and_numbers_are_kafkas() -> None:
+    theirs = {code.name.upper(): int(code) for code in KioErrorCode}
+    ours = {code.name: int(code) for code in ErrorCode}
+    assert {name: ours.get(name) for name in theirs} == theirs
+    assert sorted(ours.values()) == list(range(-1, 137))
+
+
+@pytest.mark.parametrize("code", KioErrorCode, ids=lambda code: code.name)
+def test_retriable_as_in_kafka(code: KioErrorCode) -> None:
+    assert info(int(code)).retriable == code.retriable == (info(int(code)).kind is Kind.RETRIABLE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "codes"),
+    [
+        (Kind.NONE, ["NONE"]),
+        (Kind.ABORTABLE, ["TRANSACTION_ABORTABLE", "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"]),
+        (Kind.ABORTABLE, ["MESSAGE_TOO_LARGE", "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID"]),
+        (Kind.ABORTABLE, ["OFFSET_METADATA_TOO_LARGE"]),
+        (Kind.FATAL, ["PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE"]),
+        (Kind.FATAL, ["INVALID_PRODUCER_ID_MAPPING", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]),
+        (Kind.FATAL, ["UNSUPPORTED_VERSION"]),
+        (Kind.RETRIABLE, ["CONCURRENT_TRANSACTIONS", "NOT_COORDINATOR", "UNSTABLE_OFFSET_COMMIT"]),
+    ],
+)
+def test_what_becomes_of_a_transaction(kind: Kind, codes: list[str]) -> None:
+    assert {ErrorCode[name].kind for name in codes} == {kind}
+
+
+def test_every_code_says_what_it_means() -> None:
+    lines = [info(code) for code in ErrorCode]
+    assert all(line.meaning for line in lines)
+    assert len({line.meaning for line in lines}) == len(lines)
+    assert [line.name for line in lines] == [code.name for code in ErrorCode]
+
+
+def test_an_unknown_code_is_fatal_and_keeps_its_number() -> None:
+    assert info(999).kind is Kind.FATAL
+    assert "999" in info(999).name
+    error = KafkaError(999, "topic flights-0")
+    assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "999" in str(error) and "flights-0" in str(error)
+    with pytest.raises(ValueError, match="999"):
+        ErrorCode(999)
+
+
+@pytest.mark.parametrize("code", [*ErrorCode, 999])
+def test_errors_survive_pickling(code: int) -> None:
+    error = KafkaError(code, "partition flights-3")
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is KafkaError
+    assert (copy.code, copy.message, copy.retriable) == (error.code, error.message, error.retriable)
+    assert str(copy) == str(error)
+
+
+def test_an_error_reads_well() -> None:
+    text = str(KafkaError(ErrorCode.PRODUCER_FENCED, "transactional id q1-7"))
+    assert text.startswith("transactional id q1-7: PRODUCER_FENCED (90): ")
+    assert str(KafkaError(ErrorCode.NOT_COORDINATOR)).startswith("NOT_COORDINATOR (16): ")

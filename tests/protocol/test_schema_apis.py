@@ -1,0 +1,59 @@
+"""The table of served APIs, as clients have been seen to need it."""
+
+from __future__ import annotations
+
+import pytest
+
+from eoslog.protocol.apis import APIS, ApiKey
+
+# key, name, first flexible version, versions named to clients, versions served
+EXPECTED = [
+    (0, "Produce", 9, (0, 13), (3, 13)),
+    (1, "Fetch", 12, (4, 18), (4, 18)),
+    (2, "ListOffsets", 6, (1, 11), (1, 11)),
+    (3, "Metadata", 9, (0, 13), (0, 13)),
+    (8, "OffsetCommit", 8, (2, 10), (2, 10)),
+    (9, "OffsetFetch", 6, (1, 10), (1, 10)),
+    (10, "FindCoordinator", 3, (0, 6), (0, 6)),
+    (11, "JoinGroup", 6, (0, 9), (0, 9)),
+    (12, "Heartbeat", 4, (0, 4), (0, 4)),
+    (13, "LeaveGroup", 4, (0, 5), (0, 5)),
+    (14, "SyncGroup", 4, (0, 5), (0, 5)),
+    (15, "DescribeGroups", 5, (0, 6), (0, 6)),
+    (16, "ListGroups", 3, (0, 5), (0, 5)),
+    (18, "ApiVersions", 3, (0, 4), (0, 4)),
+    (19, "CreateTopics", 5, (2, 7), (2, 7)),
+    (20, "DeleteTopics", 4, (1, 6), (1, 6)),
+    (22, "InitProducerId", 2, (0, 5), (0, 5)),
+    (24, "AddPartitionsToTxn", 3, (0, 5), (0, 5)),
+    (25, "AddOffsetsToTxn", 3, (0, 4), (0, 4)),
+    (26, "EndTxn", 3, (0, 5), (0, 5)),
+    (27, "WriteTxnMarkers", 1, (1, 2), (1, 2)),
+    (28, "TxnOffsetCommit", 3, (0, 5), (0, 5)),
+    (60, "DescribeCluster", 0, (0, 2), (0, 2)),
+    (61, "DescribeProducers", 0, (0, 0), (0, 0)),
+    (65, "DescribeTransactions", 0, (0, 0), (0, 0)),
+    (66, "ListTransactions", 0, (0, 2), (0, 2)),
+]
+
+
+Range = tuple[int, int]
+
+
+@pytest.mark.parametrize("line", EXPECTED, ids=[line[1] for line in EXPECTED])
+def test_versions(line: tuple[int, str, int, Range, Range]) -> None:
+    key, name, flexible, named, served = line
+    api = APIS[ApiKey(key)]
+    assert (api.key, api.name, api.flexible_from) == (key, name, flexible)
+    assert (api.advertised_min, api.max_version) == named
+    assert (api.min_version, api.max_version) == served
+    assert api.serves(served[0]) and api.serves(served[1])
+    assert not api.serves(served[0] - 1) and not api.serves(served[1] + 1)
+
+
+def test_the_table_is_complete() -> None:
+    assert sorted(APIS) == sorted(ApiKey) == [row[0] for row in EXPECTED]
+
+
+def test_two_phase_commit_is_spoken_before_it_is_served() -> None:
+    assert APIS[ApiKey.INIT_PRODUCER_ID].request.versions.last == 6
