@@ -1,0 +1,43 @@
+"""One file an API key: its `KEY`, its `handle`, and at its head what it does and what it leaves out."""
+
+from eoslog.broker.handlers import (
+    api_versions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_groups,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    produce,
+    sync_group,
+    txn_offset_commit,
+)
+
+ALL = (
+    api_versions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_groups,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    produce,
+    sync_group,
+    txn_offset_commit,
+)

@@ -1,0 +1,74 @@
+"""The broker as a whole: opens the rooms in their order, runs what is periodic, closes them in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from eoslog.broker import data_dir
+from eoslog.broker.config import BrokerConfig
+from eoslog.broker.coordinator.groups import GroupCoordinator
+from eoslog.broker.coordinator.transactions import TransactionCoordinator
+from eoslog.broker.log.flush import GroupFlush
+from eoslog.broker.ports import Clock, FileSystem, OsFileSystem, SystemClock
+from eoslog.broker.topics import Topics
+
+log = logging.getLogger(__name__)
+
+ANY_ADDRESS = ("", "0.0.0.0", "::")
+
+
+class Broker:
+    """What handlers reach through their context."""
+
+    def __init__(self, config: BrokerConfig, fs: FileSystem | None = None, clock: Clock | None = None) -> None:
+        """Take the data directory. Raises StartError."""
+        self.config, self.node_id = config, config.node_id
+        self.clock = clock or SystemClock()
+        self._fs = fs or OsFileSystem()
+        self._lock = data_dir.take(self._fs, config.log_dirs)
+        self.cluster_id = data_dir.cluster_id(self._fs, config.log_dirs, config.node_id)
+        self.flush = GroupFlush(config.flush)
+        self.topics = Topics.open(self._fs, config.log_dirs, config, self.clock, self.flush)
+        self.groups = GroupCoordinator(self.topics, self.clock, config)
+        self.transactions = TransactionCoordinator(
+            self.topics, self.clock, config, on_marker=self.groups.on_marker
+        )
+        self.groups.transactions = self.transactions
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Rebuild the coordinators' state from their logs and begin what is periodic; on the event loop."""
+        self.flush.start()
+        self.transactions.load()
+        self.groups.load()
+        interval = self.config.transaction_abort_interval_ms
+        self._tasks = [
+            asyncio.create_task(self.transactions.complete()),
+            asyncio.create_task(_every(interval, self.transactions.tick)),
+        ]
+
+    async def close(self) -> None:
+        """Flush everything and mark the directory as cleanly closed. No request may be running any more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.groups.close()
+        await self.flush.stop()
+        self.topics.close()
+        self._lock.close()
+
+    def address(self, local: tuple[str, int]) -> tuple[str, int]:
+        """The address to tell a client: the one we listen on, or of a wildcard the one it connected to."""
+        return (local[0] if self.config.host in ANY_ADDRESS else self.config.host), local[1]
+
+
+async def _every(interval_ms: int, action: Callable[[], Awaitable[None]]) -> None:
+    """Run `action` at an interval for ever; a failure is logged and the next run comes all the same."""
+    while True:
+        await asyncio.sleep(interval_ms / 1000)
+        try:
+            await action()
+        except Exception:
+            log.exception("a periodic task failed; it will run again in %d ms", interval_ms)

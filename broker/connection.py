@@ -1,0 +1,311 @@
+"""One client's session: requests in order, answers in order, memory bounded.
+
+Bytes become frames, frames become requests, and each request's handler starts in turn. Answers that
+wait (for the disk, for data) line up behind each other; one task a connection, alive only while there
+is something to wait for, carries them out in order.
+
+Bounds, so that neither a fast sender nor a slow reader costs memory:
+
+- reading stops while more than `MAX_IN_FLIGHT` requests or `MAX_HELD_BYTES` of requests and finished
+  answers are held; it goes on when they have left;
+- no request starts while the client does not read what it was sent (the transport's write buffer is full).
+
+A frame that makes no sense, an API or version that is not served, or a fault in a handler that has no
+answer of its own ends this connection with one line in the log, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from eoslog.broker.dispatch import CloseConnection, Handler, RequestContext, Settled, handlers
+from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.frames import FrameReader, RequestHeader, decode_request_header, encode_response
+from eoslog.protocol.schema import Buffer, Message, ProtocolError
+
+if TYPE_CHECKING:
+    from eoslog.broker.broker import Broker
+
+log = logging.getLogger(__name__)
+
+MAX_IN_FLIGHT = 64
+MAX_HELD_BYTES = 16 << 20
+WRITE_HIGH_WATER = 1 << 20
+JOIN_BELOW = 16 << 10  # smaller answers are joined into one write; larger parts are written as they are
+
+_HEAD = Struct(">hhi")  # api key, version, correlation id: the same in every header version
+
+# APIs whose answers carry one error code for all of the request: an unexpected fault can be told.
+# The others have it a topic or partition, where a made-up answer could be taken for a success.
+_TOP_LEVEL_ERROR = frozenset({
+    ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP,
+    ApiKey.HEARTBEAT, ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_CLUSTER,
+})  # fmt: skip
+
+
+class _Slot:
+    """A place in the line of answers: filled (`parts`) or still awaited (`answer`)."""
+
+    __slots__ = ("answer", "header", "parts", "size")
+
+    def __init__(self, header: RequestHeader, size: int) -> None:
+        self.header = header
+        self.size = size
+        self.parts: list[Buffer] = []
+        self.answer: Awaitable[Message | None] | None = None
+
+
+class Connection(asyncio.Protocol):
+    """The server side of one TCP connection."""
+
+    def __init__(self, broker: Broker, connections: set[Connection]) -> None:
+        """`connections` is the server's register: this connection enters and leaves it by itself."""
+        self._broker = broker
+        self._connections = connections
+        self._reader = FrameReader(broker.config.request_max_bytes)
+        self._backlog: deque[memoryview] = deque()  # frames read, not started
+        self._backlog_bytes = 0
+        self._line: deque[_Slot] = deque()  # started, not answered
+        self._line_bytes = 0
+        self._blocked = False  # a started request must end before the next begins
+        self._reading = True
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._worker: asyncio.Task[None] | None = None
+        self._closing = False
+        self._transport: asyncio.Transport
+        self.peer = "?"
+
+    # Transport events
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note both addresses and join the server's register."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
+        host, port = (transport.get_extra_info("peername") or ("?", 0))[:2]
+        self.peer = f"{host}:{port}"
+        self._client_host = host
+        self._address = self._broker.address(transport.get_extra_info("sockname"))
+        self._connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Cut the bytes into frames and start what may start."""
+        if self._closing:
+            return
+        try:
+            frames = self._reader.feed(data)
+        except ProtocolError as error:
+            self._refuse(f"{error}")
+            return
+        self._backlog.extend(frames)
+        self._backlog_bytes += sum(map(len, frames))
+        self._advance()
+
+    def pause_writing(self) -> None:
+        """The client does not read: hold back further answers and requests."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        self._writable.set()
+        self._advance()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Let begun requests end (a half-done EndTxn must not be cut off); forget those not begun."""
+        self._closing = True
+        self._writable.set()
+        self._backlog.clear()
+        self._connections.discard(self)
+        if self._line and self._line[0].header.api_key == ApiKey.FETCH and self._worker:
+            self._worker.cancel()  # nobody waits for this data any more, and reading changes nothing
+
+    # Requests
+
+    def _advance(self) -> None:
+        """Start requests as long as nothing forbids it, then read on or pause."""
+        while self._backlog and self._may_start():
+            frame = self._backlog.popleft()
+            self._backlog_bytes -= len(frame)
+            self._start(frame)
+        full = bool(self._backlog) or not self._may_hold()
+        if full == self._reading and not self._closing:
+            self._reading = not full
+            if full:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def _may_hold(self) -> bool:
+        return len(self._line) < MAX_IN_FLIGHT and self._line_bytes < MAX_HELD_BYTES
+
+    def _may_start(self) -> bool:
+        return not self._blocked and not self._closing and self._writable.is_set() and self._may_hold()
+
+    def _start(self, frame: memoryview) -> None:
+        try:
+            header, handler, request = self._decode(frame)
+        except ProtocolError as error:
+            self._refuse(f"{error}")
+            return
+        if handler is None:
+            return
+        slot = _Slot(header, len(frame))
+        try:
+            result = handler(self._context(header), request)
+        except Exception as error:
+            self._fill(slot, self._fault(header, error))
+        else:
+            if isinstance(result, Awaitable):
+                slot.answer = result
+                self._blocked = not isinstance(result, Settled)
+            else:
+                self._fill(slot, result)
+        self._enter(slot)
+
+    def _context(self, header: RequestHeader) -> RequestContext:
+        return RequestContext(self._broker, header, self._client_host, *self._address)
+
+    def _decode(self, frame: memoryview) -> tuple[RequestHeader, Handler | None, Message]:
+        """Read header and body. No handler: the answer has been entered already. Raises ProtocolError."""
+        if len(frame) < _HEAD.size:
+            raise ProtocolError(f"a request of {len(frame)} bytes has no header")
+        key, version, correlation_id = _HEAD.unpack_from(frame)
+        handler = handlers().get(key)
+        if handler is None:
+            raise ProtocolError(f"API key {key} (version {version}) is not served")
+        api = APIS[ApiKey(key)]
+        if not api.min_version <= version <= api.max_version:
+            if key == ApiKey.API_VERSIONS:
+                header = RequestHeader(ApiKey.API_VERSIONS, 0, correlation_id, None)
+                return header, _unsupported_api_versions, {}
+            raise ProtocolError(
+                f"{api.name} version {version} is not served, only {api.min_version} to {api.max_version}"
+            )
+        header, position = decode_request_header(frame)
+        request, _ = api.request.read(version, frame, position)
+        return header, handler, request
+
+    # Answers
+
+    def _enter(self, slot: _Slot) -> None:
+        """Write the answer now if it is its turn, else let it wait in line."""
+        if slot.answer is None and not self._line:
+            self._write(slot.parts)
+            return
+        slot.size += sum(map(len, slot.parts))
+        self._line.append(slot)
+        self._line_bytes += slot.size
+        if self._worker is None:
+            self._worker = asyncio.get_running_loop().create_task(self._answer_in_order())
+
+    async def _answer_in_order(self) -> None:
+        """Carry out the line of answers until it is empty. One at a time: no answer overtakes another."""
+        try:
+            while self._line:
+                slot = self._line[0]
+                if slot.answer is not None:
+                    await self._await_answer(slot)
+                if not self._writable.is_set():
+                    await self._writable.wait()
+                self._write(slot.parts)
+                self._line.popleft()
+                self._line_bytes -= slot.size
+                self._advance()
+        finally:
+            self._worker = None
+
+    async def _await_answer(self, slot: _Slot) -> None:
+        answer = slot.answer
+        assert answer is not None
+        abandonable = slot.header.api_key == ApiKey.FETCH
+        try:
+            if self._closing and abandonable and isinstance(answer, Settled):
+                answer.abandon()
+                message = None
+            else:
+                message = await answer
+        except Exception as error:
+            message = self._fault(slot.header, error)
+        except asyncio.CancelledError:
+            if not (self._closing and abandonable):
+                raise
+            message = None
+        slot.answer = None
+        if len(self._line) == 1:
+            self._blocked = False  # only the last one begun can be the one that blocks
+        self._fill(slot, message)
+
+    def _fill(self, slot: _Slot, message: Message | None) -> None:
+        if message is None or self._closing:
+            return
+        header = slot.header
+        try:
+            slot.parts = encode_response(header.api_key, header.api_version, header.correlation_id, message)
+        except ProtocolError:
+            log.exception("%s: the answer to API key %d does not fit its schema", self.peer, header.api_key)
+            self.close()
+
+    def _write(self, parts: list[Buffer]) -> None:
+        """Hand an answer to the transport: small parts joined, large ones (records) as they are."""
+        if self._closing or not parts:
+            return
+        write = self._transport.write
+        if sum(map(len, parts)) <= JOIN_BELOW:
+            write(b"".join(parts))
+            return
+        for part in parts:
+            write(part)
+
+    def _fault(self, header: RequestHeader, error: Exception) -> Message | None:
+        """A handler failed. Tell the client if the API has a place for it, else end the connection."""
+        what = f"API key {header.api_key} v{header.api_version} from {self.peer} ({header.client_id})"
+        if isinstance(error, CloseConnection):
+            log.info("closing the connection: %s: %s", what, error)
+            self.close()
+            return None
+        log.error("fault while serving %s", what, exc_info=error)
+        if header.api_key in _TOP_LEVEL_ERROR:
+            return {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR}
+        self.close()
+        return None
+
+    # The end
+
+    def _refuse(self, why: str) -> None:
+        log.warning("closing the connection from %s: %s", self.peer, why)
+        self.close()
+
+    def close(self) -> None:
+        """Close after what has been written is sent; requests not begun are forgotten."""
+        self._closing = True
+        self._backlog.clear()
+        self._transport.close()
+
+    async def finish(self, grace: float) -> None:
+        """Shut down: begin nothing more, let begun requests end within `grace` seconds, close."""
+        self._backlog.clear()
+        self._blocked = True
+        self._transport.pause_reading() if self._reading else None
+        self._reading = False
+        worker = self._worker
+        if worker is not None:
+            if self._line and self._line[0].header.api_key == ApiKey.FETCH:
+                self._closing = True
+                worker.cancel()
+            await asyncio.wait({worker}, timeout=grace)
+            worker.cancel()
+        self.close()
+
+
+def _unsupported_api_versions(context: RequestContext, request: Message) -> Message:
+    """The answer to an unknown version of ApiVersions: v0's layout, and the versions there are (KIP-511)."""
+    api = APIS[ApiKey.API_VERSIONS]
+    known = {"api_key": api.key, "min_version": api.advertised_min, "max_version": api.max_version}
+    return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": [known]}

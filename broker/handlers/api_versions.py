@@ -1,0 +1,44 @@
+"""ApiVersions (key 18, versions 0-4): what this broker serves.
+
+The list is made from the table of APIs, cut down to those that have a handler. From version 3 on it names the
+feature transaction.version=2 as finalized, by which Java clients choose the newer transaction protocol
+(KIP-890). A client's name and version must follow KIP-511's pattern, else INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+import re
+
+from eoslog.broker.dispatch import RequestContext, served
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.API_VERSIONS
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_FEATURE = "transaction.version"
+_LEVEL = 2
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Answer the list of served APIs and the finalized features."""
+    error = ErrorCode.NONE
+    if context.header.api_version >= 3 and not _named_well(request):
+        error = ErrorCode.INVALID_REQUEST
+    # Below version 4 a supported feature that begins at 0 breaks the Java client (KAFKA-17011).
+    lowest = 0 if context.header.api_version >= 4 else 1
+    return {
+        "error_code": error,
+        "api_keys": [
+            {"api_key": api.key, "min_version": api.advertised_min, "max_version": api.max_version}
+            for api in served()
+        ],
+        "supported_features": [{"name": _FEATURE, "min_version": lowest, "max_version": _LEVEL}],
+        "finalized_features_epoch": 0,
+        "finalized_features": [{"name": _FEATURE, "max_version_level": _LEVEL, "min_version_level": _LEVEL}],
+    }
+
+
+def _named_well(request: Message) -> bool:
+    return all(_SOFTWARE.fullmatch(request[f"client_software_{part}"]) for part in ("name", "version"))

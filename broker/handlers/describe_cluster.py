@@ -1,0 +1,43 @@
+"""DescribeCluster (key 60, versions 0-2): the one node there is (KIP-700).
+
+Controllers (endpoint type 2) cannot be described: brokers answer that with MISMATCHED_ENDPOINT_TYPE.
+"""
+
+from __future__ import annotations
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.DESCRIBE_CLUSTER
+
+NOT_ASKED = -(2**31)
+"""Authorized operations that were not asked for."""
+
+CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
+"""All operations a cluster knows, as bits by their number; no authorizer takes one away."""
+
+_BROKERS, _CONTROLLERS = 1, 2
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Answer this node as the only broker."""
+    broker = context.broker
+    kind = request["endpoint_type"]
+    if kind != _BROKERS:
+        known = kind == _CONTROLLERS
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        return {
+            "error_code": code,
+            "error_message": f"endpoint type {kind}: this is a broker, type {_BROKERS}",
+            "endpoint_type": kind,
+            "cluster_id": broker.cluster_id,
+        }
+    asked = request["include_cluster_authorized_operations"]
+    return {
+        "cluster_id": broker.cluster_id,
+        "controller_id": broker.node_id,
+        "brokers": [{"broker_id": broker.node_id, "host": context.host, "port": context.port}],
+        "cluster_authorized_operations": CLUSTER_OPERATIONS if asked else NOT_ASKED,
+    }

@@ -1,0 +1,86 @@
+"""ListOffsets (key 2, versions 1-11): offsets by time, and the ends of a partition.
+
+Special times: -1 the end (the last stable offset for read_committed), -2 and -4 the start, -3 the record with
+the largest time stamp, -5 and -6 the ends of remote storage, of which there is none (offset -1).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.handlers.metadata import LEADER_EPOCH
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.broker.log.partition import Partition
+
+KEY = ApiKey.LIST_OFFSETS
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
+
+_SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
+"""Special time -> the first version that has it."""
+
+_NOTHING = (-1, -1)
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Answer an offset for each partition, -1 where no record is as late as asked for."""
+    topics = request["topics"]
+    asked = Counter((topic["name"], p["partition_index"]) for topic in topics for p in topic["partitions"])
+    twice = {place for place, count in asked.items() if count > 1}
+    committed = request["isolation_level"] == 1
+
+    def answer(topic: Message) -> Message:
+        name = topic["name"]
+        parts = [_answer(context, name, wanted, committed, twice) for wanted in topic["partitions"]]
+        return {"name": name, "partitions": parts}
+
+    return {"topics": [answer(topic) for topic in topics]}
+
+
+def _answer(
+    context: RequestContext, topic: str, wanted: Message, committed: bool, twice: set[tuple[str, int]]
+) -> Message:
+    index = wanted["partition_index"]
+    try:
+        if (topic, index) in twice:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{topic}-{index} is asked for twice")
+        partition = context.broker.topics.partition(topic, index)
+        if partition is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index}")
+        check_leader_epoch(wanted["current_leader_epoch"])
+        timestamp, offset = _offset(partition, wanted["timestamp"], committed, context.header.api_version)
+    except KafkaError as error:
+        return {"partition_index": index, "error_code": error.code}
+    epoch = LEADER_EPOCH if offset >= 0 else -1
+    return {"partition_index": index, "timestamp": timestamp, "offset": offset, "leader_epoch": epoch}
+
+
+def check_leader_epoch(epoch: int) -> None:
+    """Compare the epoch a client knows (-1: none) with the only one there is. Raises KafkaError (KIP-320)."""
+    if epoch > LEADER_EPOCH:
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch} is newer than {LEADER_EPOCH}")
+
+
+def _offset(partition: Partition, timestamp: int, committed: bool, version: int) -> tuple[int, int]:
+    """(time stamp, offset) for a time or a special time; time stamp -1 for the ends."""
+    if timestamp < 0 and version < _SINCE.get(timestamp, 0):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"time {timestamp} needs version {_SINCE[timestamp]}")
+    end = partition.last_stable_offset if committed else partition.high_watermark
+    match timestamp:
+        case -1:
+            return -1, end
+        case -2 | -4:
+            return -1, partition.log_start_offset
+        case -3:
+            found = partition.max_timestamp()
+        case -5 | -6:
+            return _NOTHING
+        case _:
+            found = partition.offset_for(timestamp, committed=committed)
+    return found if found is not None and found[1] < end else _NOTHING

@@ -1,0 +1,245 @@
+"""Produce (key 0, versions 3-13): append one record batch to each partition named.
+
+The batch goes from the request's bytes to the partition's segment as it came; nothing here looks into
+records. All partitions are appended first, then one wait until all of it is durable. acks=1 waits as acks=all
+does: with a single copy there is no weaker promise worth giving. acks=0 gets no answer, and a closed
+connection where an error would have been the answer, as from Kafka.
+
+Transactional batches are checked against the transaction first: up to version 11 the partition must already
+be in it, from version 12 on it is added here (KIP-890). From version 13 topics are named by id (KIP-516).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eoslog.broker.dispatch import CloseConnection, RequestContext, Settled
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.batch import BatchHeader, CorruptBatch, read_header
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.broker.log.partition import Partition
+    from eoslog.broker.topics import Topic
+
+KEY = ApiKey.PRODUCE
+
+# What changed with a version.
+_ZSTD_SINCE = 7
+_ABORTABLE_SINCE = 11
+_ADDS_PARTITION_SINCE = 12
+_TOPIC_IDS_SINCE = 13
+
+_ZSTD = 4
+_NO_ACKS = 0
+_ACKS = (-1, _NO_ACKS, 1)
+
+# What the coordinator may say that not every producer knows how to try again after. NOT_ENOUGH_REPLICAS
+# all of them do, and without asking for new metadata first.
+_TRY_AGAIN = frozenset({
+    ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
+})  # fmt: skip
+
+
+def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message | None] | None:
+    """Append now unless a transaction has to be asked first; then wait for the disk."""
+    produce = _Produce(context, request)
+    verdicts = produce.verify()
+    if verdicts:
+        return produce.append_after(verdicts)
+    produce.append()
+    return Settled(produce.settle()) if produce.appended else produce.answer()
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    """One partition's batch on its way. `answer` is its part of the response, an error once it is refused."""
+
+    partition: Partition | None
+    records: memoryview | None
+    answer: Message
+    header: BatchHeader | None = None
+    last_offset: int = -1
+    live: bool = True
+
+    def refuse(self, error: KafkaError) -> None:
+        """Make the answer this error."""
+        self.live = False
+        self.answer.update(error_code=error.code, base_offset=-1, error_message=error.message or None)
+
+
+_Verdicts = list[tuple[_Item, Awaitable[None]]]
+
+
+class _Produce:
+    """One Produce request, from its check to its answer."""
+
+    def __init__(self, context: RequestContext, request: Message) -> None:
+        self._broker = context.broker
+        self._version = context.header.api_version
+        self._acks = request["acks"]
+        self._transactional_id = request["transactional_id"]
+        self._items: list[_Item] = []
+        self._responses = [self._topic(topic) for topic in request["topic_data"]]
+        self.appended: list[_Item] = []
+        self._check_all()
+
+    # Which partitions, and whether the request may be served at all
+
+    def _topic(self, data: Message) -> Message:
+        topics, by_id = self._broker.topics, self._version >= _TOPIC_IDS_SINCE
+        topic = topics.by_id(data["topic_id"]) if by_id else topics.get(data["name"])
+        answers = [self._item(topic, part) for part in data["partition_data"]]
+        return {"name": data["name"], "topic_id": data["topic_id"], "partition_responses": answers}
+
+    def _item(self, topic: Topic | None, part: Message) -> Message:
+        index = part["index"]
+        known = topic is not None and 0 <= index < len(topic.partitions)
+        item = _Item(
+            topic.partitions[index] if topic is not None and known else None,
+            part["records"],
+            {"index": index, "base_offset": -1},
+        )
+        self._items.append(item)
+        if topic is None and self._version >= _TOPIC_IDS_SINCE:
+            item.refuse(KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
+        elif topic is None or not known:
+            item.refuse(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        elif topic.internal:
+            item.refuse(KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is the broker's own"))
+        return item.answer
+
+    def _check_all(self) -> None:
+        for item in self._items:
+            if item.live:
+                try:
+                    item.header = self._check(item.records)
+                except KafkaError as error:
+                    item.refuse(error)
+        headers = [item.header for item in self._items if item.header]
+        if self._acks not in _ACKS:
+            self._refuse_all(
+                KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks}: must be -1, 0 or 1")
+            )
+        elif self._transactional_id is None and any(header.is_transactional for header in headers):
+            self._refuse_all(
+                KafkaError(
+                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                    "a transactional batch in a request without a transactional id",
+                )
+            )
+
+    def _check(self, records: memoryview | None) -> BatchHeader:
+        if not records:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "no record batch: one is needed for each partition")
+        try:
+            header = read_header(records)
+        except CorruptBatch as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        if header.codec == _ZSTD and self._version < _ZSTD_SINCE:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version {_ZSTD_SINCE} or later"
+            )
+        return header
+
+    def _refuse_all(self, error: KafkaError) -> None:
+        for item in self._items:
+            item.refuse(error)
+
+    # The transaction
+
+    def verify(self) -> _Verdicts:
+        """Ask whether each transactional batch may be appended; returns what cannot be said at once."""
+        verdicts: _Verdicts = []
+        for item in self._items:
+            header, partition = item.header, item.partition
+            if not item.live or header is None or partition is None or not header.is_transactional:
+                continue
+            try:
+                verdict = self._broker.transactions.verify_partition(
+                    self._transactional_id,
+                    header.producer_id,
+                    header.producer_epoch,
+                    partition.topic,
+                    partition.index,
+                    self._version >= _ADDS_PARTITION_SINCE,
+                )
+            except KafkaError as error:
+                item.refuse(self._understandable(error))
+            else:
+                if verdict is not None:
+                    verdicts.append((item, verdict))
+        return verdicts
+
+    async def append_after(self, verdicts: _Verdicts) -> Message | None:
+        """Append once every transaction has agreed, and at no later moment than that.
+
+        While one is awaited another may be ended from elsewhere, so all are asked anew until all agree at
+        once: a batch appended after its transaction's marker would open one that nobody ends. An ended
+        transaction is refused (it has another epoch or state), so this comes to an end.
+        """
+        while verdicts:
+            for item, verdict in verdicts:
+                try:
+                    await verdict
+                except KafkaError as error:
+                    item.refuse(self._understandable(error))
+            verdicts = self.verify()
+        self.append()
+        return await self.settle()
+
+    def _understandable(self, error: KafkaError) -> KafkaError:
+        """The coordinator's error as a producer of this request's version understands it (KIP-890)."""
+        code = error.code
+        busy = code == ErrorCode.CONCURRENT_TRANSACTIONS and self._version < _ADDS_PARTITION_SINCE
+        if busy or code in _TRY_AGAIN:
+            code = ErrorCode.NOT_ENOUGH_REPLICAS
+        elif code == ErrorCode.TRANSACTION_ABORTABLE and self._version < _ABORTABLE_SINCE:
+            code = ErrorCode.INVALID_TXN_STATE
+        return KafkaError(code, error.message)
+
+    # Append, wait, answer
+
+    def append(self) -> None:
+        """Append what has not been refused."""
+        now_ms = self._broker.clock.now_ms()
+        for item in self._items:
+            if not item.live or item.partition is None or item.records is None:
+                continue
+            try:
+                done = item.partition.append(item.records, now_ms=now_ms)
+            except KafkaError as error:
+                item.refuse(error)
+                continue
+            item.last_offset = done.last_offset
+            item.answer.update(
+                base_offset=done.base_offset,
+                log_append_time_ms=done.log_append_time,
+                log_start_offset=done.log_start_offset,
+            )
+            self.appended.append(item)
+
+    async def settle(self) -> Message | None:
+        """Wait until all that was appended is durable, then answer. The flush is one for all partitions."""
+        for item in self.appended:
+            assert item.partition is not None
+            try:
+                await item.partition.wait_durable(item.last_offset)
+            except KafkaError as error:
+                item.refuse(error)
+        return self.answer()
+
+    def answer(self) -> Message | None:
+        """The response; with acks=0 none, or CloseConnection if there is an error that would be in it."""
+        if self._acks != _NO_ACKS:
+            return {"responses": self._responses}
+        failed = [item for item in self._items if not item.live]
+        if failed:
+            first = failed[0].answer
+            name = ErrorCode(first["error_code"]).name
+            raise CloseConnection(f"acks=0 leaves no answer to say {name} for partition {first['index']}")
+        return None
