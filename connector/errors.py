@@ -5,6 +5,7 @@ has no code: options, sockets, time-outs, data that is gone. Every class pickles
 because Spark carries errors from Python workers to the driver.
 """
 
+import logging
 from collections.abc import Iterable
 
 
@@ -72,3 +73,10 @@ class DataLoss(EoslogError):
 def addresses_text(addresses: Iterable[tuple[str, int]]) -> str:
     """Addresses as `host:port, host:port`, for messages."""
     return ", ".join(f"{host}:{port}" for host, port in addresses)
+
+
+def report_loss(fail: bool, what: str) -> None:
+    """Records a query should have read are gone: raise DataLoss, or warn where failOnDataLoss is false."""
+    if fail:
+        raise DataLoss(f"{what}. To go on without them, set failOnDataLoss to false")
+    logging.getLogger("eoslog").warning("%s. failOnDataLoss is false: going on without them", what)

@@ -1,0 +1,99 @@
+"""What there is to read: the partitions a query's options name, and where they begin and end."""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.listing import list_offsets
+from eoslog.connector.client.retry import retrying
+from eoslog.connector.client.shared import shared
+from eoslog.connector.errors import OptionError, UnknownTopic, report_loss
+from eoslog.connector.offsets import EARLIEST, LATEST, Bound, Offsets, TopicPartition
+from eoslog.connector.options import SourceOptions
+
+T = TypeVar("T")
+
+
+class Log:
+    """The topics of one query as they are now; every call asks the brokers."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+
+    @property
+    def cluster(self) -> Cluster:
+        """This process's connections."""
+        return shared(self.options.client)
+
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions to read. Raises UnknownTopic, BrokerUnreachable."""
+        if self.options.assign is not None:
+            return list(self.options.assign)
+        if self.options.subscribe is not None:
+            topics: Iterable[str] = self.options.subscribe
+        else:
+            topics = self._matching()
+        return sorted((topic, p) for topic in topics for p in self._partitions_of(topic))
+
+    def latest(self) -> Offsets:
+        """Where each partition ends: what read_committed readers may see, or all (kafka.isolation.level)."""
+        return self.ends(self.partitions(), LATEST)
+
+    def ends(self, partitions: Iterable[TopicPartition], which: int) -> Offsets:
+        """LATEST or EARLIEST of each partition."""
+        return list_offsets(self.cluster, dict.fromkeys(partitions, which), committed=self.options.committed)
+
+    def resolve(self, option: str, bound: Bound) -> Offsets:
+        """A bound as real offsets, -1 and -2 replaced, checked against what the log holds."""
+        partitions = self.partitions()
+        if isinstance(bound, int):
+            return self.ends(partitions, bound)
+        self._check_names(option, bound, partitions)
+        asked = {tp: at for tp, at in bound.items() if at in (EARLIEST, LATEST)}
+        found = list_offsets(self.cluster, asked, committed=self.options.committed) if asked else {}
+        plain = {tp: at for tp, at in bound.items() if tp not in asked}
+        return {**found, **self._within(option, plain)}
+
+    def _within(self, option: str, wanted: Offsets) -> Offsets:
+        first, last = self.ends(wanted, EARLIEST), self.ends(wanted, LATEST)
+        odd = [tp for tp, at in wanted.items() if not first[tp] <= at <= last[tp]]
+        if odd:
+            said = "; ".join(f"{t}-{p} has {first[t, p]} to {last[t, p]}, not {wanted[t, p]}" for t, p in odd)
+            report_loss(self.options.fail_on_data_loss, f"{option} lies outside of the log: {said}")
+        return {tp: min(max(at, first[tp]), last[tp]) for tp, at in wanted.items()}
+
+    def _check_names(self, option: str, bound: Offsets, partitions: list[TopicPartition]) -> None:
+        missing, extra = sorted(set(partitions) - set(bound)), sorted(set(bound) - set(partitions))
+        if missing:
+            names = ", ".join(f"{t}-{p}" for t, p in missing)
+            raise OptionError(
+                f"{option} leaves out {names}: name every partition (-1 is latest, -2 earliest)"
+            )
+        if extra:
+            names = ", ".join(f"{t}-{p}" for t, p in extra)
+            raise OptionError(f"{option} names {names}, which is not among the partitions read")
+
+    def _matching(self) -> list[str]:
+        pattern = re.compile(self.options.pattern or "")
+        found = self._ask("Metadata", lambda: self.cluster.metadata(None))
+        topics = [t.name for t in found.topics.values() if not t.internal and pattern.fullmatch(t.name)]
+        if not topics:
+            raise UnknownTopic(
+                f"no topic matches subscribePattern {self.options.pattern!r}: check the pattern, "
+                "which must match the whole name"
+            )
+        return topics
+
+    def _partitions_of(self, topic: str) -> list[int]:
+        return self._ask(f"Metadata of {topic}", lambda: self.cluster.partitions(topic))
+
+    def _ask(self, what: str, ask: Callable[[], T]) -> T:
+        return retrying(
+            self.cluster,
+            what,
+            ask,
+            timeout_ms=self.options.client.api_timeout_ms,
+            option="kafka.default.api.timeout.ms",
+            forget=lambda: None,
+        )

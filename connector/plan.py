@@ -1,0 +1,87 @@
+"""Which offsets a batch covers and how its tasks share them. Pure: offsets in, ranges out."""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql.datasource import InputPartition
+
+from eoslog.connector.offsets import Offsets, TopicPartition
+
+
+@dataclass
+class Range(InputPartition):
+    """Offsets start..end-1 of one partition: what one task reads."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """How many offsets; records may be fewer."""
+        return self.end - self.start
+
+
+def share(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int) -> Offsets:
+    """Ends of a batch of about `most` offsets between `start` and `end`, shared in proportion to each
+    partition's backlog. As in Spark's Kafka source a partition with any backlog gets one offset at
+    least, so that none starves; with more partitions than `most` the batch is that much larger.
+    """
+    sizes = {tp: max(end[tp] - start.get(tp, end[tp]), 0) for tp in end}
+    total = sum(sizes.values())
+    if total <= most:
+        return dict(end)
+    return {
+        tp: end[tp] - size + max(size * most // total, 1) if size else end[tp] for tp, size in sizes.items()
+    }
+
+
+def ranges(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[Range]:
+    """One range for each partition that has offsets to read, in order."""
+    return [Range(*tp, start[tp], end[tp]) for tp in sorted(end) if end[tp] > start[tp]]
+
+
+def split(whole: list[Range], min_partitions: int | None, max_records: int | None) -> list[Range]:
+    """Ranges cut so that none has more than `max_records` offsets, and then so that there are about
+    `min_partitions`, larger ranges giving more pieces."""
+    pieces = [piece for r in whole for piece in _cut(r, -(-r.size // max_records) if max_records else 1)]
+    if min_partitions is None or len(pieces) >= min_partitions:
+        return pieces
+    total = sum(piece.size for piece in pieces)
+    return [p for piece in pieces for p in _cut(piece, max(round(piece.size * min_partitions / total), 1))]
+
+
+def _cut(whole: Range, count: int) -> list[Range]:
+    """A range in `count` pieces of nearly equal size."""
+    count = min(max(count, 1), whole.size)
+    bounds = [whole.start + whole.size * i // count for i in range(count + 1)]
+    return [Range(whole.topic, whole.partition, a, b) for a, b in itertools.pairwise(bounds)]
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What does not fit between where a query stands and what the log offers now.
+
+    `gone`: partitions that are no longer there. `back`: partitions that end before the query's
+    position, as (position, end), because the topic was made anew or truncated.
+    """
+
+    gone: tuple[TopicPartition, ...]
+    back: dict[TopicPartition, tuple[int, int]]
+
+    def __bool__(self) -> bool:
+        return bool(self.gone or self.back)
+
+    def __str__(self) -> str:
+        said = [f"{topic}-{p} does not exist any more" for topic, p in self.gone]
+        said += [f"{topic}-{p} ends at {end}, before {at}" for (topic, p), (at, end) in self.back.items()]
+        return "; ".join(said)
+
+
+def losses(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> Losses:
+    """Compare a query's position with the log's ends."""
+    gone = tuple(sorted(tp for tp in start if tp not in latest))
+    back = {tp: (start[tp], latest[tp]) for tp in sorted(start) if tp in latest and latest[tp] < start[tp]}
+    return Losses(gone, back)

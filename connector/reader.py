@@ -1,0 +1,182 @@
+"""The source as Spark calls it: a driver plans offsets, tasks read them.
+
+Who runs where: a streaming query has one long-lived Python process on the driver, which holds one
+`StreamReader` and calls everything but `read`; another, short-lived one pickles a reader of its own for
+the tasks, where `read` runs. So a reader holds options and plans, never a socket.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from eoslog.connector import offsets, plan, rows
+from eoslog.connector.client.fetch import fetch
+from eoslog.connector.client.listing import list_offsets
+from eoslog.connector.client.shared import close_shared, shared
+from eoslog.connector.discover import Log
+from eoslog.connector.errors import OffsetsGone, OptionError, report_loss
+from eoslog.connector.offsets import EARLIEST, LATEST, Offsets
+from eoslog.connector.options import SourceOptions
+
+StoredOffset = dict[str, dict[str, int]]
+
+
+def read_range(options: SourceOptions, task: plan.Range) -> Iterator[pa.RecordBatch]:
+    """The rows of one task. Offsets that are gone are an error or a warning, as failOnDataLoss says."""
+    cluster, position = shared(options.client), task.start
+    while position < task.end:
+        try:
+            for records in fetch(
+                cluster,
+                task.topic,
+                task.partition,
+                position,
+                task.end,
+                committed=options.committed,
+                headers=options.headers,
+            ):
+                position = records.offset[-1].as_py() + 1
+                yield from rows.batches(records, task.topic, task.partition, options.headers)
+            return
+        except OffsetsGone as error:
+            report_loss(options.fail_on_data_loss, str(error))
+            position = _next_in_log(options, task, position)
+
+
+def _next_in_log(options: SourceOptions, task: plan.Range, position: int) -> int:
+    """Where reading can go on after `position` was found gone: the log's start, or nowhere."""
+    where = (task.topic, task.partition)
+    first = list_offsets(shared(options.client), {where: EARLIEST}, committed=options.committed)[where]
+    return first if first > position else task.end
+
+
+class BatchReader(DataSourceReader):
+    """`spark.read`: a range of offsets, fixed when the query is planned."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One task a partition, or more (minPartitions, maxRecordsPerPartition)."""
+        log = Log(self.options)
+        start = log.resolve("startingOffsets", self.options.starting)
+        end = log.resolve("endingOffsets", self.options.ending)
+        turned = [tp for tp in end if start[tp] > end[tp]]
+        if turned:
+            said = "; ".join(f"{t}-{p} from {start[t, p]} to {end[t, p]}" for t, p in turned)
+            raise OptionError(f"startingOffsets lies after endingOffsets: {said}")
+        return _tasks(self.options, start, end) or [plan.Range("", 0, 0, 0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task, in offset order."""
+        assert isinstance(partition, plan.Range)
+        return read_range(self.options, partition)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """`spark.readStream`. Offsets are as Spark's Kafka source has them: the next to read, as JSON."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self._log = Log(options)
+        self._initial: Offsets = {}
+        self._pin = False
+        self._target: Offsets | None = None
+        self._latest: Offsets = {}
+        self._begins: Offsets = {}
+
+    def initialOffset(self) -> StoredOffset:
+        """Where a query without a checkpointed offset begins (startingOffsets)."""
+        self._initial = self._log.resolve("startingOffsets", self.options.starting)
+        self._pin = _moves(self.options.starting)
+        return offsets.to_json(self._initial)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """maxOffsetsPerTrigger, if given."""
+        most = self.options.max_offsets
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix the end of the whole query: what is there now."""
+        self._target = self._log.latest()
+
+    def latestOffset(self, start: Mapping[str, Mapping[str, int]], limit: ReadLimit) -> StoredOffset:
+        """The end of the next batch.
+
+        Spark stores only ends. A query that began at `latest` and fell over in its first batch would ask
+        for the beginning anew and get a later one; what arrived between would be lost without a word.
+        So such a query's first batch is empty: its end stores where the query began.
+        """
+        position = offsets.from_json(start)
+        if self._pin and position == self._initial:
+            self._pin = False
+            return offsets.to_json(position)
+        self._latest = self._log.latest() if self._target is None else self._target
+        end = {**self._latest}
+        lost = plan.losses(position, end)
+        if lost:
+            report_loss(self.options.fail_on_data_loss, str(lost))
+        if isinstance(limit, ReadMaxRows):
+            end = plan.share({**self._new(end, position), **position}, end, limit.max_rows)
+        return offsets.to_json(end)
+
+    def reportLatestOffset(self) -> StoredOffset | None:
+        """The log's end as last seen, for the query's progress report."""
+        return offsets.to_json(self._latest) if self._latest else None
+
+    def partitions(self, start: StoredOffset, end: StoredOffset) -> Sequence[InputPartition]:
+        """The tasks of a batch. Partitions that `start` lacks are new and read from their beginning."""
+        begin, until = offsets.from_json(start), offsets.from_json(end)
+        back = {tp: (begin[tp], at) for tp, at in until.items() if begin.get(tp, at) > at}
+        moved = (
+            {tp for tp, (at, _) in back.items() if self._initial.get(tp) == at} if self._moved() else set()
+        )
+        lost = plan.Losses((), {tp: found for tp, found in back.items() if tp not in moved})
+        if lost:
+            report_loss(self.options.fail_on_data_loss, str(lost))
+        return _tasks(self.options, {**self._new(until, begin), **begin}, until)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task, in offset order."""
+        assert isinstance(partition, plan.Range)
+        return read_range(self.options, partition)
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        """Nothing to do: the sink commits offsets to Kafka together with the rows."""
+
+    def stop(self) -> None:
+        """Close this process's connections."""
+        close_shared(self.options.client)
+
+    def _moved(self) -> bool:
+        """Whether the first batch is replayed with a beginning later than the one it had: see latestOffset.
+        That batch was empty."""
+        return _moves(self.options.starting)
+
+    def _new(self, end: Mapping[offsets.TopicPartition, int], start: Offsets) -> Offsets:
+        """Where partitions begin that appeared since `start`: 0, unless the log has lost that already."""
+        unknown = [tp for tp in end if tp not in start and tp not in self._begins]
+        if unknown:
+            found = self._log.ends(unknown, EARLIEST)
+            late = "; ".join(f"{t}-{p} begins at {at}" for (t, p), at in found.items() if at > 0)
+            if late:
+                report_loss(self.options.fail_on_data_loss, f"new partitions do not begin at 0: {late}")
+            self._begins.update(found)
+        return {tp: self._begins[tp] for tp in end if tp not in start}
+
+
+def _moves(starting: offsets.Bound) -> bool:
+    """Whether a beginning found again may be a later one."""
+    return starting == LATEST if isinstance(starting, int) else LATEST in starting.values()
+
+
+def _tasks(options: SourceOptions, start: Offsets, end: Offsets) -> list[plan.Range]:
+    return plan.split(plan.ranges(start, end), options.min_partitions, options.max_records)

@@ -1,0 +1,86 @@
+"""The rows that the source gives to Spark: their schema, and decoded records as Arrow batches of it.
+
+Columns and types are those of Spark's Kafka source. Spark compares the Arrow schema of a data
+source's first batch with its own for equality, so that one is made by Spark's own function.
+"""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from eoslog.connector.errors import SchemaError
+from eoslog.protocol.records import DecodedRecords
+
+MAX_ROWS = 10_000
+"""Rows of one Arrow batch handed to Spark, as spark.sql.execution.arrow.maxRecordsPerBatch has it."""
+
+_COLUMNS = (
+    StructField("key", BinaryType()),
+    StructField("value", BinaryType()),
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("offset", LongType()),
+    StructField("timestamp", TimestampType()),
+    StructField("timestampType", IntegerType()),
+)
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+
+
+def schema(headers: bool) -> StructType:
+    """The source's schema; `headers` adds the column headers: array<struct<key, value>>."""
+    extra = (StructField("headers", ArrayType(_HEADER)),) if headers else ()
+    return StructType([*_COLUMNS, *extra])
+
+
+def check_schema(given: StructType, headers: bool) -> None:
+    """Refuse a schema that a user gave and that is not the source's own: raises SchemaError."""
+    own = schema(headers)
+    if [(f.name, f.dataType) for f in given.fields] != [(f.name, f.dataType) for f in own.fields]:
+        raise SchemaError(
+            f"the source has a fixed schema, {own.simpleString()}, not {given.simpleString()}: "
+            "leave out .schema(...) and select and cast afterwards"
+        )
+
+
+def arrow_schema(headers: bool) -> pa.Schema:
+    """The same as Spark wants it in Arrow."""
+    return to_arrow_schema(schema(headers), timezone="UTC")
+
+
+def batches(records: DecodedRecords, topic: str, partition: int, headers: bool) -> Iterator[pa.RecordBatch]:
+    """Decoded records of one partition as batches of at most MAX_ROWS rows. Nothing is copied but the
+    timestamps, which Spark wants in microseconds; ArrowInvalid where one does not fit."""
+    wanted = arrow_schema(headers)
+    rows = len(records)
+    columns = [
+        records.key,
+        records.value,
+        pa.repeat(pa.scalar(topic, pa.string()), rows),
+        pa.repeat(pa.scalar(partition, pa.int32()), rows),
+        records.offset,
+        records.timestamp.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
+        records.timestamp_type,
+    ]
+    if headers:
+        columns.append(_header_column(records.headers, wanted.field("headers").type))
+    whole = pa.RecordBatch.from_arrays(columns, schema=wanted)
+    for first in range(0, rows, MAX_ROWS):
+        yield whole.slice(first, MAX_ROWS)
+
+
+def _header_column(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Headers as Spark's Kafka source shows them: null, not an empty list, for a record without any."""
+    present = pc.greater(pc.list_value_length(column), 0)
+    return pc.if_else(present, column.cast(wanted), pa.scalar(None, wanted))
