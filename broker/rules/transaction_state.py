@@ -1,0 +1,143 @@
+"""What a transaction coordinator knows of one transactional id, and which state may follow which.
+
+States, their numbers on disk and their order are those of Kafka's `__transaction_state` records
+(KIP-98, KIP-890). `Metadata` is a value: a change is a new one, made by `follow`, which refuses what
+the table below does not allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any
+
+NO_PRODUCER_ID = -1
+NO_EPOCH = -1
+MAX_EPOCH = 2**15 - 1
+NO_TIMEOUT_MS = 2**31 - 1
+"""Time-out of a transaction under two-phase commit (KIP-939): it never ends by itself."""
+
+TV1 = 0
+"""Client transaction version of producers before KIP-890 part 2, as the log has it."""
+TV2 = 2
+"""Client transaction version of producers whose every end of a transaction bumps the epoch."""
+
+
+class State(IntEnum):
+    """State of a transaction; the values are those of `TransactionStatus` in the log."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def text(self) -> str:
+        """The name that DescribeTransactions and ListTransactions use, such as `PrepareCommit`."""
+        return self.name.title().replace("_", "")
+
+
+STATE_BY_TEXT: Mapping[str, State] = {state.text: state for state in State}
+
+COMPLETE = frozenset({State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
+PREPARED = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
+AT_REST = COMPLETE | {State.EMPTY}
+NEVER_PERSISTED = frozenset({State.DEAD, State.PREPARE_EPOCH_FENCE})
+
+PREDECESSORS: Mapping[State, frozenset[State]] = {
+    State.EMPTY: AT_REST,
+    State.ONGOING: AT_REST | {State.ONGOING},
+    State.PREPARE_COMMIT: frozenset({State.ONGOING}),
+    State.PREPARE_ABORT: AT_REST | {State.ONGOING, State.PREPARE_EPOCH_FENCE},
+    State.COMPLETE_COMMIT: frozenset({State.PREPARE_COMMIT}),
+    State.COMPLETE_ABORT: frozenset({State.PREPARE_ABORT}),
+    State.DEAD: AT_REST,
+    State.PREPARE_EPOCH_FENCE: frozenset({State.ONGOING}),
+}
+"""State -> the states it may follow. PrepareAbort after a state at rest is for TV2 producers only."""
+
+
+class IllegalTransition(RuntimeError):
+    """A rule tried to make a state follow one that it may not follow: a fault in the rules themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """One transactional id. Times in ms since the epoch, -1 for none."""
+
+    transactional_id: str
+    producer_id: int
+    timeout_ms: int
+    last_update_ms: int
+    producer_epoch: int = NO_EPOCH
+    """-1 only before the first InitProducerId is answered."""
+    last_epoch: int = NO_EPOCH
+    """The epoch that the same producer had before its last bump (KIP-360); not in the log."""
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    """Set while prepared, where the end uses up the last epoch: the id that Complete goes over to."""
+    state: State = State.EMPTY
+    partitions: frozenset[tuple[str, int]] = frozenset()
+    """(topic, partition) of the open or prepared transaction."""
+    start_ms: int = -1
+    client_version: int = TV1
+    """TV1 or TV2: which rules the client that caused the last change follows."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the epoch cannot be bumped for a client: the last one is kept for fencing."""
+        return self.producer_epoch >= MAX_EPOCH - 1
+
+    @property
+    def two_phase(self) -> bool:
+        """Whether the transaction is exempt from the time-out (KIP-939)."""
+        return self.timeout_ms == NO_TIMEOUT_MS
+
+
+def follow(metadata: Metadata, state: State, **changes: Any) -> Metadata:
+    """`metadata` in `state`, with `changes` to its fields. Raises IllegalTransition by the table.
+
+    The producer id before the change becomes the previous one, as Kafka records it at every change.
+    """
+    if metadata.state not in PREDECESSORS[state]:
+        order = f"{state.text} may not follow {metadata.state.text}"
+        raise IllegalTransition(f"{metadata.transactional_id}: {order}")
+    return replace(metadata, **{"state": state, "previous_producer_id": metadata.producer_id, **changes})
+
+
+def prepare(
+    metadata: Metadata, state: State, client_version: int, now_ms: int, new_producer_id: int
+) -> Metadata:
+    """`metadata` in PrepareCommit or PrepareAbort: the decision, which is final once it is durable.
+
+    Under TV2 the epoch is bumped: markers carry the new one, so that a batch of the ended
+    transaction that comes late is refused by its partition. Where that uses up the epochs, Complete
+    goes over to `new_producer_id`. An end without a transaction counts from now.
+    """
+    if client_version < TV2:
+        return follow(metadata, state, client_version=client_version, last_update_ms=now_ms)
+    return follow(
+        metadata, state, client_version=client_version, last_update_ms=now_ms,
+        # The very last epoch cannot be bumped; Complete leaves that producer id anyway.
+        producer_epoch=min(metadata.producer_epoch + 1, MAX_EPOCH),
+        last_epoch=metadata.producer_epoch,
+        next_producer_id=new_producer_id if metadata.exhausted else NO_PRODUCER_ID,
+        start_ms=now_ms if metadata.state in AT_REST else metadata.start_ms,
+    )  # fmt: skip
+
+
+def complete(metadata: Metadata, now_ms: int) -> Metadata:
+    """What follows a prepared state once every marker is durable."""
+    state = State.COMPLETE_COMMIT if metadata.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
+    producer_id, epoch = metadata.producer_id, metadata.producer_epoch
+    if metadata.next_producer_id != NO_PRODUCER_ID:
+        producer_id, epoch = metadata.next_producer_id, 0
+    return follow(
+        metadata, state, producer_id=producer_id, producer_epoch=epoch, next_producer_id=NO_PRODUCER_ID,
+        partitions=frozenset(), last_update_ms=now_ms,
+    )  # fmt: skip
