@@ -1,0 +1,56 @@
+"""df.write as Spark sees it: one batch, one atomic outcome, by the same rules as a micro-batch.
+
+Spark pickles this writer for the tasks and hands the same pickle to commit and abort.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from eoslog.connector import sink
+from eoslog.connector.commit.messages import Begun
+from eoslog.connector.errors import OptionError
+from eoslog.connector.options import SinkOptions
+from eoslog.connector.routing import check_schema
+from eoslog.connector.task import Attempt, reports_of, write_rows
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a DataFrame: all of its rows become visible together, or none."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool = False) -> None:
+        if overwrite:
+            raise OptionError('a log cannot be overwritten, rows are only added to it: use mode("append")')
+        check_schema(schema, options.topic)
+        if options.group_id is not None:
+            raise OptionError("kafka.group.id: a batch write has no source offsets to commit; leave it out")
+        self._options = options
+        self._begun: Begun | None = None
+        self._pickled = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Begin, before tasks can exist. Spark pickles a writer twice."""
+        if not self._pickled:
+            self._begun = sink.begin_batch(self._options)
+            self._pickled = True
+        return self.__dict__.copy()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """In a task: write its rows and report, without making them visible."""
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("write() runs in Spark's tasks only: there is no TaskContext here")
+        query_id = self._begun.batch.query_id if self._begun and self._begun.batch else ""
+        return write_rows(self._options, self._begun, Attempt(query_id, 0, context.partitionId()), iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """On the driver, all tasks done: make the rows visible, once."""
+        sink.commit_batch(self._options, reports_of(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """On the driver, the write failed: end what is open of it."""
+        sink.abort_batch(self._options, reports_of(messages), 0)

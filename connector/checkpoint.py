@@ -1,0 +1,123 @@
+"""Spark's checkpoint of a streaming query, read only: the query's id, planned and committed batches.
+
+Layout: `metadata` holds {"id": ...}; `offsets/<batch>` the end offsets of each planned batch, written
+before its tasks start; `commits/<batch>` is written after the sink's commit has returned. A log file
+is a version line, then in offsets a line of settings and one line of JSON for each source.
+Files are read through pyarrow.fs: local paths and the file systems that Arrow knows by URI.
+"""
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Self
+
+from pyarrow import ArrowException, fs
+
+from eoslog.connector.errors import EoslogError
+from eoslog.connector.offsets import Offsets
+
+
+class CheckpointUnreadable(EoslogError):
+    """The checkpoint cannot be read from this process; the message says where and why."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A batch as the offset log has it: its number, and the end offsets of each source, as JSON texts."""
+
+    batch_id: int
+    sources: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """Short digest of the source offsets: the same for a replay of the batch."""
+        return hashlib.sha256("\n".join(self.sources).encode()).hexdigest()[:16]
+
+    def topic_offsets(self) -> Offsets:
+        """End offsets of every source that reads topics. Where two sources read the same partition, the
+        lower one counts, so that nobody who starts from it misses a record of either."""
+        ends: Offsets = {}
+        for text in self.sources:
+            for place, offset in _topic_offsets(text):
+                ends[place] = min(offset, ends.get(place, offset))
+        return ends
+
+
+class Checkpoint:
+    """One query's checkpoint directory. Every method raises CheckpointUnreadable."""
+
+    def __init__(self, files: fs.FileSystem, root: str, location: str) -> None:
+        self._files, self._root, self.location = files, root.rstrip("/"), location
+
+    @classmethod
+    def at(cls, location: str) -> Self:
+        """The checkpoint at a path or URI; `file:/path`, as Hadoop writes it, is understood."""
+        try:
+            if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:", location):
+                files, root = fs.FileSystem.from_uri(re.sub(r"^file:/+", "file:///", location))
+            else:
+                files, root = fs.LocalFileSystem(), location
+        except (OSError, ValueError, ArrowException) as error:
+            raise CheckpointUnreadable(f"checkpoint {location}: {error}") from error
+        return cls(files, root, location)
+
+    def query_id(self) -> str:
+        """The id that the query keeps over restarts."""
+        text = self._read("metadata")
+        try:
+            return str(json.loads(text)["id"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointUnreadable(
+                f"checkpoint {self.location}: metadata is {text!r}: {error}"
+            ) from error
+
+    def newest_planned(self) -> Planned | None:
+        """The newest batch of the offset log: the one that is running or about to run."""
+        newest = self._newest("offsets")
+        return None if newest is None else self.planned(newest)
+
+    def newest_completed(self) -> int | None:
+        """The newest batch of the commit log."""
+        return self._newest("commits")
+
+    def planned(self, batch_id: int) -> Planned:
+        """A batch of the offset log."""
+        version, *lines = self._read(f"offsets/{batch_id}").splitlines()
+        if version != "v1" or not lines:
+            raise CheckpointUnreadable(
+                f"checkpoint {self.location}: offsets/{batch_id} has format {version!r} with {len(lines)} "
+                "lines; only v1 is understood (spark.sql.streaming.offsetLog.formatVersion 1)"
+            )
+        return Planned(batch_id, tuple(lines[1:]))
+
+    def _newest(self, log: str) -> int | None:
+        try:
+            found = self._files.get_file_info(fs.FileSelector(f"{self._root}/{log}", allow_not_found=True))
+        except (OSError, ArrowException) as error:
+            raise CheckpointUnreadable(f"checkpoint {self.location}, {log}: {error}") from error
+        return max((int(info.base_name) for info in found if info.base_name.isdecimal()), default=None)
+
+    def _read(self, name: str) -> str:
+        try:
+            with self._files.open_input_stream(f"{self._root}/{name}") as stream:
+                return bytes(stream.read()).decode()
+        except (OSError, UnicodeDecodeError, ArrowException) as error:
+            raise CheckpointUnreadable(f"checkpoint {self.location}: {name}: {error}") from error
+
+
+def _topic_offsets(text: str) -> list[tuple[tuple[str, int], int]]:
+    """`{"topic": {"0": 17}}` as pairs; nothing for the offsets of other kinds of sources."""
+    try:
+        topics: Any = json.loads(text)
+    except ValueError:  # "-": the source had no offset yet; or a source with a notation of its own
+        return []
+    if not isinstance(topics, dict) or not all(_is_topic(parts) for parts in topics.values()):
+        return []
+    return [((topic, int(p)), offset) for topic, parts in topics.items() for p, offset in parts.items()]
+
+
+def _is_topic(parts: Any) -> bool:
+    return isinstance(parts, dict) and all(
+        number.isdecimal() and isinstance(offset, int) and offset >= 0 for number, offset in parts.items()
+    )

@@ -1,0 +1,154 @@
+"""Runs the commit protocol's rules over the Kafka client: each command a call, each failure an answer.
+
+No rule lives here. Also the connections that a process keeps from one batch to the next.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from eoslog.connector.client import offsets as group_offsets
+from eoslog.connector.client import transactions
+from eoslog.connector.client.cluster import Cluster, TopicInfo
+from eoslog.connector.client.config import ClientConfig
+from eoslog.connector.client.retry import retrying
+from eoslog.connector.commit.commands import (
+    Acquire,
+    Command,
+    CommitOffsets,
+    Describe,
+    Description,
+    End,
+    Failure,
+    FetchStored,
+    ListOngoing,
+    Refused,
+    Rules,
+    StageOffsets,
+    Unknown,
+)
+from eoslog.connector.commit.decision import ANCHOR, Stored
+from eoslog.connector.commit.finish import ONGOING
+from eoslog.connector.commit.names import Identity
+from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, RetriesExhausted
+from eoslog.protocol.errors import KafkaError
+
+T = TypeVar("T")
+Observer = Callable[[Command[Any]], None]
+_NO_ANSWER = (RetriesExhausted, ConnectionLost, BrokerUnreachable)
+
+
+class Driver:
+    """Performs commands on one cluster. `timeout_ms` is the transaction time-out of the sink's own id.
+
+    `before` and `after` are called around each command; `after` sees answers come, also failures.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        timeout_ms: int,
+        *,
+        before: Observer | None = None,
+        after: Observer | None = None,
+    ) -> None:
+        self._cluster, self._timeout_ms = cluster, timeout_ms
+        self._before, self._after = before, after
+        self._perform: dict[type[Command[Any]], Callable[[Any], Any]] = {
+            Acquire: self._acquire,
+            FetchStored: self._fetch_stored,
+            StageOffsets: self._stage_offsets,
+            CommitOffsets: lambda c: group_offsets.commit_plain(cluster, c.group, c.offsets),
+            End: self._end,
+            ListOngoing: self._list_ongoing,
+            Describe: self._describe,
+        }
+
+    def run(self, rules: Rules[T]) -> T:
+        """The rules' result, or what they raise."""
+        try:
+            command = next(rules)
+            while True:
+                if self._before:
+                    self._before(command)
+                answer = _answered(self._perform[type(command)], command)
+                if self._after:
+                    self._after(command)
+                command = rules.send(answer)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+    def _acquire(self, command: Acquire) -> Identity:
+        return _own(transactions.init_producer_id(self._cluster, command.name, self._timeout_ms))
+
+    def _fetch_stored(self, command: FetchStored) -> Stored:
+        # The first look-up of a group makes the broker create the anchor topic, where it is new.
+        wanted = [(ANCHOR, 0)]
+        group_offsets.fetch_committed(self._cluster, command.group, wanted)
+        anchors = len(self._anchor_topic().leaders)
+        wanted = [(ANCHOR, number) for number in range(anchors)]
+        found = group_offsets.fetch_committed(self._cluster, command.group, wanted, require_stable=True)
+        return Stored(anchors, {number: stored for (_, number), stored in found.items()})
+
+    def _anchor_topic(self) -> TopicInfo:
+        return retrying(
+            self._cluster,
+            f"Metadata of {ANCHOR}",
+            lambda: self._cluster.topic(ANCHOR),
+            timeout_ms=self._cluster.config.api_timeout_ms,
+            option="kafka.default.api.timeout.ms",
+            forget=lambda: None,
+        )
+
+    def _stage_offsets(self, command: StageOffsets) -> None:
+        name, identity = command.sink
+        transactions.commit_offsets(self._cluster, name, _theirs(identity), command.group, command.offsets)
+
+    def _end(self, command: End) -> dict[str, Identity | Failure]:
+        def end(one: tuple[str, Identity]) -> Identity:
+            name, identity = one
+            return _own(transactions.end_txn(self._cluster, name, _theirs(identity), command.commit))
+
+        return {one.name: _answered(end, one) for one in command.participants}
+
+    def _list_ongoing(self, command: ListOngoing) -> tuple[str, ...]:
+        found = transactions.list_transactions(self._cluster, command.prefix, [ONGOING])
+        return tuple(listing.transactional_id for listing in found)
+
+    def _describe(self, command: Describe) -> dict[str, Description | None]:
+        found = transactions.describe(self._cluster, command.names)
+        return {name: _description(state) if state else None for name, state in found.items()}
+
+
+def _answered(perform: Callable[[Any], Any], command: Any) -> Any:
+    """The result, or the failure as the rules know it."""
+    try:
+        return perform(command)
+    except KafkaError as error:
+        return Refused(int(error.code), str(error))
+    except _NO_ANSWER as error:
+        return Unknown(str(error))
+
+
+def _own(identity: transactions.Identity) -> Identity:
+    return Identity(identity.producer_id, identity.epoch)
+
+
+def _theirs(identity: Identity) -> transactions.Identity:
+    return transactions.Identity(identity.producer_id, identity.epoch)
+
+
+def _description(state: transactions.Description) -> Description:
+    return Description(state.state, _own(state.identity), state.timeout_ms, state.start_ms)
+
+
+_clusters: dict[tuple[int, ClientConfig], Cluster] = {}
+
+
+def shared_cluster(config: ClientConfig) -> Cluster:
+    """This process's connections to a cluster, kept for later batches; a forked child makes its own."""
+    key = (os.getpid(), config)
+    if key not in _clusters:
+        _clusters[key] = Cluster(config)
+    return _clusters[key]

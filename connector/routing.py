@@ -1,0 +1,182 @@
+"""Where rows go: the sink's columns, each row's topic and partition, and batches of records by partition.
+
+Columns are those of Spark's Kafka sink: value, key, headers, topic, partition; others are ignored. All
+rows of an Arrow batch are handled at once: one stable sort by destination keeps the order of rows that
+go to the same partition.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from eoslog.connector.errors import SchemaError
+from eoslog.protocol.partitioner import NO_PARTITION, murmur2_partition
+from eoslog.protocol.records import EncodedBatch, encode_batches
+
+Ints = npt.NDArray[np.int64]
+
+_HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+_TYPES: dict[str, tuple[DataType, ...]] = {
+    "value": (BinaryType(), StringType()),
+    "key": (BinaryType(), StringType()),
+    "headers": (_HEADERS,),
+    "topic": (StringType(),),
+    "partition": (IntegerType(),),
+}
+"""The sink's columns and the types each may have."""
+
+
+def check_schema(schema: StructType, topic: str | None) -> None:
+    """Refuse a DataFrame that cannot be written: raises SchemaError. `topic`: the option's value."""
+    types = {field.name: field.dataType for field in schema.fields}
+    if "value" not in types:
+        near = [name for name in types if name.lower() == "value"]
+        hint = (
+            f"rename {near[0]!r} to 'value'"
+            if near
+            else "name the column with the data: df.select(... .alias('value'))"
+        )
+        raise SchemaError(f"the rows have no column 'value', but {', '.join(types) or 'none at all'}: {hint}")
+    if topic is None and "topic" not in types:
+        raise SchemaError("where should the rows go? Give the option topic, or a column 'topic'")
+    for name, allowed in _TYPES.items():
+        if name in types and not any(_same(types[name], kind) for kind in allowed):
+            wanted = " or ".join(kind.simpleString() for kind in allowed)
+            raise SchemaError(f"column {name!r} is {types[name].simpleString()}: cast it to {wanted}")
+
+
+def _same(given: DataType, wanted: DataType) -> bool:
+    """Equal but for nullability and collation, which say nothing about the bytes."""
+    return given.simpleString() == wanted.simpleString() or (
+        isinstance(given, StringType) and isinstance(wanted, StringType)
+    )
+
+
+class Destination(NamedTuple):
+    """Records for one partition."""
+
+    topic: str
+    partition: int
+    batch: EncodedBatch
+
+
+class Router:
+    """Turns Arrow batches into record batches with their destination. One for each task.
+
+    `partitions_of` tells a topic's number of partitions. `seed` varies where rows without key begin.
+    """
+
+    def __init__(
+        self,
+        partitions_of: Callable[[str], int],
+        *,
+        topic: str | None,
+        codec: int,
+        max_batch_bytes: int,
+        seed: int = 0,
+    ) -> None:
+        self._partitions_of, self._topic = partitions_of, topic
+        self._codec, self._max_batch_bytes, self._turn = codec, max_batch_bytes, seed
+
+    def route(self, rows: pa.RecordBatch) -> Iterator[Destination]:
+        """Record batches of all rows, in the order of the rows within each partition.
+
+        Raises SchemaError for a row without a topic, or with a partition that its topic does not have.
+        """
+        topics, topic_of = self._topics(rows)
+        partition_of = self._partitions(rows, topics, topic_of)
+        key, value, headers = (_column(rows, name) for name in ("key", "value", "headers"))
+        now = int(time.time() * 1000)
+        for indices in _groups(topic_of, partition_of):
+            first = indices[0]
+            all_rows = len(indices) == len(rows)
+            parts = (c if all_rows else _take(c, indices) for c in (key, value, headers))
+            for batch in self._encode(now, *parts):
+                yield Destination(topics[topic_of[first]], int(partition_of[first]), batch)
+
+    def _encode(
+        self, now: int, key: pa.Array | None, value: pa.Array | None, headers: pa.Array | None
+    ) -> list[EncodedBatch]:
+        return encode_batches(
+            key, value, headers, now, codec=self._codec, max_batch_bytes=self._max_batch_bytes
+        )
+
+    def _topics(self, rows: pa.RecordBatch) -> tuple[list[str], Ints]:
+        """Names of the topics, and for each row its place among them. The option beats the column."""
+        if self._topic is not None:
+            return [self._topic], np.zeros(len(rows), np.int64)
+        column = rows.column("topic")
+        if column.null_count:
+            raise SchemaError(
+                f"{column.null_count} of {len(rows)} rows have null in the column 'topic', and the option "
+                "topic is not given: fill the column or give the option"
+            )
+        coded = pc.dictionary_encode(column)
+        return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+
+    def _partitions(self, rows: pa.RecordBatch, topics: list[str], topic_of: Ints) -> Ints:
+        """For each row: its column partition, else its key's hash, else the partition whose turn it is."""
+        counts = np.array([self._partitions_of(topic) for topic in topics], np.int64)
+        given = _column(rows, "partition")
+        key = _column(rows, "key")
+        found = np.full(len(rows), NO_PARTITION, np.int64)
+        if given is not None:
+            found[:] = pc.fill_null(given, NO_PARTITION).to_numpy(zero_copy_only=False)
+            self._check_given(given, found, topics, counts, topic_of)
+        if key is not None and key.null_count < len(key):
+            for number in range(len(topics)):
+                mine = np.flatnonzero((topic_of == number) & (found == NO_PARTITION))
+                keys = key if len(mine) == len(rows) else _take(key, mine)
+                found[mine] = murmur2_partition(keys, int(counts[number]))
+        left = found == NO_PARTITION
+        if left.any():
+            found[left] = self._turn % counts[topic_of[left]]
+            self._turn += 1
+        return found
+
+    def _check_given(
+        self, given: pa.Array, found: Ints, topics: list[str], counts: Ints, topic_of: Ints
+    ) -> None:
+        wrong = np.flatnonzero(
+            given.is_valid().to_numpy(zero_copy_only=False) & ((found < 0) | (found >= counts[topic_of]))
+        )
+        if len(wrong):
+            topic = int(topic_of[wrong[0]])
+            raise SchemaError(
+                f"{len(wrong)} rows name a partition that does not exist, first {found[wrong[0]]} of topic "
+                f"{topics[topic]!r}, which has {counts[topic]}: correct the column 'partition', or leave "
+                "it null"
+            )
+
+
+def _column(rows: pa.RecordBatch, name: str) -> pa.Array | None:
+    index = rows.schema.get_field_index(name)
+    return None if index < 0 else rows.column(index)
+
+
+def _take(column: pa.Array | None, indices: Ints) -> pa.Array | None:
+    return None if column is None else column.take(pa.array(indices))
+
+
+def _groups(topic_of: Ints, partition_of: Ints) -> Iterator[Ints]:
+    """Row numbers of each destination, ascending."""
+    if not len(topic_of):
+        return
+    place = topic_of * (int(partition_of.max()) + 1) + partition_of
+    order = np.argsort(place, kind="stable")
+    cuts = np.flatnonzero(np.diff(place[order])) + 1
+    yield from np.split(order, cuts)

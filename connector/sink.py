@@ -1,0 +1,148 @@
+"""The driver's side of the sink: what begin, commit and abort need to know, and the rules run with it.
+
+Begin happens in one driver process and commit or abort in another; what commit needs comes back in
+the tasks' reports. Only begin remembers anything from batch to batch, and it may forget it.
+"""
+
+import logging
+import os
+import uuid
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from eoslog.connector.checkpoint import Checkpoint, CheckpointUnreadable, Planned
+from eoslog.connector.client import offsets as group_offsets
+from eoslog.connector.client.config import ClientConfig
+from eoslog.connector.commit.begin import begin
+from eoslog.connector.commit.decide import Aborted, SourceOffsets, abort, commit
+from eoslog.connector.commit.messages import Batch, Begun, Report, Run
+from eoslog.connector.commit.names import Sink
+from eoslog.connector.driver import Driver, shared_cluster
+from eoslog.connector.errors import OptionError
+from eoslog.connector.options import Guarantee, SinkOptions
+
+log = logging.getLogger(__name__)
+
+_runs: dict[tuple[int, ClientConfig, str, str], Run] = {}
+"""What this process remembers, by process (a fork knows nothing), cluster, sink and query."""
+
+
+def driver_for(options: SinkOptions) -> Driver:
+    """Runs rules on the options' cluster, over this process's connections."""
+    return Driver(shared_cluster(options.client), options.transaction_timeout_ms)
+
+
+class _View(NamedTuple):
+    """What the checkpoint tells; all None where it cannot be read."""
+
+    query_id: str | None
+    planned: Planned | None
+    completed: int | None
+
+
+def begin_stream(options: SinkOptions, driver: Driver | None = None) -> Begun | None:
+    """Before the tasks of a micro-batch; None where the guarantee needs nothing.
+
+    Raises OptionError, CommitFault.
+    """
+    view = _read_checkpoint(options)
+    if options.guarantee is Guarantee.AT_LEAST_ONCE:
+        return None
+    sink = Sink(options.transactional_id or str(view.query_id))
+    batch = None
+    if view.query_id is not None and view.planned is not None:
+        batch = Batch(view.query_id, view.planned.batch_id, view.planned.digest)
+    key = (os.getpid(), options.client, sink.id, str(view.query_id))
+    begun, run = (driver or driver_for(options)).run(
+        begin(
+            sink,
+            batch,
+            last_run=_runs.pop(key, None),
+            completed=view.completed,
+            once_at_most=options.guarantee is Guarantee.AT_MOST_ONCE,
+        )
+    )
+    if run is not None:
+        _runs[key] = run
+    return begun
+
+
+def begin_batch(options: SinkOptions, driver: Driver | None = None) -> Begun | None:
+    """Before the tasks of a batch write. Every write is a query of its own, with one batch."""
+    if options.guarantee is Guarantee.AT_LEAST_ONCE:
+        return None
+    write_id = str(uuid.uuid4())
+    sink = Sink(options.transactional_id or write_id)
+    begun, _ = (driver or driver_for(options)).run(begin(sink, Batch(write_id, 0)))
+    return begun
+
+
+def commit_stream(
+    options: SinkOptions, reports: Sequence[Report | None], batch_id: int, driver: Driver | None = None
+) -> None:
+    """Make a micro-batch visible with its source offsets. Raises CommitFault."""
+    source = _source_offsets(options, batch_id)
+    if options.guarantee is Guarantee.AT_LEAST_ONCE:
+        if source is not None and source.offsets:
+            group_offsets.commit_plain(shared_cluster(options.client), source.group, source.offsets)
+        return
+    sink = _sink_of(reports)
+    (driver or driver_for(options)).run(commit(sink, reports, batch_id, source))
+
+
+def commit_batch(
+    options: SinkOptions, reports: Sequence[Report | None], driver: Driver | None = None
+) -> None:
+    """Make a batch write visible. Raises CommitFault."""
+    if options.guarantee is not Guarantee.AT_LEAST_ONCE:
+        (driver or driver_for(options)).run(commit(_sink_of(reports), reports, 0))
+
+
+def abort_batch(
+    options: SinkOptions, reports: Sequence[Report | None], batch_id: int, driver: Driver | None = None
+) -> None:
+    """End what a failed batch left open, as far as that is known to be safe."""
+    if options.guarantee is Guarantee.AT_LEAST_ONCE or not any(reports):
+        return
+    done = (driver or driver_for(options)).run(abort(_sink_of(reports), reports, batch_id))
+    if done is not Aborted.CLEARED:
+        log.warning("batch %d failed: %s", batch_id, done.value)
+
+
+def _sink_of(reports: Sequence[Report | None]) -> Sink:
+    """The sink under which the tasks worked."""
+    return Sink(next((report.stamp.sink_id for report in reports if report is not None), ""))
+
+
+def _source_offsets(options: SinkOptions, batch_id: int) -> SourceOffsets | None:
+    if options.group_id is None:
+        return None
+    if options.checkpoint_location is None:
+        raise OptionError(_needs_checkpoint("kafka.group.id", "checkpointLocation is not among the options"))
+    ends = Checkpoint.at(options.checkpoint_location).planned(batch_id).topic_offsets()
+    return SourceOffsets(options.group_id, {place: (offset, "") for place, offset in ends.items()})
+
+
+def _read_checkpoint(options: SinkOptions) -> _View:
+    """What begin needs of the checkpoint; OptionError where it cannot be read and is needed."""
+    try:
+        if options.checkpoint_location is None:
+            raise CheckpointUnreadable("checkpointLocation is not among the options")
+        checkpoint = Checkpoint.at(options.checkpoint_location)
+        planned, completed = checkpoint.newest_planned(), checkpoint.newest_completed()
+        return _View(checkpoint.query_id(), planned, completed)
+    except CheckpointUnreadable as error:
+        if options.group_id is not None:
+            raise OptionError(_needs_checkpoint("kafka.group.id", error)) from error
+        if options.guarantee is Guarantee.AT_LEAST_ONCE:
+            return _View(None, None, None)
+        if options.transactional_id is None:
+            raise OptionError(
+                _needs_checkpoint("a sink without the option transactional.id", error)
+            ) from error
+        log.warning("the sink goes on without the checkpoint, and is acquired for every batch: %s", error)
+        return _View(None, None, None)
+
+
+def _needs_checkpoint(who: str, why: object) -> str:
+    return f"{who} needs a checkpoint that the driver can read: {why}; give the option checkpointLocation"

@@ -1,0 +1,160 @@
+"""The task's side of the sink: write all rows in a transaction of the task's own, and report.
+
+Nothing a task does makes a row visible (exactly_once, at_most_once): its transaction stays open for the
+driver to decide. A task that fails aborts its own; one that is killed leaves it to the next begin.
+"""
+
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+from eoslog.connector.client import transactions
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.produce import Producer
+from eoslog.connector.client.retry import retrying
+from eoslog.connector.commit.messages import Begun, Decided, Empty, Prepared, Report, Stamp
+from eoslog.connector.commit.names import Identity, Participant
+from eoslog.connector.commit.prepare import Task, judge, participant_name
+from eoslog.connector.driver import shared_cluster
+from eoslog.connector.options import SinkOptions
+from eoslog.connector.routing import Router
+
+
+@dataclass
+class TaskMessage(WriterCommitMessage):
+    """A task's report on its way through Spark; None: at_least_once, where there is nothing to decide."""
+
+    report: Report | None
+
+
+def reports_of(messages: Sequence[WriterCommitMessage | None]) -> list[Report | None]:
+    """The reports in Spark's messages; None for a task that failed."""
+    return [message.report if isinstance(message, TaskMessage) else None for message in messages]
+
+
+class Attempt(NamedTuple):
+    """Which rows these are: Spark's ids of query, batch and partition."""
+
+    query_id: str
+    batch_id: int
+    partition: int
+
+
+def write_rows(
+    options: SinkOptions, begun: Begun | None, attempt: Attempt, rows: Iterator[pa.RecordBatch]
+) -> TaskMessage:
+    """Write the rows as the guarantee asks. Raises what the producer, the router or the rules raise."""
+    if begun is None:
+        _write_plainly(options, attempt, rows)
+        return TaskMessage(None)
+    task, stamp = judge(begun, attempt.query_id, attempt.batch_id)
+    if task is Task.WRITE:
+        return TaskMessage(_prepare(options, stamp, attempt, rows))
+    for _ in rows:  # Spark expects a task to take all of its rows
+        continue
+    report = Decided if task is Task.PASS_DECIDED else Empty
+    return TaskMessage(report(stamp, attempt.partition))
+
+
+def _prepare(options: SinkOptions, stamp: Stamp, attempt: Attempt, rows: Iterator[pa.RecordBatch]) -> Report:
+    first = next((batch for batch in rows if len(batch)), None)
+    if first is None:
+        return Empty(stamp, attempt.partition)
+    cluster = shared_cluster(options.client)
+    name = participant_name(stamp, *_next_slot(stamp))
+    identity = transactions.init_producer_id(cluster, name, options.transaction_timeout_ms)
+    try:
+        with Producer(cluster, identity=identity, transactional_id=name) as producer:
+            router = _router(options, cluster, attempt.partition)
+            _send(router, producer, first)
+            for batch in rows:
+                _send(router, producer, batch)
+            producer.flush()
+    except BaseException as error:
+        _give_up(cluster, name, identity, error)
+        raise
+    participant = Participant(name, Identity(identity.producer_id, identity.epoch))
+    return Prepared(
+        stamp, attempt.partition, participant, producer.records, tuple(sorted(producer.partitions))
+    )
+
+
+def _give_up(cluster: Cluster, name: str, identity: transactions.Identity, error: BaseException) -> None:
+    """Abort the task's own transaction: it must not hold back readers until its time-out."""
+    try:
+        transactions.end_txn(cluster, name, identity, commit=False)
+    except Exception as second:  # the first error is the one to report; the next begin clears this up
+        error.add_note(f"its transaction {name} could not be aborted at once: {second}")
+
+
+def _write_plainly(options: SinkOptions, attempt: Attempt, rows: Iterator[pa.RecordBatch]) -> None:
+    """at_least_once: every row acknowledged, retries without doubles within this attempt."""
+    cluster = shared_cluster(options.client)
+    first = next((batch for batch in rows if len(batch)), None)
+    if first is None:
+        return
+    identity = transactions.init_producer_id(cluster, None, options.transaction_timeout_ms)
+    with Producer(cluster, identity=identity) as producer:
+        router = _router(options, cluster, attempt.partition)
+        _send(router, producer, first)
+        for batch in rows:
+            _send(router, producer, batch)
+        producer.flush()
+
+
+def _send(router: Router, producer: Producer, rows: pa.RecordBatch) -> None:
+    for destination in router.route(rows):
+        producer.send(*destination)
+
+
+def _router(options: SinkOptions, cluster: Cluster, seed: int) -> Router:
+    def partitions_of(topic: str) -> int:
+        return retrying(
+            cluster,
+            f"Metadata of topic {topic!r}",
+            lambda: len(cluster.topic(topic, create=True).leaders),
+            timeout_ms=cluster.config.api_timeout_ms,
+            option="kafka.default.api.timeout.ms",
+            forget=lambda: cluster.forget_topic(topic),
+        )
+
+    return Router(
+        partitions_of,
+        topic=options.topic,
+        codec=options.codec,
+        max_batch_bytes=options.max_batch_bytes,
+        seed=seed,
+    )
+
+
+class _Slots(NamedTuple):
+    """Names that this process has used in a batch: its own word, and how many."""
+
+    process: int
+    worker: str
+    used: dict[tuple[str, Identity, int], tuple[int, int]]
+
+
+_slots = _Slots(-1, "", {})
+
+
+def _next_slot(stamp: Stamp) -> tuple[str, int]:
+    """This process's word and the number of its next transaction in the batch.
+
+    The word is random and made once a process, so no other process ever uses these names; within
+    the process tasks run one after another, and numbers start again with every batch.
+    """
+    global _slots
+    if _slots.process != os.getpid():
+        _slots = _Slots(os.getpid(), uuid.uuid4().hex[:16], {})
+    key = (stamp.sink_id, stamp.incarnation, stamp.batch.batch_id % 2)
+    batch_id, number = _slots.used.get(key, (-1, 0))
+    if batch_id != stamp.batch.batch_id:
+        number = 0
+    _slots.used[key] = (stamp.batch.batch_id, number + 1)
+    return _slots.worker, number

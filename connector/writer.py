@@ -1,0 +1,59 @@
+"""The streaming sink as Spark sees it: a task's write, and the driver's commit and abort. No rules here.
+
+Spark builds a writer for every batch, pickles it for the tasks, and builds another one, in another
+process, for commit or abort. So the driver's part before the tasks happens when a writer is pickled,
+once; a writer that is never pickled does nothing until commit or abort is called.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from eoslog.connector import sink
+from eoslog.connector.commit.messages import Begun
+from eoslog.connector.options import SinkOptions
+from eoslog.connector.routing import check_schema
+from eoslog.connector.task import Attempt, reports_of, write_rows
+
+_BATCH_ID = "streaming.sql.batchId"
+_QUERY_ID = "sql.streaming.queryId"
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes micro-batches under the guarantee that the options ask for."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        check_schema(schema, options.topic)
+        self._options = options
+        self._begun: Begun | None = None
+        self._pickled = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Begin the batch, before its tasks can exist. Spark pickles a writer twice."""
+        if not self._pickled:
+            self._begun = sink.begin_stream(self._options)
+            self._pickled = True
+        return self.__dict__.copy()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """In a task: write its rows and report, without making them visible."""
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("write() runs in Spark's tasks only: there is no TaskContext here")
+        query_id, batch_id = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+        if query_id is None or batch_id is None:
+            raise RuntimeError(f"Spark did not tell the task its query and batch: {_QUERY_ID}, {_BATCH_ID}")
+        attempt = Attempt(query_id, int(batch_id), context.partitionId())
+        return write_rows(self._options, self._begun, attempt, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """On the driver, all tasks done: make the batch visible, once."""
+        sink.commit_stream(self._options, reports_of(messages), batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """On the driver, the batch failed: end what is open of it."""
+        sink.abort_batch(self._options, reports_of(messages), batchId)
