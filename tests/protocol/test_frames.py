@@ -171,6 +171,16 @@ def test_a_claimed_size_takes_no_memory() -> None:
     assert reader.pending == 2004
 
 
+def test_a_frame_in_many_pieces_is_put_together_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuts = []
+    cut = FrameReader._cut
+    monkeypatch.setattr(FrameReader, "_cut", lambda self, view: cuts.append(len(view)) or cut(self, view))
+    reader, stream = FrameReader(10_000), framed(b"z" * 10_000)
+    frames = [frame for pos in range(0, len(stream), 10) for frame in reader.feed(stream[pos : pos + 10])]
+    assert [len(frame) for frame in frames] == [10_000]
+    assert cuts == [10, 10_004]
+
+
 def test_requests_refuse_what_does_not_fit() -> None:
     with pytest.raises(ProtocolError, match="client id"):
         encode_request(ApiKey.METADATA, 12, 1, "x" * 40_000, {})

@@ -194,9 +194,13 @@ def test_strings_that_make_no_sense(data: bytes, why: str) -> None:
 def test_varints_of_more_than_32_bits_are_refused() -> None:
     schema = Schema("Compact", "0", flexible=0, fields=[F("name", STRING)])
     full = b"\xff\xff\xff\xff"
-    for data in (full + b"\x10", full + b"\xff\x01", b"\x80" * 12, full + b"\x0f" + b"a" * 9):
-        with pytest.raises(ProtocolError):
+    for data in (full + b"\x10", full + b"\xff\x01", b"\x80" * 12):
+        with pytest.raises(ProtocolError, match="32 bits"):
+            read_uvarint(memoryview(data), 0)
+        with pytest.raises(ProtocolError, match="32 bits"):
             schema.read(0, data)
+    with pytest.raises(ProtocolError, match="above an int32"):
+        schema.read(0, full + b"\x0f" + b"a" * 9)
     with pytest.raises(ProtocolError, match="32768"):
         schema.read(0, uvarint(32769) + b"a" * 32768 + b"\0")
     assert schema.read(0, uvarint(32768) + b"a" * 32767 + b"\0")[0] == {"name": "a" * 32767}
