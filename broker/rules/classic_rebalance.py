@@ -142,10 +142,10 @@ class Work:
     def join_deadline_passed(self) -> None:
         """End the join phase, or extend the first one if a member came meanwhile and time remains."""
         group = self.group
-        if not (group.initial and group.grew and group.initial_remaining_ms):
+        delay = min(self.settings.group_initial_rebalance_delay_ms, group.initial_remaining_ms)
+        if not (group.initial and group.grew and delay):
             self.complete_join()
             return
-        delay = min(self.settings.group_initial_rebalance_delay_ms, group.initial_remaining_ms)
         group.grew = False
         group.join_deadline = self.now + delay
         group.initial_remaining_ms -= delay
