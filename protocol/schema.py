@@ -84,10 +84,6 @@ class Schema:
             where = _misfit(self.name, self.struct, version, self.is_flexible(version), value)
             raise ProtocolError(f"cannot write {self.name} v{version}: {where or error}") from error
 
-    def size(self, version: int, value: Message) -> int:
-        """The bytes that `write` would make."""
-        return sum(len(part) for part in self.write(version, value))
-
     def _complaint(self, version: int, view: memoryview, pos: int, what: str) -> str:
         return f"cannot read {self.name} v{version} from byte {pos} of {len(view)}: {what}"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import kio_oracle as oracle
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eoslog.protocol.apis import APIS, Api, ApiKey
@@ -126,6 +126,7 @@ def test_random_frames_are_refused_or_read() -> None:
         assert 0 <= pos <= len(frame)
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=8), st.data())
 def test_frames_come_out_however_the_stream_is_cut(contents: list[bytes], data: st.DataObject) -> None:
     stream = b"".join(map(framed, contents))

@@ -10,7 +10,7 @@ from typing import Any
 
 import kio_oracle as oracle
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eoslog.protocol.apis import APIS, Api
@@ -144,6 +144,7 @@ def read_or_refuse(schema: Schema, version: int, data: bytes | bytearray) -> Non
     assert again == message
 
 
+@settings(deadline=None)
 @given(st.sampled_from(EVERY), st.binary(max_size=120))
 def test_random_bytes_are_refused_or_read(case: Any, data: bytes) -> None:
     _, _, schema, version = case.values
@@ -206,6 +207,7 @@ def test_varints_of_more_than_32_bits_are_refused() -> None:
     assert schema.read(0, uvarint(32768) + b"a" * 32767 + b"\0")[0] == {"name": "a" * 32767}
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_varints_round_trip(value: int) -> None:
     assert read_uvarint(memoryview(uvarint(value)), 0) == (value, len(uvarint(value)))
