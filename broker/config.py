@@ -19,76 +19,139 @@ class ConfigError(ValueError):
     """An option has no known name or a value that does not fit; the text says which and what would."""
 
 
-def _option(name: str, default: Any, meaning: str, *, low: int = 0, high: int = 2**63 - 1) -> Any:
-    return field(default=default, metadata={"name": name, "meaning": meaning, "low": low, "high": high})
+def _named(name: str, meaning: str, low: int = 0, high: int = 2**63 - 1) -> dict[str, Any]:
+    return {"name": name, "meaning": meaning, "low": low, "high": high}
 
 
 @dataclass(frozen=True)
 class BrokerConfig:
     """All options of a broker. Times in ms, sizes in bytes."""
 
-    log_dirs: str = _option("log.dirs", "eoslog-data", "data directory")
-    host: str = _option("listen.host", "127.0.0.1", "address to listen on and to advertise")
-    port: int = _option("listen.port", 9092, "port to listen on; 0 picks a free one", high=65535)
-    node_id: int = _option("node.id", 1, "this broker's id", high=_INT32_MAX)
-    flush: FlushMode = _option(
-        "flush.mode", "fsync", "fsync: acknowledge after fdatasync; os: after the write call, as Kafka does"
+    log_dirs: str = field(default="eoslog-data", metadata=_named("log.dirs", "data directory"))
+    host: str = field(
+        default="127.0.0.1", metadata=_named("listen.host", "address to listen on and to advertise")
+    )
+    port: int = field(
+        default=9092, metadata=_named("listen.port", "port to listen on; 0 picks a free one", high=65535)
+    )
+    node_id: int = field(default=1, metadata=_named("node.id", "this broker's id", high=_INT32_MAX))
+    flush: FlushMode = field(
+        default="fsync",
+        metadata=_named(
+            "flush.mode", "fsync: acknowledge after fdatasync; os: after the write call, as Kafka does"
+        ),
     )
 
-    auto_create_topics: bool = _option("auto.create.topics.enable", True, "create unknown topics on first use")
-    num_partitions: int = _option("num.partitions", 1, "partitions of a topic made without a number", low=1)
-    accept_replication_factor: bool = _option(
-        "accept.any.replication.factor", False, "take a replication factor above 1 on this single node"
+    auto_create_topics: bool = field(
+        default=True, metadata=_named("auto.create.topics.enable", "create unknown topics on first use")
     )
-    offsets_topic_partitions: int = _option(
-        "offsets.topic.num.partitions", 8, "partitions of __consumer_offsets, fixed at its first use", low=1
+    num_partitions: int = field(
+        default=1, metadata=_named("num.partitions", "partitions of a topic made without a number", low=1)
     )
-    transaction_log_partitions: int = _option(
-        "transaction.state.log.num.partitions", 4, "partitions of __transaction_state, fixed at first use", low=1
+    accept_replication_factor: bool = field(
+        default=False,
+        metadata=_named(
+            "accept.any.replication.factor", "take a replication factor above 1 on this single node"
+        ),
     )
-
-    message_max_bytes: int = _option("message.max.bytes", 1_048_588, "largest record batch", high=_INT32_MAX)
-    segment_bytes: int = _option(
-        "log.segment.bytes", 1 << 30, "roll to a new segment at this size", low=1024, high=_INT32_MAX
+    offsets_topic_partitions: int = field(
+        default=8,
+        metadata=_named(
+            "offsets.topic.num.partitions", "partitions of __consumer_offsets, fixed at its first use", low=1
+        ),
     )
-    index_interval_bytes: int = _option(
-        "log.index.interval.bytes", 4096, "one index entry about each so many bytes", high=_INT32_MAX
-    )
-    timestamp_after_max_ms: int = _option(
-        "log.message.timestamp.after.max.ms", 3_600_000, "how far ahead of the broker's clock a record may be"
-    )
-    timestamp_type: str = _option(
-        "log.message.timestamp.type", "CreateTime", "CreateTime, or LogAppendTime to stamp with the broker's clock"
-    )
-    request_max_bytes: int = _option(
-        "socket.request.max.bytes", 104_857_600, "largest request", low=1, high=_INT32_MAX
-    )
-    fetch_max_bytes: int = _option("fetch.max.bytes", 57_671_680, "largest answer to a fetch", low=1024)
-    checkpoint_interval_ms: int = _option(
-        "log.flush.offset.checkpoint.interval.ms", 60_000, "how often the recovery points are written", low=1
+    transaction_log_partitions: int = field(
+        default=4,
+        metadata=_named(
+            "transaction.state.log.num.partitions",
+            "partitions of __transaction_state, fixed at first use",
+            low=1,
+        ),
     )
 
-    transaction_max_timeout_ms: int = _option(
-        "transaction.max.timeout.ms", 900_000, "longest transaction time-out a client may ask for", low=1
+    message_max_bytes: int = field(
+        default=1_048_588, metadata=_named("message.max.bytes", "largest record batch", high=_INT32_MAX)
     )
-    transaction_abort_interval_ms: int = _option(
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms", 10_000, "how often time-outs are looked for", low=1
+    segment_bytes: int = field(
+        default=1 << 30,
+        metadata=_named("log.segment.bytes", "roll to a new segment at this size", low=1024, high=_INT32_MAX),
     )
-    transactional_id_expiration_ms: int = _option(
-        "transactional.id.expiration.ms", 604_800_000, "idle time after which a transactional id is forgotten", low=1
+    index_interval_bytes: int = field(
+        default=4096,
+        metadata=_named(
+            "log.index.interval.bytes", "one index entry about each so many bytes", high=_INT32_MAX
+        ),
     )
-    producer_id_expiration_ms: int = _option(
-        "producer.id.expiration.ms", 86_400_000, "idle time after which a producer id is forgotten", low=1
+    timestamp_after_max_ms: int = field(
+        default=3_600_000,
+        metadata=_named(
+            "log.message.timestamp.after.max.ms", "how far ahead of the broker's clock a record may be"
+        ),
+    )
+    timestamp_type: str = field(
+        default="CreateTime",
+        metadata=_named(
+            "log.message.timestamp.type", "CreateTime, or LogAppendTime to stamp with the broker's clock"
+        ),
+    )
+    request_max_bytes: int = field(
+        default=104_857_600,
+        metadata=_named("socket.request.max.bytes", "largest request", low=1, high=_INT32_MAX),
+    )
+    fetch_max_bytes: int = field(
+        default=57_671_680, metadata=_named("fetch.max.bytes", "largest answer to a fetch", low=1024)
+    )
+    checkpoint_interval_ms: int = field(
+        default=60_000,
+        metadata=_named(
+            "log.flush.offset.checkpoint.interval.ms", "how often the recovery points are written", low=1
+        ),
     )
 
-    group_initial_rebalance_delay_ms: int = _option(
-        "group.initial.rebalance.delay.ms", 0, "wait for more members before a group's first rebalance"
+    transaction_max_timeout_ms: int = field(
+        default=900_000,
+        metadata=_named(
+            "transaction.max.timeout.ms", "longest transaction time-out a client may ask for", low=1
+        ),
     )
-    group_min_session_timeout_ms: int = _option("group.min.session.timeout.ms", 6_000, "shortest session", low=1)
-    group_max_session_timeout_ms: int = _option("group.max.session.timeout.ms", 1_800_000, "longest session", low=1)
-    group_max_size: int = _option("group.max.size", _INT32_MAX, "most members of a group", low=1)
-    offset_metadata_max_bytes: int = _option(
-        "offset.metadata.max.bytes", 4096, "longest metadata of a committed offset"
+    transaction_abort_interval_ms: int = field(
+        default=10_000,
+        metadata=_named(
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+            "how often time-outs are looked for",
+            low=1,
+        ),
+    )
+    transactional_id_expiration_ms: int = field(
+        default=604_800_000,
+        metadata=_named(
+            "transactional.id.expiration.ms", "idle time after which a transactional id is forgotten", low=1
+        ),
+    )
+    producer_id_expiration_ms: int = field(
+        default=86_400_000,
+        metadata=_named(
+            "producer.id.expiration.ms", "idle time after which a producer id is forgotten", low=1
+        ),
+    )
+
+    group_initial_rebalance_delay_ms: int = field(
+        default=0,
+        metadata=_named(
+            "group.initial.rebalance.delay.ms", "wait for more members before a group's first rebalance"
+        ),
+    )
+    group_min_session_timeout_ms: int = field(
+        default=6_000, metadata=_named("group.min.session.timeout.ms", "shortest session", low=1)
+    )
+    group_max_session_timeout_ms: int = field(
+        default=1_800_000, metadata=_named("group.max.session.timeout.ms", "longest session", low=1)
+    )
+    group_max_size: int = field(
+        default=_INT32_MAX, metadata=_named("group.max.size", "most members of a group", low=1)
+    )
+    offset_metadata_max_bytes: int = field(
+        default=4096, metadata=_named("offset.metadata.max.bytes", "longest metadata of a committed offset")
     )
 
     def __post_init__(self) -> None:

@@ -22,7 +22,7 @@ class File(Protocol):
     path: str
 
     def write(self, parts: Sequence[Buffer], position: int) -> int:
-        """Write the parts one after another at `position` in one system call; may be short. Raises OSError."""
+        """Write the parts one after another at `position`, one system call; may be short. Raises OSError."""
 
     def read(self, size: int, position: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end of the file. Raises OSError."""

@@ -1,0 +1,114 @@
+"""What a batch must fulfil before it may enter a log, apart from its producer's state. Pure.
+
+| what is wrong                                                      | error               |
+|--------------------------------------------------------------------|---------------------|
+| header cut or nonsense, or the size is not that of the bytes       | CORRUPT_MESSAGE     |
+| magic other than 2; more than one batch                            | INVALID_RECORD      |
+| larger than max.message.bytes (not asked of the broker's own)      | MESSAGE_TOO_LARGE   |
+| CRC                                                                | CORRUPT_MESSAGE     |
+| from a client: base offset not 0; count not last delta + 1; empty; |                     |
+| control batch; producer id without sequence or epoch; transaction  | INVALID_RECORD      |
+| without producer id                                                |                     |
+| timestamp too far ahead of the broker's clock                      | INVALID_TIMESTAMP   |
+| compacted topic: a record without a key                            | INVALID_RECORD      |
+"""
+
+from __future__ import annotations
+
+import struct
+
+from eoslog.broker.log.settings import LogSettings
+from eoslog.protocol.batch import HEADER_SIZE, MAGIC, BatchHeader, CorruptBatch, crc32c, crc_ok, read_header
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+_MAGIC_AT = 16
+_ATTRIBUTES_AT = 21
+_LOG_APPEND_TIME = 0x08
+
+
+def check_batch(batch: memoryview, settings: LogSettings, now_ms: int, *, coordinator: bool) -> BatchHeader:
+    """Judge the one batch that `batch` holds; answers its header. Raises KafkaError as the table says."""
+    if len(batch) > _MAGIC_AT and batch[_MAGIC_AT] != MAGIC:
+        raise _invalid(f"batch has magic {batch[_MAGIC_AT]}, only {MAGIC} is taken")
+    try:
+        header = read_header(batch)
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    size = header.length + 12
+    if size != len(batch):
+        if size < len(batch):
+            raise _invalid(f"{len(batch) - size} bytes follow the first batch: one batch a partition, please")
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"batch of {size} bytes is cut at {len(batch)}")
+    if not coordinator:
+        _check_client(header, size, settings, now_ms)
+    if not crc_ok(batch, 0, header):
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, "the batch's CRC is wrong: damaged on its way, send it again"
+        )
+    if settings.compacted and not coordinator:
+        _check_keys(batch, header)
+    return header
+
+
+def _check_client(header: BatchHeader, size: int, settings: LogSettings, now_ms: int) -> None:
+    if size > settings.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"batch has {size} bytes, max.message.bytes is {settings.max_message_bytes}",
+        )
+    if header.base_offset != 0:
+        raise _invalid(f"base offset must be 0, not {header.base_offset}")
+    if header.count < 1 or header.count != header.last_offset_delta + 1:
+        raise _invalid(f"batch says {header.count} records, last offset delta {header.last_offset_delta}")
+    if header.is_control:
+        raise _invalid("clients may not write control batches")
+    if header.producer_id >= 0:
+        if header.base_sequence < 0 or header.producer_epoch < 0:
+            raise _invalid(
+                f"producer {header.producer_id} sent epoch {header.producer_epoch}, "
+                f"sequence {header.base_sequence}: neither may be negative"
+            )
+    elif header.is_transactional:
+        raise _invalid("a transactional batch needs a producer id")
+    latest = now_ms + settings.timestamp_after_max_ms
+    if header.max_timestamp > latest and not settings.log_append_time:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {header.max_timestamp} is more than {settings.timestamp_after_max_ms} ms ahead of "
+            f"the broker's clock ({now_ms}); see message.timestamp.after.max.ms",
+        )
+
+
+def _check_keys(batch: memoryview, header: BatchHeader) -> None:
+    from eoslog.protocol.records import decode_batches  # heavy; only compacted topics need it
+
+    try:
+        missing = decode_batches(batch, [(0, header)], check_crc=False).key.null_count
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    if missing:
+        raise _invalid(f"{missing} records have no key, which a compacted topic needs")
+
+
+def with_append_time(batch: memoryview, now_ms: int) -> bytearray:
+    """A copy of the batch that carries the broker's time for all its records (LogAppendTime)."""
+    copy = bytearray(batch)
+    attributes, delta, base_timestamp = struct.unpack_from(">hiq", copy, _ATTRIBUTES_AT)
+    struct.pack_into(
+        ">hiqq", copy, _ATTRIBUTES_AT, attributes | _LOG_APPEND_TIME, delta, base_timestamp, now_ms
+    )
+    struct.pack_into(">I", copy, _ATTRIBUTES_AT - 4, crc32c([memoryview(copy)[_ATTRIBUTES_AT:]]))
+    return copy
+
+
+def stored_start(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
+    """The bytes before the magic of a batch as it is stored: base offset, length, leader epoch."""
+    return struct.pack(">qii", base_offset, header.length, leader_epoch)
+
+
+STORED_START = 16  # bytes of `stored_start`; the rest of the batch is stored as it came
+assert HEADER_SIZE > STORED_START
+
+
+def _invalid(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, reason)

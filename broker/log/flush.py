@@ -1,0 +1,127 @@
+"""Group flush: makes appended batches durable, off the event loop, many with one fdatasync.
+
+A partition with unsynced bytes is marked. Its files are synced in a worker thread; what is appended
+meanwhile waits for the next sync of that partition. Partitions are synced beside each other. When a sync
+is done the partition moves its high watermark, which lets waiting acknowledgements and readers go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol
+
+from eoslog.broker.config import FlushMode
+
+Job = Callable[[], object]
+
+
+class Flushable(Protocol):
+    """What the flush needs of a partition. All calls come from the event loop's thread but the jobs."""
+
+    def begin_flush(self) -> tuple[int, Sequence[Job]]:
+        """The offset up to which the jobs make the log durable, and the jobs, to be run in order."""
+
+    def end_flush(self, offset: int, error: Exception | None) -> None:
+        """The jobs have ended; with an error nothing is known of the bytes they were to sync."""
+
+
+class GroupFlush:
+    """The one flush of a broker. `mode` "os": nothing is synced but at the end, as Kafka does."""
+
+    def __init__(self, mode: FlushMode = "fsync", threads: int = 4) -> None:
+        self.mode = mode
+        self._threads = threads
+        self._pool: ThreadPoolExecutor | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._dirty: dict[Flushable, None] = {}  # in the order they were marked
+        self._busy: set[Flushable] = set()
+        self._afterwards: list[tuple[Flushable, Callable[[], None]]] = []
+        self._kicked = False
+        self._idle = asyncio.Event()
+
+    def start(self) -> None:
+        """Begin to flush, on the running event loop; what was marked before is flushed now."""
+        self._loop = asyncio.get_running_loop()
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="flush")
+        if self._dirty:
+            self._kick()
+
+    async def stop(self) -> None:
+        """Flush all that is marked, then end the threads. Later marks wait for `flush_now`."""
+        if self._pool is None:
+            return
+        while self._dirty or self._busy:
+            self._idle.clear()
+            self._kick()
+            await self._idle.wait()
+        self._pool.shutdown()
+        self._pool = self._loop = None
+
+    def mark(self, partition: Flushable) -> None:
+        """Say that a partition has unsynced bytes. Cheap; several marks within a turn of the loop are one."""
+        self._dirty[partition] = None
+        if not self._kicked and self._loop is not None:
+            self._kicked = True
+            self._loop.call_soon(self._kick)
+
+    def forget(self, partition: Flushable) -> None:
+        """Drop a partition's mark: it is closed or has failed."""
+        self._dirty.pop(partition, None)
+
+    def when_free(self, partition: Flushable, action: Callable[[], None]) -> None:
+        """Do `action`, which closes files, as soon as no worker thread holds the partition's files."""
+        if partition in self._busy:
+            self._afterwards.append((partition, action))
+        else:
+            action()
+
+    def flush_now(self, partition: Flushable) -> None:
+        """Flush one partition at once in this thread, for starts and ends. The pool must not hold it."""
+        self.forget(partition)
+        offset, jobs = partition.begin_flush()
+        partition.end_flush(offset, _run(jobs))
+
+    def _kick(self) -> None:
+        self._kicked = False
+        if self._pool is None:
+            return
+        for partition in [p for p in self._dirty if p not in self._busy]:
+            del self._dirty[partition]
+            offset, jobs = partition.begin_flush()
+            self._busy.add(partition)
+            future = self._pool.submit(_run, jobs)
+            future.add_done_callback(self._hand_back(partition, offset))
+        if not self._busy:
+            self._idle.set()
+
+    def _hand_back(self, partition: Flushable, offset: int) -> Callable[[Future[Exception | None]], None]:
+        loop = self._loop
+        assert loop is not None
+
+        def done(future: Future[Exception | None]) -> None:
+            loop.call_soon_threadsafe(self._done, partition, offset, future)
+
+        return done
+
+    def _done(self, partition: Flushable, offset: int, future: Future[Exception | None]) -> None:
+        self._busy.discard(partition)
+        try:
+            partition.end_flush(offset, future.result())
+        finally:
+            due = [action for owner, action in self._afterwards if owner is partition]
+            self._afterwards = [entry for entry in self._afterwards if entry[0] is not partition]
+            for action in due:
+                action()
+            self._kick()
+
+
+def _run(jobs: Sequence[Job]) -> Exception | None:
+    """Run the jobs in order until one fails; the error is handed back, it belongs to the partition."""
+    try:
+        for job in jobs:
+            job()
+    except Exception as error:  # whatever it is, the bytes are not known to be safe
+        return error
+    return None

@@ -1,0 +1,176 @@
+"""The indexes beside a segment, in Kafka's file formats; held in memory, saved when asked.
+
+`.index`      8 bytes an entry: last offset of a batch relative to the segment's base, its byte position
+`.timeindex`  12 bytes: largest timestamp so far, relative last offset of the first batch that has it
+`.txnindex`   34 bytes: version 0, producer id, first offset, offset of the abort marker, last stable offset
+
+The first two are sparse, about one entry each index.interval.bytes. All three can be rebuilt from the log.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from itertools import pairwise
+
+from eoslog.broker.ports import File, FileSystem
+from eoslog.broker.rules.producer import Aborted
+
+OFFSET_ENTRY = struct.Struct(">ii")
+TIME_ENTRY = struct.Struct(">qi")
+TXN_ENTRY = struct.Struct(">hqqqq")
+
+
+class BadIndex(ValueError):
+    """An index file that cannot be right; it has to be rebuilt."""
+
+
+class SparseIndex:
+    """Pairs of (key, value), both ascending: `.index` or `.timeindex`, by the entry's layout."""
+
+    def __init__(self, path: str, entry: struct.Struct) -> None:
+        self.path = path
+        self._entry = entry
+        self.keys = array("q")
+        self.values = array("q")
+        self._saved = 0  # entries that are in the file
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def append(self, key: int, value: int) -> None:
+        """Add a pair; the key must be above the last one."""
+        self.keys.append(key)
+        self.values.append(value)
+
+    def floor(self, key: int) -> tuple[int, int] | None:
+        """The last pair whose key is not above `key`."""
+        slot = bisect_right(self.keys, key) - 1
+        return None if slot < 0 else (self.keys[slot], self.values[slot])
+
+    def after_value(self, value: int) -> int | None:
+        """The key of the first pair whose value is `value` or above."""
+        slot = bisect_left(self.values, value)
+        return None if slot == len(self.values) else self.keys[slot]
+
+    def clear(self) -> None:
+        """Forget all pairs; `save` then empties the file."""
+        del self.keys[:]
+        del self.values[:]
+        self._saved = -1  # whatever the file holds is wrong
+
+    def load(self, fs: FileSystem, value_below: int) -> None:
+        """Read the file. Raises BadIndex if it is missing, torn, not ascending, or has a value too high."""
+        try:
+            file = fs.open(self.path)
+        except FileNotFoundError:
+            raise BadIndex(f"{self.path} is missing") from None
+        try:
+            data = file.read(file.size(), 0)
+        finally:
+            file.close()
+        if len(data) % self._entry.size:
+            raise BadIndex(f"{self.path} has {len(data)} bytes, no multiple of {self._entry.size}")
+        pairs = list(self._entry.iter_unpack(data))
+        keys, values = array("q", [p[0] for p in pairs]), array("q", [p[1] for p in pairs])
+        ascending = all(a < b for column in (keys, values) for a, b in pairwise(column))
+        if pairs and not (ascending and values[0] >= 0 and values[-1] < value_below):
+            raise BadIndex(f"{self.path} does not fit its segment")
+        self.keys, self.values, self._saved = keys, values, len(pairs)
+
+    def save(self, fs: FileSystem) -> File | None:
+        """Bring the file up to date; answers it, open, if it has to be synced and closed. Raises OSError."""
+        if self._saved == len(self.keys) and fs.exists(self.path):
+            return None
+        start = max(self._saved, 0)
+        data = b"".join(map(self._entry.pack, self.keys[start:], self.values[start:]))
+        position = start * self._entry.size
+        file = fs.open(self.path, create=True)
+        try:
+            file.truncate(position)
+            if data and file.write([data], position) != len(data):
+                raise OSError(f"{self.path}: wrote only a part of {len(data)} bytes (disk full?)")
+        except BaseException:
+            file.close()
+            raise
+        self._saved = len(self.keys)
+        return file
+
+
+class TransactionIndex:
+    """The aborted transactions whose markers lie in one segment, by offset of the marker.
+
+    Entries go to the file as they come: an acknowledged abort must be found after a crash without
+    reading the whole log. The file is made with the first entry, as Kafka does.
+    """
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self.path = path
+        self._fs = fs
+        self._file: File | None = None
+        self.entries: list[Aborted] = []
+
+    def append(self, entry: Aborted) -> File:
+        """Add an entry to file and memory; answers the file, which has to be synced. Raises OSError."""
+        if self._file is None:
+            self._file = self._fs.open(self.path, create=True)
+        position = len(self.entries) * TXN_ENTRY.size
+        if self._file.write([TXN_ENTRY.pack(0, *entry)], position) != TXN_ENTRY.size:
+            raise OSError(f"{self.path}: wrote only a part of an entry (disk full?)")
+        self.entries.append(entry)
+        return self._file
+
+    def load(self, below: int) -> None:
+        """Read the entries whose marker is below offset `below`, cut the others off. Raises BadIndex."""
+        self.entries = []
+        if not self._fs.exists(self.path):
+            return
+        file = self._file = self._file or self._fs.open(self.path)
+        data = file.read(file.size(), 0)
+        whole = len(data) - len(data) % TXN_ENTRY.size
+        for version, *values in TXN_ENTRY.iter_unpack(data[:whole]):
+            entry = Aborted(*values)
+            if entry.last_offset >= below:
+                break
+            if (
+                version
+                or entry.first_offset > entry.last_offset
+                or (self.entries and entry.last_offset <= self.entries[-1].last_offset)
+            ):
+                raise BadIndex(f"{self.path} has a wrong entry: {entry}")
+            self.entries.append(entry)
+        if len(self.entries) * TXN_ENTRY.size < len(data):
+            file.truncate(len(self.entries) * TXN_ENTRY.size)
+
+    def replace(self, entries: Iterable[Aborted]) -> None:
+        """Set the entries, in memory and in the file, and sync it. Raises OSError."""
+        self.entries = []
+        if self._file is not None or self._fs.exists(self.path):
+            self._file = self._file or self._fs.open(self.path)
+            self._file.truncate(0)
+        for entry in entries:
+            self.append(entry)
+        if self._file is not None:
+            self._file.sync()
+
+    def collect(self, offset: int, upper: int) -> tuple[list[tuple[int, int]], bool]:
+        """(producer id, first offset) of the aborted with last >= `offset` and first < `upper`.
+
+        And whether that is all: False says that later segments may hold more.
+        """
+        found = []
+        start = bisect_left(self.entries, offset, key=lambda entry: entry.last_offset)
+        for entry in self.entries[start:]:
+            if entry.first_offset < upper:
+                found.append((entry.producer_id, entry.first_offset))
+            if entry.last_stable_offset >= upper:
+                return found, True
+        return found, False
+
+    def close(self) -> None:
+        """Close the file, if one is open."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,72 @@
+"""Makes and opens partitions: the directory, its small files, its log. A damaged one opens offline."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from eoslog.broker.log import files
+from eoslog.broker.log.flush import GroupFlush
+from eoslog.broker.log.partition import Partition, Place
+from eoslog.broker.log.recovery import DamagedLog, Finding, Known, load_producers, open_segments
+from eoslog.broker.log.scan import DamagedBatch
+from eoslog.broker.log.segment import Segment
+from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.ports import FileSystem
+from eoslog.broker.rules.producer import ProducerStates
+
+_LOG = logging.getLogger(__name__)
+
+
+def create_directory(fs: FileSystem, directory: str, topic_id: bytes, interval: int) -> None:
+    """Make the directory of a new partition; the caller syncs the one above it. Raises OSError."""
+    fs.make_dir(directory)
+    metadata = os.path.join(directory, files.PARTITION_METADATA)
+    files.write_whole(fs, metadata, files.encode_partition_metadata(topic_id), sync_dir=False)
+    epochs = os.path.join(directory, files.LEADER_EPOCHS)
+    files.write_whole(fs, epochs, files.encode_checkpoint(["0 0"]), sync_dir=False)
+    Segment.create(fs, directory, 0, interval).close()
+    fs.sync_dir(directory)
+
+
+def open_partition(
+    fs: FileSystem,
+    place: Place,
+    settings: LogSettings,
+    flush: GroupFlush,
+    known: Known,
+    now_ms: int,
+    report: list[Finding],
+) -> Partition:
+    """Open a partition; what was cut or is damaged is added to `report`.
+
+    A log that has lost acknowledged records, or cannot be read, gives a partition that is offline: its
+    requests get KAFKA_STORAGE_ERROR, the others of the broker go on.
+    """
+    try:
+        segments = open_segments(fs, place.directory, settings, known, report)
+        try:
+            states = load_producers(fs, place.directory, segments, now_ms, settings.producer_id_expiration_ms)
+        except BaseException:
+            for segment in segments:
+                segment.close()
+            raise
+    except DamagedLog as damage:
+        report.append(damage.finding)
+        return _offline(fs, place, settings, flush, str(damage))
+    except DamagedBatch as damage:
+        report.append(Finding(damage.path, damage.position, -1, damage.reason))
+        return _offline(fs, place, settings, flush, str(damage))
+    except OSError as error:
+        report.append(Finding(place.directory, 0, -1, f"cannot be opened: {error}"))
+        return _offline(fs, place, settings, flush, str(error))
+    return Partition(fs, place, settings, flush, segments, states)
+
+
+def _offline(
+    fs: FileSystem, place: Place, settings: LogSettings, flush: GroupFlush, reason: str
+) -> Partition:
+    partition = Partition(fs, place, settings, flush, [], ProducerStates())
+    partition.offline = reason
+    _LOG.error("partition %s stays offline: %s", partition, reason)
+    return partition

@@ -1,0 +1,309 @@
+"""Opening the log of a partition: which segments are there, where it ends, what its producers did.
+
+After an orderly end the indexes and the last snapshot are trusted. Else every batch from the segment of
+the recovery point on is read and its CRC checked:
+
+- a damaged batch with nothing valid after it is a torn tail, the write a crash cut short: it is cut off
+  and reported;
+- a damaged batch with valid ones after it, or below the recovery point, was acknowledged once. Cutting
+  it off would lose it silently, so the partition is not started: `DamagedLog`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from eoslog.broker.log import files, snapshot
+from eoslog.broker.log.index import BadIndex
+from eoslog.broker.log.scan import DamagedBatch, batches, headers
+from eoslog.broker.log.segment import Segment
+from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.ports import File, FileSystem
+from eoslog.broker.rules.producer import Aborted, ProducerStates
+from eoslog.protocol.batch import (
+    ABORT,
+    COMMIT,
+    HEADER_SIZE,
+    BatchHeader,
+    CorruptBatch,
+    crc_ok,
+    read_control,
+    read_header,
+)
+
+_LOG = logging.getLogger(__name__)
+_SEARCH_CHUNK = 8 << 20
+# Leader epoch and magic of every batch stored here; by these bytes a batch is found after a damaged one.
+_EPOCH_AND_MAGIC = bytes([0, 0, 0, 0, 2])
+_EPOCH_AT = 12
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the recovery report."""
+
+    path: str
+    position: int  # in the file, bytes
+    offset: int  # of the first record concerned
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}, position {self.position}, offset {self.offset}: {self.text}"
+
+
+class DamagedLog(Exception):
+    """The log has lost something that was acknowledged; it must not be used before somebody has looked."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(str(finding))
+        self.finding = finding
+
+
+@dataclass
+class Known:
+    """What is known of a log before it is opened."""
+
+    recovery_point: int = 0  # all below was durable
+    clean: bool = False  # closed in order: the log ends at the recovery point
+
+
+def open_segments(
+    fs: FileSystem, directory: str, settings: LogSettings, known: Known, report: list[Finding]
+) -> list[Segment]:
+    """Open the segments of a log, at least one; torn tails are cut and reported.
+
+    Raises DamagedLog, and OSError where the disk fails.
+    """
+    names = fs.list(directory)
+    for name in names:
+        if name.endswith(files.TEMPORARY):
+            fs.remove(os.path.join(directory, name))
+    bases = files.offsets_of(names, files.LOG)
+    interval = settings.index_interval_bytes
+    if not bases:
+        if known.recovery_point > 0:
+            reason = f"no segment is left, but offsets up to {known.recovery_point} were written"
+            raise DamagedLog(Finding(directory, 0, 0, reason + _ADVICE))
+        segments = [Segment.create(fs, directory, 0, interval)]
+        fs.sync_dir(directory)
+        return segments
+    segments = [Segment.open(fs, directory, base, interval) for base in bases]
+    if known.clean and _trusted(segments, known.recovery_point):
+        return segments
+    try:
+        return _Recovery(fs, directory, segments, known.recovery_point, report).run()
+    except BaseException:
+        for segment in segments:
+            segment.close()
+        raise
+
+
+_ADVICE = (
+    ". Acknowledged records are damaged, so this partition stays offline. Put the file back from a copy, "
+    "or, to go on without what is damaged and all after it, cut the file at this position and remove the "
+    "partition's later segments; then start again"
+)
+
+
+def _trusted(segments: list[Segment], end: int) -> bool:
+    """Take the segments as they were closed. False if they do not look so: recover them then."""
+    for segment, after in pairwise(segments):
+        segment.next_offset = after.base_offset
+        if segment.size == 0:
+            return False
+    try:
+        segments[-1].trust()
+    except DamagedBatch as damage:
+        _LOG.warning("log was closed in order, but %s; all of it is checked now", damage)
+        return False
+    return segments[-1].next_offset == end
+
+
+class _Recovery:
+    """One run over the segments that may not be whole."""
+
+    def __init__(
+        self, fs: FileSystem, directory: str, segments: list[Segment], point: int, report: list[Finding]
+    ) -> None:
+        self._fs, self._directory, self._segments = fs, directory, segments
+        self._point, self._report = point, report
+
+    def run(self) -> list[Segment]:
+        segments = self._segments
+        first = max((i for i, s in enumerate(segments) if s.base_offset <= self._point), default=0)
+        for segment, after in pairwise(segments[: first + 1]):
+            segment.next_offset = after.base_offset
+        index = first
+        while index < len(segments):
+            end = self._recover(index)
+            if index + 1 < len(segments) and segments[index + 1].base_offset != end:
+                self._drop_after(index, end)
+            index += 1
+        last = segments[-1]
+        if last.next_offset < self._point:
+            reason = f"the log ends here, but offsets up to {self._point} were written"
+            raise self._damaged(last, last.size, last.next_offset, reason)
+        for segment in segments[first:]:
+            for file in [segment.file, *segment.save_indexes()]:
+                file.sync()
+                if file is not segment.file:
+                    file.close()
+        self._fs.sync_dir(self._directory)
+        return segments
+
+    def _recover(self, index: int) -> int:
+        """Read one segment; answers the offset after its last whole batch."""
+        segment = self._segments[index]
+        size = segment.size
+        segment.restart()
+        try:
+            for position, header, _ in batches(segment.file, 0, size):
+                if header.base_offset != segment.next_offset:
+                    reason = f"batch of offset {header.base_offset} where {segment.next_offset} must follow"
+                    raise DamagedBatch(segment.file.path, position, reason)
+                segment.adopt(header)
+        except DamagedBatch as damage:
+            self._cut(index, size, damage)
+        return segment.next_offset
+
+    def _cut(self, index: int, size: int, damage: DamagedBatch) -> None:
+        segment = self._segments[index]
+        offset, position = segment.next_offset, segment.size
+        if offset < self._point:
+            reason = f"{damage.reason}, though offsets up to {self._point} were safely written"
+            raise self._damaged(segment, position, offset, reason)
+        later = [(segment.file, position, size), *((s.file, 0, s.size) for s in self._segments[index + 1 :])]
+        for file, start, end in later:
+            found = find_valid(file, start, end, offset)
+            if found is not None:
+                follows = f"offset {found[1]} is in {file.path} at {found[0]}"
+                reason = f"{damage.reason}; but a valid batch of {follows}"
+                raise self._damaged(segment, position, offset, reason)
+        segment.file.truncate(position)
+        self._found(segment, position, offset, f"{damage.reason}: tail of {size - position} bytes cut off")
+
+    def _drop_after(self, index: int, end: int) -> None:
+        """Remove the later segments, made by a roll that a crash undid; they must hold nothing."""
+        for segment in self._segments[index + 1 :]:
+            found = find_valid(segment.file, 0, segment.size, end)
+            if found is not None:
+                reason = f"segment starts at offset {segment.base_offset}, but the one before ends at {end}"
+                raise self._damaged(segment, 0, end, reason)
+            self._found(segment, 0, segment.base_offset, "segment without a valid batch removed")
+            segment.close()
+            for suffix in (files.LOG, files.INDEX, files.TIME_INDEX, files.TXN_INDEX):
+                path = os.path.join(self._directory, files.offset_name(segment.base_offset, suffix))
+                if self._fs.exists(path):
+                    self._fs.remove(path)
+        del self._segments[index + 1 :]
+
+    def _found(self, segment: Segment, position: int, offset: int, text: str) -> None:
+        finding = Finding(segment.file.path, position, offset, text)
+        _LOG.warning("%s", finding)
+        self._report.append(finding)
+
+    def _damaged(self, segment: Segment, position: int, offset: int, reason: str) -> DamagedLog:
+        return DamagedLog(Finding(segment.file.path, position, offset, reason + _ADVICE))
+
+
+def find_valid(file: File, position: int, end: int, offset: int) -> tuple[int, int] | None:
+    """(position, offset) of a whole valid batch of at least `offset` after a damaged one, if there is one."""
+    overlap = HEADER_SIZE
+    while position < end:
+        data = file.read(min(_SEARCH_CHUNK, end - position), position)
+        hit = data.find(_EPOCH_AND_MAGIC, _EPOCH_AT)
+        while hit >= 0:
+            at = hit - _EPOCH_AT
+            header = _plausible(data, at, position, end, offset)
+            if header is not None and crc_ok(file.read(header.size, position + at), 0, header):
+                return position + at, header.base_offset
+            hit = data.find(_EPOCH_AND_MAGIC, hit + 1)
+        if position + len(data) >= end:
+            return None
+        position += len(data) - overlap
+    return None
+
+
+def _plausible(data: bytes, at: int, start: int, end: int, offset: int) -> BatchHeader | None:
+    if len(data) - at < HEADER_SIZE:
+        return None
+    try:
+        header = read_header(data, at)
+    except CorruptBatch:  # just bytes that look like one: the search goes on
+        return None
+    fits = start + at + header.size <= end and header.count == header.last_offset_delta + 1
+    return header if fits and header.base_offset >= offset else None
+
+
+# -- producers -------------------------------------------------------------------------------------
+
+
+def load_producers(
+    fs: FileSystem, directory: str, segments: list[Segment], now_ms: int, expiration_ms: int
+) -> ProducerStates:
+    """Producer states and transaction indexes of an open log, from the last good snapshot and all after it.
+
+    Raises OSError, DamagedBatch.
+    """
+    end = segments[-1].next_offset
+    states, start = _from_snapshot(fs, directory, end)
+    try:
+        for segment in segments:
+            segment.transactions.load(below=start)
+    except BadIndex as error:
+        _LOG.warning("%s; the transaction indexes are made anew from the whole log", error)
+        states, start = ProducerStates(), segments[0].base_offset
+        for segment in segments:
+            segment.transactions.replace([])
+    for segment in segments:
+        if segment.next_offset > start:
+            changed = {segment.transactions.append(a) for a in _replay(segment, start, states, now_ms)}
+            for file in changed:
+                file.sync()
+    states.expire(now_ms, expiration_ms)
+    return states
+
+
+def _from_snapshot(fs: FileSystem, directory: str, end: int) -> tuple[ProducerStates, int]:
+    """States of the last snapshot that is whole and not past the log's end, and its offset."""
+    states = ProducerStates()
+    for offset in reversed(files.offsets_of(fs.list(directory), files.SNAPSHOT)):
+        path = os.path.join(directory, files.offset_name(offset, files.SNAPSHOT))
+        if offset <= end:
+            try:
+                states.load(snapshot.decode(files.read_whole(fs, path)))
+            except snapshot.BadSnapshot as error:
+                _LOG.warning("%s: %s; it is removed and an older one taken", path, error)
+            else:
+                return states, offset
+        fs.remove(path)
+    return states, 0
+
+
+def _replay(segment: Segment, start: int, states: ProducerStates, now_ms: int) -> Iterator[Aborted]:
+    """Apply the batches of a segment from offset `start` on; yields what goes into the transaction index."""
+    found = segment.locate(max(start, segment.base_offset))
+    if found is None:
+        return
+    for position, header in headers(segment.file, found[0], segment.size):
+        if header.producer_id < 0:
+            continue
+        if not header.is_control:
+            states.apply(header, header.base_offset, now_ms)
+            continue
+        control = read_control(segment.file.read(header.size, position), 0, header)
+        if control.type in (COMMIT, ABORT):
+            aborted = states.apply_marker(
+                header.producer_id,
+                header.producer_epoch,
+                control.coordinator_epoch,
+                control.type == COMMIT,
+                header.base_offset,
+                now_ms,
+            )
+            if aborted is not None:
+                yield aborted

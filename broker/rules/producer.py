@@ -1,0 +1,240 @@
+"""What one partition knows of its producers, and which batches it takes from them. Pure.
+
+Idempotence (KIP-98, KIP-360): the last five batches of every producer id are remembered, so that a
+batch sent twice is answered with the offset it got the first time. Transactions: which are open, since
+which offset; up to where all are decided (the last stable offset); which were aborted.
+
+`check*` judges and changes nothing; `apply*` records what is in the log. Between the two stands the
+write, so that a failed write leaves no trace here. Recovery only applies.
+
+| batch from a client                            | answer                        |
+|------------------------------------------------|-------------------------------|
+| one of the last five, same epoch               | duplicate: its first offset   |
+| epoch below the known one                      | INVALID_PRODUCER_EPOCH        |
+| epoch above the known one, sequence not 0      | OUT_OF_ORDER_SEQUENCE_NUMBER  |
+| producer not known                             | taken, whatever its sequence  |
+| not the sequence that follows                  | OUT_OF_ORDER_SEQUENCE_NUMBER  |
+| outside of a transaction while one is open     | INVALID_TXN_STATE             |
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from eoslog.protocol import sequence
+from eoslog.protocol.batch import BatchHeader
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+RETAINED = 5  # batches a producer may have in flight, and so may have to send again (KIP-98)
+NO_EPOCH = -1
+
+
+class Written(NamedTuple):
+    """A batch that is in the log: its sequences (-1 if it has none) and offsets, both ends inclusive."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+
+
+class Aborted(NamedTuple):
+    """An aborted transaction, as the transaction index has it; `last_offset` is that of its marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+@dataclass(slots=True)
+class ProducerState:
+    """What is known of one producer id on one partition."""
+
+    producer_id: int
+    epoch: int = NO_EPOCH
+    coordinator_epoch: int = -1
+    last_timestamp: int = -1  # the broker's clock at its last write, ms
+    transaction_start: int = -1  # first offset of its open transaction, -1 if none
+    batches: deque[Written] = field(default_factory=lambda: deque(maxlen=RETAINED))
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, -1 if none is known."""
+        return self.batches[-1].last_sequence if self.batches else sequence.NO_SEQUENCE
+
+
+class ProducerStates:
+    """All producers of one partition."""
+
+    def __init__(self) -> None:
+        self._producers: dict[int, ProducerState] = {}
+        # producer id -> first offset. A transaction is put in when it begins, so the first is the oldest.
+        self._open: dict[int, int] = {}
+        # (first offset, offset of the marker) of transactions whose marker may not be durable yet
+        self._decided: deque[tuple[int, int]] = deque()
+
+    # -- batches -------------------------------------------------------------------------------
+
+    def check(self, header: BatchHeader, *, coordinator: bool = False) -> Written | None:
+        """Judge a batch with a producer id before it is written.
+
+        Returns the batch as written before if this is a repetition, else None: go ahead. With
+        `coordinator` the batch is the broker's own: its sequence is not looked at.
+        Raises KafkaError as the table above says.
+        """
+        state = self._producers.get(header.producer_id)
+        if state is None:
+            return None
+        epoch = header.producer_epoch
+        if not coordinator and epoch == state.epoch:
+            last = header.last_sequence
+            for batch in state.batches:
+                if batch.last_sequence == last and batch.first_sequence == header.base_sequence:
+                    return batch
+        _check_epoch(state, epoch)
+        if not coordinator:
+            _check_sequence(state, header)
+        if state.transaction_start >= 0 and not header.is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {state.producer_id} wrote outside of its transaction, open here since offset "
+                f"{state.transaction_start}; end the transaction first",
+            )
+        return None
+
+    def apply(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
+        """Record a data batch with a producer id that is in the log at `base_offset`."""
+        pid = header.producer_id
+        state = self._producers.get(pid)
+        if state is None:
+            state = self._producers[pid] = ProducerState(pid)
+        _set_epoch(state, header.producer_epoch)
+        state.last_timestamp = now_ms
+        if header.base_sequence >= 0:
+            last = base_offset + header.last_offset_delta
+            state.batches.append(Written(header.base_sequence, header.last_sequence, base_offset, last))
+        if header.is_transactional and state.transaction_start < 0:
+            state.transaction_start = self._open[pid] = base_offset
+
+    # -- markers -------------------------------------------------------------------------------
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+        """Judge the end marker of a transaction before it is written.
+
+        A marker may be written again: a coordinator that came back does not know which it wrote.
+        Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        state = self._producers.get(producer_id)
+        if state is None:
+            return
+        _check_epoch(state, epoch)
+        if coordinator_epoch < state.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"marker for producer {producer_id} comes from coordinator epoch {coordinator_epoch}, "
+                f"but epoch {state.coordinator_epoch} has written here already",
+            )
+
+    def apply_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, commit: bool, offset: int, now_ms: int
+    ) -> Aborted | None:
+        """Record an end marker that is in the log at `offset`; answers its transaction index entry."""
+        state = self._producers.get(producer_id)
+        if state is None:
+            state = self._producers[producer_id] = ProducerState(producer_id)
+        _set_epoch(state, epoch)
+        state.coordinator_epoch = coordinator_epoch
+        state.last_timestamp = now_ms
+        first, state.transaction_start = state.transaction_start, -1
+        if first < 0:
+            return None
+        del self._open[producer_id]
+        self._decided.append((first, offset))
+        return None if commit else Aborted(producer_id, first, offset, self._oldest_open(offset + 1))
+
+    # -- transactions --------------------------------------------------------------------------
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """The first offset whose outcome is open: readers of committed data stop before it.
+
+        A transaction counts as open until its marker is below `high_watermark`: before that a crash
+        could undo the decision.
+        """
+        stable = self._oldest_open(high_watermark)
+        if self._decided:
+            while self._decided and self._decided[0][1] < high_watermark:
+                self._decided.popleft()
+            for first, _ in self._decided:
+                stable = min(stable, first)
+        return min(stable, high_watermark)
+
+    def _oldest_open(self, otherwise: int) -> int:
+        for first in self._open.values():
+            return first
+        return otherwise
+
+    def ongoing(self, producer_id: int) -> int | None:
+        """First offset of the producer's open transaction, None if it has none."""
+        return self._open.get(producer_id)
+
+    def open_transactions(self) -> list[tuple[int, int]]:
+        """(producer id, first offset) of all open transactions, the oldest first."""
+        return list(self._open.items())
+
+    # -- the table -----------------------------------------------------------------------------
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        """The state of one producer, None if it is not known."""
+        return self._producers.get(producer_id)
+
+    def all(self) -> list[ProducerState]:
+        """The states of all producers."""
+        return list(self._producers.values())
+
+    def load(self, states: Iterable[ProducerState]) -> None:
+        """Take over the states of a snapshot in place of all that is known."""
+        self._producers = {state.producer_id: state for state in states}
+        begun = sorted((s.transaction_start, s.producer_id) for s in self.all() if s.transaction_start >= 0)
+        self._open = {pid: first for first, pid in begun}
+        self._decided.clear()
+
+    def expire(self, now_ms: int, idle_ms: int) -> list[int]:
+        """Forget the producers that wrote nothing for `idle_ms` and have no open transaction; says which."""
+        old = [
+            state.producer_id
+            for state in self._producers.values()
+            if state.transaction_start < 0 and now_ms - state.last_timestamp >= idle_ms
+        ]
+        for pid in old:
+            del self._producers[pid]
+        return old
+
+
+def _check_epoch(state: ProducerState, epoch: int) -> None:
+    if epoch < state.epoch:
+        raise KafkaError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"producer {state.producer_id} wrote with epoch {epoch}, but epoch {state.epoch} is known here: "
+            f"a newer instance of it, or the coordinator, has taken over",
+        )
+
+
+def _check_sequence(state: ProducerState, header: BatchHeader) -> None:
+    new_epoch = header.producer_epoch != state.epoch
+    expected = 0 if new_epoch or not state.batches else sequence.next_sequence(state.last_sequence)
+    if header.base_sequence != expected:
+        raise KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {state.producer_id} epoch {header.producer_epoch} sent sequence "
+            f"{header.base_sequence}, expected {expected}",
+        )
+
+
+def _set_epoch(state: ProducerState, epoch: int) -> None:
+    if epoch != state.epoch:
+        state.epoch = epoch
+        state.batches.clear()

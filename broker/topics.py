@@ -1,0 +1,398 @@
+"""Topics and their partitions: made, found, deleted, and persisted so that no crash leaves one by half.
+
+`topics.json` in the data directory is the registry. A topic exists from the moment it stands there, and
+its partition directories are made before. A deletion is first noted there, then done: directories are
+renamed to `<name>.<hex>-delete` and removed, then the note goes. What a crash left undone is finished at
+the next start. A directory with records that no note explains is never removed: the start fails.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eoslog.broker.config import BrokerConfig
+from eoslog.broker.log import files
+from eoslog.broker.log.data_dir import DataDir, DataDirError, new_id
+from eoslog.broker.log.flush import GroupFlush
+from eoslog.broker.log.opening import create_directory, open_partition
+from eoslog.broker.log.partition import Partition, Place
+from eoslog.broker.log.recovery import Finding, Known
+from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.ports import Clock, FileSystem
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+_LOG = logging.getLogger(__name__)
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+
+MAX_NAME = 249
+_REGISTRY = "topics.json"
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+_PARTITION_DIR = re.compile(r"(.+)-(\d+)")
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic; `configs` holds only what was set on it."""
+
+    name: str
+    topic_id: bytes
+    partitions: list[Partition]
+    configs: dict[str, str]
+
+    @property
+    def internal(self) -> bool:
+        """Whether it is one of the broker's own."""
+        return is_internal(self.name)
+
+
+def is_internal(name: str) -> bool:
+    """Whether this is the name of one of the broker's own topics."""
+    return name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+
+
+def check_name(name: str) -> None:
+    """Raises KafkaError INVALID_TOPIC_EXCEPTION unless `name` is a legal topic name."""
+    if name in ("", ".", ".."):
+        reason = f"a topic cannot be named {name!r}"
+    elif len(name) > MAX_NAME:
+        reason = f"a topic name has at most {MAX_NAME} characters, not {len(name)}"
+    elif not _LEGAL.fullmatch(name):
+        reason = f"topic name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+
+
+class Topics:
+    """All topics of a broker. `report` tells what the opening of the logs found wrong."""
+
+    def __init__(
+        self, fs: FileSystem, data_dir: DataDir, config: BrokerConfig, clock: Clock, flush: GroupFlush
+    ) -> None:
+        """Use `open`."""
+        self._fs, self._dir, self._config, self._clock, self._flush = fs, data_dir, config, clock, flush
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self._deleting: set[bytes] = set()
+        self.report: list[Finding] = []
+
+    @classmethod
+    def open(
+        cls, fs: FileSystem, data_dir: str, config: BrokerConfig, clock: Clock, flush: GroupFlush
+    ) -> Topics:
+        """Lock the data directory and open all that is in it.
+
+        Raises DataDirError where the directory is locked by another broker or makes no sense. A single
+        damaged partition is no error: it is offline, see `report`.
+        """
+        directory = DataDir(fs, data_dir, config.node_id)
+        topics = cls(fs, directory, config, clock, flush)
+        try:
+            topics._load()
+        except BaseException:
+            topics._close_files()
+            directory.close()
+            raise
+        return topics
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of this cluster of one, made with the data directory."""
+        return self._dir.cluster_id
+
+    # -- finding -------------------------------------------------------------------------------
+
+    def get(self, name: str) -> Topic | None:
+        """A topic by name."""
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        """A topic by its id of 16 bytes."""
+        return self._by_id.get(topic_id)
+
+    def names(self) -> list[str]:
+        """All names, the internal topics' too, sorted."""
+        return sorted(self._by_name)
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        """One partition, None if there is no such topic or index."""
+        found = self._by_name.get(topic)
+        return found.partitions[index] if found and 0 <= index < len(found.partitions) else None
+
+    def internal(self, name: str) -> list[Partition]:
+        """The partitions of one of the broker's own topics, made on first use."""
+        found = self._by_name.get(name)
+        if found is None:
+            counts = {
+                OFFSETS_TOPIC: self._config.offsets_topic_partitions,
+                TRANSACTIONS_TOPIC: self._config.transaction_log_partitions,
+            }
+            configs = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
+            found = self._create(name, counts[name], configs)
+        return found.partitions
+
+    # -- making and deleting -------------------------------------------------------------------
+
+    def create(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> Topic:
+        """Make a topic; -1 partitions: as many as num.partitions says.
+
+        Raises KafkaError INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+        INVALID_CONFIG, KAFKA_STORAGE_ERROR; nothing is left behind then.
+        """
+        self.check_create(name, partitions, configs or {})
+        count = self._config.num_partitions if partitions == -1 else partitions
+        return self._create(name, count, configs or {})
+
+    def check_create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """Raise what `create` would raise, without making anything (validate_only)."""
+        check_name(name)
+        if is_internal(name):
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name} is the broker's own")
+        if name in self._by_name:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists already")
+        for other in self._by_name:
+            if other.replace(".", "_") == name.replace(".", "_"):
+                raise KafkaError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION,
+                    f"topic {name} differs from {other} only in '.' and '_', which collides",
+                )
+        if partitions < 1 and partitions != -1:
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"topic {name} needs at least one partition")
+        LogSettings.of(self._config, configs)
+
+    def _create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
+        topic_id = new_id()
+        settings = LogSettings.of(self._config, configs)
+        made: list[Place] = []
+        try:
+            for index in range(partitions):
+                place = self._place(name, index, topic_id)
+                made.append(place)
+                create_directory(self._fs, place.directory, topic_id, settings.index_interval_bytes)
+            self._fs.sync_dir(self._dir.path)
+            topic = self._open_topic(name, topic_id, partitions, dict(configs), lambda _: Known(clean=True))
+            for partition in topic.partitions:
+                if partition.offline is not None:
+                    raise OSError(partition.offline)
+            self._register(topic)
+        except OSError as error:
+            self._undo(made)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"topic {name} was not made: {error}") from error
+        return topic
+
+    def _register(self, topic: Topic) -> None:
+        """Put a topic into the registry: from here on it exists. Raises OSError; then it does not."""
+        self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
+        try:
+            self._save()
+        except OSError:
+            del self._by_name[topic.name], self._by_id[topic.topic_id]
+            for partition in topic.partitions:
+                partition.close()
+            raise
+
+    def _undo(self, made: Iterable[Place]) -> None:
+        for place in made:
+            try:
+                if self._fs.exists(place.directory):
+                    self._fs.remove_tree(place.directory)
+            except OSError as error:
+                # An empty directory that is not registered is removed at the next start as well.
+                _LOG.warning("%s of a topic that could not be made stays for now: %s", place.directory, error)
+
+    def delete(self, name: str) -> None:
+        """Delete a topic and its records.
+
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for an internal one,
+        KAFKA_STORAGE_ERROR if that could not be noted; the topic is then still there.
+        """
+        topic = self._by_name.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+        if topic.internal:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name} is the broker's own")
+        self._deleting.add(topic.topic_id)
+        del self._by_name[name], self._by_id[topic.topic_id]
+        try:
+            self._save()
+        except OSError as error:
+            self._by_name[name] = self._by_id[topic.topic_id] = topic
+            self._deleting.discard(topic.topic_id)
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"topic {name} is not deleted: {error}"
+            ) from error
+        for partition in topic.partitions:
+            partition.close()
+        try:
+            self._remove([partition.directory for partition in topic.partitions])
+            self._deleting.discard(topic.topic_id)
+            self._save()
+        except OSError as error:
+            _LOG.warning("topic %s is deleted, its files go at the next start: %s", name, error)
+
+    def _remove(self, directories: Iterable[str]) -> None:
+        """Rename and remove partition directories, so that a new topic of the name never meets old files."""
+        renamed = []
+        for directory in directories:
+            target = f"{directory}.{uuid.uuid4().hex}{files.DELETED}"
+            self._fs.rename(directory, target)
+            renamed.append(target)
+        self._fs.sync_dir(self._dir.path)
+        for target in renamed:
+            self._fs.remove_tree(target)
+
+    # -- the registry --------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        registry = {
+            "version": 1,
+            "topics": [
+                {
+                    "name": topic.name,
+                    "id": files.encode_uuid(topic.topic_id),
+                    "partitions": len(topic.partitions),
+                    "configs": topic.configs,
+                }
+                for topic in self._by_name.values()
+            ],
+            "deleting": [files.encode_uuid(topic_id) for topic_id in self._deleting],
+        }
+        files.write_whole(self._fs, self._dir.file(_REGISTRY), json.dumps(registry, indent=1).encode())
+
+    def _read_registry(self) -> dict[str, Any]:
+        path = self._dir.file(_REGISTRY)
+        if not self._fs.exists(path):
+            return {"topics": [], "deleting": []}
+        try:
+            registry = json.loads(files.read_whole(self._fs, path))
+            if registry["version"] != 1:
+                raise ValueError(f"version {registry['version']}")
+            return dict(registry)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataDirError(f"{path} cannot be understood ({error!r}); put it back from a copy") from error
+
+    def _load(self) -> None:
+        registry = self._read_registry()
+        self._deleting = {files.decode_uuid(text) for text in registry["deleting"]}
+        known = {files.decode_uuid(entry["id"]) for entry in registry["topics"]}
+        self._tidy(known)
+        for entry in registry["topics"]:
+            topic_id = files.decode_uuid(entry["id"])
+            name = entry["name"]
+            topic = self._open_topic(name, topic_id, entry["partitions"], entry["configs"], self._known(name))
+            self._by_name[name] = self._by_id[topic_id] = topic
+        if self._deleting:
+            self._deleting.clear()
+            self._save()
+
+    def _known(self, name: str) -> Any:
+        return lambda index: Known(self._dir.recovery_points.get((name, index), 0), self._dir.clean)
+
+    def _tidy(self, known: set[bytes]) -> None:
+        """Finish what a crash left undone: deleted topics, and directories of topics never registered."""
+        for name in self._fs.list(self._dir.path):
+            path = self._dir.file(name)
+            if name.endswith(files.DELETED):
+                self._fs.remove_tree(path)
+            elif name.endswith(files.TEMPORARY):
+                self._fs.remove(path)
+            elif _PARTITION_DIR.fullmatch(name) and not name.endswith("-checkpoint"):
+                self._tidy_partition(path, known)
+
+    def _tidy_partition(self, path: str, known: set[bytes]) -> None:
+        names = self._fs.list(path)
+        metadata = os.path.join(path, files.PARTITION_METADATA)
+        topic_id = None
+        if files.PARTITION_METADATA in names:
+            topic_id = files.decode_partition_metadata(files.read_whole(self._fs, metadata), metadata)
+        if topic_id in known:
+            return
+        filled = any(self._size(path, name) for name in names if name.endswith(files.LOG))
+        if filled and topic_id not in self._deleting:
+            raise DataDirError(
+                f"{path} holds records of a topic that {self._dir.file(_REGISTRY)} does not know. Put that "
+                "file back from a copy, or move the directory away"
+            )
+        self._remove([path])
+
+    def _size(self, directory: str, name: str) -> int:
+        file = self._fs.open(os.path.join(directory, name))
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def _place(self, name: str, index: int, topic_id: bytes) -> Place:
+        return Place(name, index, topic_id, self._dir.file(f"{name}-{index}"))
+
+    def _open_topic(
+        self, name: str, topic_id: bytes, partitions: int, configs: dict[str, str], known: Any
+    ) -> Topic:
+        settings = LogSettings.of(self._config, configs)
+        now_ms = self._clock.now_ms()
+        opened = [
+            open_partition(
+                self._fs,
+                self._place(name, index, topic_id),
+                settings,
+                self._flush,
+                known(index),
+                now_ms,
+                self.report,
+            )
+            for index in range(partitions)
+        ]
+        return Topic(name, topic_id, opened, configs)
+
+    # -- now and then, and the end -------------------------------------------------------------
+
+    def _all_partitions(self) -> list[Partition]:
+        return [partition for topic in self._by_name.values() for partition in topic.partitions]
+
+    def tick(self) -> None:
+        """Forget idle producers, write the recovery points: each log.flush.offset.checkpoint.interval.ms."""
+        now_ms = self._clock.now_ms()
+        for partition in self._all_partitions():
+            partition.expire_producers(now_ms)
+        try:
+            self._checkpoint()
+        except OSError as error:
+            _LOG.error("recovery points not written, a start after a crash will check more: %s", error)
+
+    def _checkpoint(self) -> None:
+        """A partition that is offline keeps the point it had: what is known durable must not be forgotten."""
+        points = {}
+        for partition in self._all_partitions():
+            key = (partition.topic, partition.index)
+            old = self._dir.recovery_points.get(key, 0)
+            points[key] = old if partition.offline is not None else partition.recovery_point
+        self._dir.checkpoint(points)
+        self._dir.recovery_points = points
+
+    def close(self) -> None:
+        """End in order: all durable, indexes and snapshots written, lock given back. Stop the flush first.
+
+        Raises OSError if something could not be saved; what is on disk is then recovered at the next start.
+        """
+        try:
+            for partition in self._all_partitions():
+                partition.save()
+            self._checkpoint()
+            if all(partition.offline is None for partition in self._all_partitions()):
+                self._dir.mark_clean()
+        finally:
+            self._close_files()
+            self._dir.close()
+
+    def _close_files(self) -> None:
+        for partition in self._all_partitions():
+            partition.close()
