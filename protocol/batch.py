@@ -130,16 +130,24 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     The CRC is not looked at, and the body need not be there.
     """
     if pos < 0 or len(buf) - pos < HEADER_SIZE:
-        raise CorruptBatch(f"no record batch at byte {pos}: a header needs {HEADER_SIZE} bytes, "
-                           f"{max(len(buf) - pos, 0)} are left")
+        raise CorruptBatch(
+            f"no record batch at byte {pos}: a header needs {HEADER_SIZE} bytes, "
+            f"{max(len(buf) - pos, 0)} are left"
+        )
     header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
     if header.magic != MAGIC:
-        raise CorruptBatch(f"batch at byte {pos} has magic {header.magic}: only record batches of version 2 "
-                           "(Kafka 0.11 and later) are understood", header.base_offset)
+        raise CorruptBatch(
+            f"batch at byte {pos} has magic {header.magic}: only record batches of version 2 "
+            "(Kafka 0.11 and later) are understood",
+            header.base_offset,
+        )
     if header.size < HEADER_SIZE or header.count < 0 or header.last_offset_delta < 0:
-        raise CorruptBatch(f"batch of offset {header.base_offset} at byte {pos} cannot be: length "
-                           f"{header.length}, {header.count} records, last offset delta "
-                           f"{header.last_offset_delta}", header.base_offset)
+        raise CorruptBatch(
+            f"batch of offset {header.base_offset} at byte {pos} cannot be: length "
+            f"{header.length}, {header.count} records, last offset delta "
+            f"{header.last_offset_delta}",
+            header.base_offset,
+        )
     return header
 
 
@@ -265,7 +273,8 @@ def read_control(buf: Buffer, pos: int, header: BatchHeader) -> ControlRecord:
     version, kind = _CONTROL_KEY.unpack_from(record.key)
     value = record.value or b""
     if kind in (ABORT, COMMIT) and len(value) < _CONTROL_VALUE.size:
-        raise CorruptBatch(f"marker at offset {header.base_offset} has no coordinator epoch",
-                           header.base_offset)
+        raise CorruptBatch(
+            f"marker at offset {header.base_offset} has no coordinator epoch", header.base_offset
+        )
     epoch = _CONTROL_VALUE.unpack_from(value)[1] if kind in (ABORT, COMMIT) else -1
     return ControlRecord(version, kind, epoch)

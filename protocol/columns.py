@@ -168,8 +168,9 @@ def _headers(column: Any) -> tuple[tuple[Raw, Ints] | None, pa.Array | None]:
     if column is None or pa.types.is_null(column.type):
         return None, None
     if not _is_headers(column.type):
-        raise ValueError(f"headers have type {column.type}: "
-                         "list<struct<key: string, value: binary>> is needed")
+        raise ValueError(
+            f"headers have type {column.type}: list<struct<key: string, value: binary>> is needed"
+        )
     lists = _single(column)
     counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     if not counts.any():

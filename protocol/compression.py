@@ -131,6 +131,8 @@ def _snappy_decompress(buf: Buffer, max_size: int) -> bytes:
     if bytes(buf[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return _raw_snappy(buf, max_size)
     view, pos, size = memoryview(buf), len(_XERIAL_HEADER), 0
+    if len(view) < pos:
+        raise CompressionError("damaged snappy data: its framing is cut")
     parts = []
     while pos < len(view):
         (length,) = _LENGTH.unpack_from(view, pos)

@@ -129,8 +129,10 @@ def _decompress(buf: memoryview, batches: Sequence[tuple[int, BatchHeader]]) -> 
             section = _uncompressed(section, header)
         left -= len(section)
         if left < 0:
-            raise PayloadTooLarge(f"more than {MAX_PAYLOAD} bytes of records when decompressed, at offset "
-                                  f"{header.base_offset}: decode fewer batches at a time")
+            raise PayloadTooLarge(
+                f"more than {MAX_PAYLOAD} bytes of records when decompressed, at offset "
+                f"{header.base_offset}: decode fewer batches at a time"
+            )
         sections.append(section)
     sizes = np.array([len(section) for section in sections], np.int64)
     ends = np.cumsum(sizes)

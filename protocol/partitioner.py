@@ -67,9 +67,10 @@ def _murmur2(data: Bytes, begins: Ints, lengths: Ints) -> Words:
     at, size = begins[order], lengths[order]
     h = np.uint32(_SEED) ^ size.astype(np.uint32)
     steps = size >> 2
+    words = _words(data)
     step, live = 0, int(np.searchsorted(-steps, 0, "left"))
     while live >= _TOGETHER_LEAST:
-        k = _word(data, at[:live] + 4 * step, 4) * np.uint32(_MULTIPLIER)
+        k = words[at[:live] + 4 * step] * np.uint32(_MULTIPLIER)
         k = (k ^ k >> np.uint32(_SHIFT)) * np.uint32(_MULTIPLIER)
         h[:live] = h[:live] * np.uint32(_MULTIPLIER) ^ k
         step += 1
@@ -79,14 +80,19 @@ def _murmur2(data: Bytes, begins: Ints, lengths: Ints) -> Words:
         h[row] = _mix(int(h[row]), whole.tobytes())
     for rest in (1, 2, 3):
         rows = np.flatnonzero(size & 3 == rest)
-        h[rows] = (h[rows] ^ _word(data, (at + 4 * steps)[rows], rest)) * np.uint32(_MULTIPLIER)
+        h[rows] = (h[rows] ^ _tail(data, (at + 4 * steps)[rows], rest)) * np.uint32(_MULTIPLIER)
     h = (h ^ h >> np.uint32(13)) * np.uint32(_MULTIPLIER)
     hashes = np.empty_like(h)
     hashes[order] = h ^ h >> np.uint32(15)
     return hashes
 
 
-def _word(data: Bytes, at: Ints, size: int) -> Words:
+def _words(data: Bytes) -> Words:
+    """The little-endian number of four bytes that begins at each byte: a view, not a copy."""
+    return np.ndarray((max(len(data) - 3, 0),), np.dtype("<u4"), data.data, strides=(1,))
+
+
+def _tail(data: Bytes, at: Ints, size: int) -> Words:
     """The little-endian number of `size` bytes at each place."""
     word = data[at].astype(np.uint32)
     for index in range(1, size):

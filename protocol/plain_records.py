@@ -10,6 +10,8 @@ from eoslog.protocol import batch, compression, sequence
 
 Buffer = batch.Buffer
 
+_INT_BYTES, _LONG_BYTES = 5, 10  # the most that a varint of 32 and of 64 bits takes
+
 
 class Record(NamedTuple):
     """One record; `timestamp` in ms since the epoch."""
@@ -44,8 +46,9 @@ def encode_records(
 def iter_records(buf: Buffer, pos: int, header: batch.BatchHeader) -> Iterator[Record]:
     """Yield the records of the batch at `pos`. Raises CorruptBatch for a wrong CRC or structure."""
     if not batch.crc_ok(buf, pos, header):
-        raise batch.CorruptBatch(f"batch of offset {header.base_offset} at byte {pos} does not match its CRC",
-                                 header.base_offset)
+        raise batch.CorruptBatch(
+            f"batch of offset {header.base_offset} at byte {pos} does not match its CRC", header.base_offset
+        )
     try:
         body = memoryview(buf)[pos + batch.HEADER_SIZE : pos + header.size]
         reader = _Reader(compression.decompress(header.codec, body) if header.codec else bytes(body))
@@ -53,8 +56,9 @@ def iter_records(buf: Buffer, pos: int, header: batch.BatchHeader) -> Iterator[R
             yield reader.record(header)
         reader.expect_end(len(reader.data))
     except (_Malformed, compression.CompressionError) as error:
-        raise batch.CorruptBatch(f"batch of offset {header.base_offset} at byte {pos}: {error}",
-                                 header.base_offset) from error
+        raise batch.CorruptBatch(
+            f"batch of offset {header.base_offset} at byte {pos}: {error}", header.base_offset
+        ) from error
 
 
 def _varint(value: int) -> bytes:
@@ -93,7 +97,7 @@ class _Reader:
         length = self.varint()
         end = self.pos + length
         self.pos += 1  # attributes: no bit of them is in use
-        timestamp = header.base_timestamp + self.varint()
+        timestamp = header.base_timestamp + self.varint(_LONG_BYTES)
         offset = header.base_offset + self.varint()
         key, value = self.nullable(), self.nullable()
         headers = [self.header() for _ in range(self.bounded(self.varint()))]
@@ -107,14 +111,14 @@ class _Reader:
         key = self.take(self.varint()).decode(errors="replace")
         return key, self.nullable()
 
-    def varint(self) -> int:
-        result = shift = 0
-        while shift < 70:
+    def varint(self, most: int = _INT_BYTES) -> int:
+        raw = 0
+        for index in range(most):
             byte = self.take(1)[0]
-            result |= (byte & 0x7F) << shift
+            raw |= (byte & 0x7F) << (7 * index)
             if byte < 0x80:
-                return (result >> 1) ^ -(result & 1)
-            shift += 7
+                raw &= 2**64 - 1
+                return (raw >> 1) ^ -(raw & 1)
         raise _Malformed(f"number without an end at byte {self.pos} of its records")
 
     def nullable(self) -> bytes | None:
@@ -129,8 +133,10 @@ class _Reader:
 
     def bounded(self, length: int) -> int:
         if not 0 <= length <= len(self.data) - self.pos:
-            raise _Malformed(f"length {length} at byte {self.pos} of its records, where "
-                             f"{len(self.data) - self.pos} bytes are left")
+            raise _Malformed(
+                f"length {length} at byte {self.pos} of its records, where "
+                f"{len(self.data) - self.pos} bytes are left"
+            )
         return length
 
     def expect_end(self, end: int) -> None:

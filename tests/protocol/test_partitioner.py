@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 
@@ -29,11 +29,13 @@ def test_known_hashes(key: bytes) -> None:
     assert murmur2(key) == KNOWN[key] & 0xFFFFFFFF
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=70))
 def test_hash_equals_that_of_kafka_python(key: bytes) -> None:
     assert murmur2(key) == murmur2_of_kafka_python(key)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.none() | st.binary(max_size=30), max_size=60),
     st.integers(1, 2**31 - 1),

@@ -1,7 +1,7 @@
 """Sequence numbers go from 2^31-1 back to 0."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eoslog.protocol.sequence import NO_SEQUENCE, add, last_of, next_sequence
@@ -31,6 +31,7 @@ def test_no_sequence_stays_none() -> None:
     assert last_of(NO_SEQUENCE, 10) == NO_SEQUENCE
 
 
+@settings(deadline=None)
 @given(st.integers(0, TOP), st.integers(1, 2**20), st.integers(1, 2**20))
 def test_batches_follow_each_other(base: int, first: int, second: int) -> None:
     following = next_sequence(last_of(base, first))

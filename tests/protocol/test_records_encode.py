@@ -1,0 +1,240 @@
+"""Encoding, judged by the slow oracle: what comes out is what went in, in batches within their limit."""
+
+from typing import Any
+
+import numpy as np
+import oracle
+import pyarrow as pa
+import pytest
+from batches import LARGE_HEADERS, blobs, header_column, headers, read_back, texts, times
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import Rec
+
+from eoslog.protocol import columns, compression
+from eoslog.protocol.records import EncodedBatch, decode_batches, encode_batches
+
+HEADER_SIZE = 61
+LIMIT = 100_000
+
+
+def sent(batches: list[EncodedBatch]) -> bytes:
+    """The bytes on the wire, offsets given as a broker would."""
+    out, offset = b"", 0
+    for one in batches:
+        data = bytearray(b"".join(one.finish()))
+        data[:8] = offset.to_bytes(8, "big")
+        out, offset = out + bytes(data), offset + one.count
+    return out
+
+
+def read(batches: list[EncodedBatch]) -> list[Rec]:
+    return read_back(oracle.decode(sent(batches)))
+
+
+def expected(rows: list[tuple[Any, Any, Any, int]]) -> list[Rec]:
+    return [
+        Rec(key, value.encode() if isinstance(value, str) else value, time, row_headers or [], offset)
+        for offset, (key, value, row_headers, time) in enumerate(rows)
+    ]
+
+
+rows_with = st.lists(st.tuples(blobs, texts, st.none() | headers, times), min_size=1, max_size=12)
+binary = st.sampled_from([pa.binary(), pa.large_binary(), pa.binary_view()])
+string = st.sampled_from([pa.string(), pa.large_string(), pa.string_view()])
+
+
+@settings(deadline=None)
+@given(rows_with, binary, string, st.integers(0, 3), st.integers(0, 300), st.data())
+def test_columns_of_any_kind(
+    rows: list[Any],
+    key_type: pa.DataType,
+    value_type: pa.DataType,
+    codec: int,
+    limit: int,
+    data: st.DataObject,
+) -> None:
+    start = data.draw(st.integers(0, len(rows) - 1))  # sliced columns begin in the middle of their memory
+    keys, values, lists, moments = ([row[i] for row in rows] for i in range(4))
+    kind = data.draw(st.sampled_from([None, LARGE_HEADERS]))
+    batches = encode_batches(
+        pa.array(keys, key_type)[start:],
+        pa.array(values, value_type)[start:],
+        (header_column(lists, kind) if kind else header_column(lists))[start:],
+        pa.array(moments, pa.int64())[start:],
+        codec=codec,
+        max_batch_bytes=limit,
+    )
+    assert read(batches) == expected(rows[start:])
+    for one in batches:
+        assert one.count == 1 or one.size <= limit
+        assert one.size == len(b"".join(one.finish()))
+
+
+@settings(deadline=None)
+@given(st.lists(rows_with, min_size=1, max_size=4))
+def test_chunked_columns(chunks: list[list[Any]]) -> None:
+    def column(index: int, kind: pa.DataType) -> pa.ChunkedArray:
+        return pa.chunked_array([[row[index] for row in rows] for rows in chunks], kind)
+
+    lists = pa.chunked_array([header_column([row[2] for row in rows]) for rows in chunks])
+    batches = encode_batches(
+        column(0, pa.binary()), column(1, pa.string()), lists, column(3, pa.int64()),
+        codec=0, max_batch_bytes=LIMIT,
+    )  # fmt: skip
+    assert read(batches) == expected([row for rows in chunks for row in rows])
+
+
+@settings(deadline=None)
+@given(rows_with, st.integers(0, 4), st.integers(62, 500))
+def test_round_trip_with_every_codec(rows: list[Any], codec: int, limit: int) -> None:
+    keys, values, lists, moments = ([row[i] for row in rows] for i in range(4))
+    batches = encode_batches(
+        pa.array(keys, pa.binary()), pa.array(values, pa.string()), header_column(lists), np.array(moments),
+        codec=codec, max_batch_bytes=limit,
+    )  # fmt: skip
+    decoded = decode_batches(sent(batches), headers=True)
+    assert decoded.key.to_pylist() == keys
+    assert decoded.value.cast(pa.string()).to_pylist() == values
+    assert decoded.timestamp.to_pylist() == moments
+    assert decoded.offset.to_pylist() == list(range(len(rows)))
+    assert decoded.headers is not None
+    assert [[(h["key"], h["value"]) for h in row] for row in decoded.headers.to_pylist()] == [
+        row or [] for row in lists
+    ]
+
+
+def encode(
+    key: Any = None, value: Any = None, lists: Any = None, times: Any = 5, **options: Any
+) -> list[Any]:
+    return encode_batches(
+        key, value, lists, times, codec=options.get("codec", 0), max_batch_bytes=options.get("limit", LIMIT)
+    )
+
+
+def test_nulls_that_hide_bytes() -> None:
+    """Arrow allows a null to stand over bytes; they must not be sent."""
+    offsets, data = pa.py_buffer(np.array([0, 3, 6, 9], np.int32)), pa.py_buffer(b"abcdefghi")
+    valid = pa.py_buffer(bytes([0b101]))
+    values = pa.Array.from_buffers(pa.binary(), 3, [valid, offsets, data])
+    structs = pa.array([{"key": k, "value": None} for k in "xyz"], columns_type())
+    lists = pa.ListArray.from_arrays(
+        pa.array([0, 1, 2, 3], pa.int32()), structs, mask=pa.array([False, True, False])
+    )
+    assert [(r.value, r.headers) for r in read(encode(values, values, lists))] == [
+        (b"abc", [("x", None)]),
+        (None, []),
+        (b"ghi", [("z", None)]),
+    ]
+
+
+def columns_type() -> pa.DataType:
+    return pa.struct([("key", pa.string()), ("value", pa.binary())])
+
+
+def test_missing_columns_are_null_in_every_row() -> None:
+    rows = read(encode(value=pa.array([b"v", None])))
+    assert [(r.key, r.value, r.headers, r.timestamp) for r in rows] == [
+        (None, b"v", [], 5),
+        (None, None, [], 5),
+    ]
+    assert [r.value for r in read(encode(pa.array([b"k"]), pa.nulls(1), pa.nulls(1)))] == [None]
+
+
+def test_no_rows_make_no_batches() -> None:
+    assert (
+        encode(pa.array([], pa.binary()), pa.array([], pa.string()), header_column([]), np.array([], int))
+        == []
+    )
+    assert encode(pa.chunked_array([], pa.binary())) == []
+
+
+@pytest.mark.parametrize(
+    ("unit", "moments", "ms"),
+    [
+        ("s", [2, -1], [2000, -1000]),
+        ("ms", [7, 8], [7, 8]),
+        ("us", [1999, -1], [1, -1]),
+        ("ns", [10**6, 1], [1, 0]),
+    ],
+)
+def test_arrow_timestamps_become_ms(unit: str, moments: list[int], ms: list[int]) -> None:
+    column = pa.array(moments, pa.timestamp(unit, "UTC"))
+    assert [r.timestamp for r in read(encode(pa.array([b"", b""]), times=column))] == ms
+
+
+def test_first_time_is_the_base_and_the_greatest_the_maximum() -> None:
+    keys = pa.array([b"k" * 50] * 6)
+    first, second = encode(keys, times=np.array([50, 10, 90, 7, 70, 30]), limit=HEADER_SIZE + 3 * 60)
+    assert (first.count, first.base_timestamp, first.max_timestamp) == (3, 50, 90)
+    assert (second.count, second.base_timestamp, second.max_timestamp) == (3, 7, 70)
+
+
+def test_a_batch_is_filled_up_to_its_limit() -> None:
+    batches = encode(value=pa.array([b"v" * 100] * 10_000), times=np.arange(10_000), limit=10_000)
+    assert all(9_700 < one.size <= 10_000 for one in batches[:-1])
+    assert sum(one.count for one in batches) == 10_000
+
+
+def test_a_record_above_the_limit_stands_alone() -> None:
+    batches = encode(value=pa.array([b"a", b"b" * 5000, b"c", b"d"]), limit=200)
+    assert [one.count for one in batches] == [1, 1, 2]
+    assert [len(r.value or b"") for r in read(batches)] == [1, 5000, 1, 1]
+
+
+def test_sections_that_would_grow_are_sent_plain() -> None:
+    value = pa.array([bytes(range(256))])
+    for codec in range(1, 5):
+        (one,) = encode(value=value, codec=codec)
+        assert one.codec == 0
+        (one,) = encode(value=pa.array([b"a" * 1000]), codec=codec)
+        assert (one.codec, one.size < 200) == (codec, True)
+
+
+def test_identity_and_sequence_are_given_at_the_end() -> None:
+    one, two = encode(value=pa.array([b"v" * 40] * 4), limit=160)
+    (batch,) = oracle.decode(b"".join(one.finish(77, 3, 2**31 - 2, True)))
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (77, 3, 2**31 - 2)
+    assert (batch.transactional, batch.control, batch.base_offset, batch.last_offset_delta) == (
+        True,
+        False,
+        0,
+        1,
+    )
+    (plain,) = oracle.decode(b"".join(two.finish()))
+    assert (plain.producer_id, plain.producer_epoch, plain.base_sequence) == (-1, -1, -1)
+    assert not plain.transactional
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((pa.array([1, 2]), None, None, 0), "key has type int64"),
+        ((None, pa.array([[b"x"]]), None, 0), "value has type list"),
+        ((pa.array([b"a"]), pa.array([b"a", b"b"]), None, 0), "unequal lengths"),
+        ((None, None, None, 0), "no column"),
+        ((pa.array([b"a"]), None, pa.array([["x"]]), 0), "headers have type"),
+        ((pa.array([b"a"]), None, header_column([[(None, b"v")]]), 0), "key is null"),  # type: ignore[list-item]
+        ((pa.array([b"a"]), None, pa.array([[None]], pa.list_(columns_type())), 0), "null element"),
+        ((pa.array([b"a"]), None, None, pa.array([None], pa.int64())), "timestamps are null"),
+        ((pa.array([b"a"]), None, None, pa.array(["now"])), "timestamps have type string"),
+    ],
+)
+def test_columns_that_cannot_be_sent(arguments: tuple[Any, Any, Any, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        encode(*arguments)
+
+
+def test_unknown_codec() -> None:
+    with pytest.raises(compression.CompressionError, match="codec 7"):
+        encode(value=pa.array([b"v"]), codec=7)
+
+
+def test_columns_above_what_32_bit_offsets_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the limit lowered, as 2 GiB are a lot for a test."""
+    monkeypatch.setattr(columns, "ARROW_32", 50)
+    rows = [(b"k" * i, "v" * i, [("h", b"w" * i)], i) for i in range(20)]
+    keys, values, lists, moments = ([row[i] for row in rows] for i in range(4))
+    chunked = pa.chunked_array([keys[:7], keys[7:]], pa.binary())
+    batches = encode(chunked, pa.array(values), header_column(lists), np.array(moments), limit=300)
+    assert read(batches) == expected(rows)
