@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from eoslog.broker import data_dir
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.coordinator.groups import GroupCoordinator
 from eoslog.broker.coordinator.transactions import TransactionCoordinator
@@ -22,15 +21,15 @@ ANY_ADDRESS = ("", "0.0.0.0", "::")
 class Broker:
     """What handlers reach through their context."""
 
-    def __init__(self, config: BrokerConfig, fs: FileSystem | None = None, clock: Clock | None = None) -> None:
-        """Take the data directory. Raises StartError."""
+    def __init__(
+        self, config: BrokerConfig, fs: FileSystem | None = None, clock: Clock | None = None
+    ) -> None:
+        """Take the data directory and recover its logs. Raises DataDirError and OSError."""
         self.config, self.node_id = config, config.node_id
         self.clock = clock or SystemClock()
-        self._fs = fs or OsFileSystem()
-        self._lock = data_dir.take(self._fs, config.log_dirs)
-        self.cluster_id = data_dir.cluster_id(self._fs, config.log_dirs, config.node_id)
         self.flush = GroupFlush(config.flush)
-        self.topics = Topics.open(self._fs, config.log_dirs, config, self.clock, self.flush)
+        self.topics = Topics.open(fs or OsFileSystem(), config.log_dirs, config, self.clock, self.flush)
+        self.cluster_id = self.topics.cluster_id
         self.groups = GroupCoordinator(self.topics, self.clock, config)
         self.transactions = TransactionCoordinator(
             self.topics, self.clock, config, on_marker=self.groups.on_marker
@@ -43,21 +42,27 @@ class Broker:
         self.flush.start()
         self.transactions.load()
         self.groups.load()
-        interval = self.config.transaction_abort_interval_ms
+        config = self.config
         self._tasks = [
             asyncio.create_task(self.transactions.complete()),
-            asyncio.create_task(_every(interval, self.transactions.tick)),
+            asyncio.create_task(_every(config.transaction_abort_interval_ms, self.transactions.tick)),
+            asyncio.create_task(_every(config.checkpoint_interval_ms, self._checkpoint)),
         ]
 
+    async def _checkpoint(self) -> None:
+        self.topics.tick()
+
     async def close(self) -> None:
-        """Flush everything and mark the directory as cleanly closed. No request may be running any more."""
+        """Flush everything and mark the directory as cleanly closed. No request may be running any more.
+
+        Raises OSError if something could not be saved; the next start recovers it from the log.
+        """
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.groups.close()
         await self.flush.stop()
         self.topics.close()
-        self._lock.close()
 
     def address(self, local: tuple[str, int]) -> tuple[str, int]:
         """The address to tell a client: the one we listen on, or of a wildcard the one it connected to."""

@@ -10,13 +10,15 @@ from collections.abc import Callable, Sequence
 
 from eoslog.broker.broker import Broker
 from eoslog.broker.config import BrokerConfig, ConfigError
-from eoslog.broker.data_dir import StartError
+from eoslog.broker.log.data_dir import DataDirError
 from eoslog.broker.server import Server
-
-__all__ = ["StartError", "configure", "run"]
 
 GRACE = 5.0
 """Seconds that begun requests have to end after a signal."""
+
+
+class StartError(Exception):
+    """The broker cannot start; the text says why and what to do."""
 
 
 def configure(data: str, listen: str, flush: str, settings: Sequence[str]) -> BrokerConfig:
@@ -48,7 +50,7 @@ async def _run(config: BrokerConfig, on_ready: Callable[[str], None]) -> None:
         loop.add_signal_handler(number, ended.set)
     server = Server()
     port = await _bind(server, config)
-    broker = Broker(config)
+    broker = _open(config)
     try:
         broker.start()
         await server.serve(broker)
@@ -61,6 +63,17 @@ async def _run(config: BrokerConfig, on_ready: Callable[[str], None]) -> None:
         await server.stop(GRACE)
     finally:
         await broker.close()
+
+
+def _open(config: BrokerConfig) -> Broker:
+    try:
+        return Broker(config)
+    except DataDirError as error:
+        raise StartError(f"{error} (--data names the directory)") from error
+    except OSError as error:
+        raise StartError(
+            f"data directory {config.log_dirs} cannot be used ({error}): mend that or give another --data"
+        ) from error
 
 
 async def _bind(server: Server, config: BrokerConfig) -> int:

@@ -96,9 +96,9 @@ class EmbeddedBroker:
         """SIGKILL: the process has no moment to save anything."""
         self._end(signal.SIGKILL)
 
-    def stop(self) -> int:
-        """SIGTERM; answers the exit status, 0 after a clean end."""
-        return self._end(signal.SIGTERM)
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """End it in an orderly way; answers the exit status, 0 after a clean end."""
+        return self._end(number)
 
     def restart(self) -> Self:
         """Start again on the same directory and port; stops the broker first if it runs."""

@@ -40,7 +40,7 @@ def _make(context: RequestContext, wanted: Message, validate_only: bool) -> Mess
     configs = {config["name"]: config["value"] for config in wanted["configs"] if config["value"] is not None}
     topics = context.broker.topics
     if validate_only:
-        topics.check(name, partitions, configs)
+        topics.check_create(name, partitions, configs)
         topic_id = bytes(16)
     else:
         topic_id = topics.create(name, partitions, configs).topic_id

@@ -25,6 +25,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 _SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
 """Special time -> the first version that has it."""
 
+_LEADER_EPOCHS_SINCE = 4
 _NOTHING = (-1, -1)
 
 
@@ -57,8 +58,13 @@ def _answer(
         timestamp, offset = _offset(partition, wanted["timestamp"], committed, context.header.api_version)
     except KafkaError as error:
         return {"partition_index": index, "error_code": error.code}
-    epoch = LEADER_EPOCH if offset >= 0 else -1
-    return {"partition_index": index, "timestamp": timestamp, "offset": offset, "leader_epoch": epoch}
+    known = offset >= 0 and context.header.api_version >= _LEADER_EPOCHS_SINCE
+    return {
+        "partition_index": index,
+        "timestamp": timestamp,
+        "offset": offset,
+        "leader_epoch": LEADER_EPOCH if known else -1,
+    }
 
 
 def check_leader_epoch(epoch: int) -> None:
