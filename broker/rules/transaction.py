@@ -12,7 +12,7 @@ Sources: KIP-98 (transactions), KIP-360 (recovery by epoch bump), KIP-890 (TV2),
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from eoslog.broker.rules.transaction_decision import Decision, check_producer, fenced, refuse
 from eoslog.broker.rules.transaction_state import (
@@ -114,14 +114,11 @@ def fence(metadata: Metadata, now_ms: int, *, new_producer_id: int) -> Decision:
     return Decision(following, ErrorCode.CONCURRENT_TRANSACTIONS, reason=reason)
 
 
-def expire(metadata: Metadata, now_ms: int, *, new_producer_id: int) -> Decision | None:
-    """The abort of a transaction that is open for longer than its time-out, or None."""
+def has_expired(metadata: Metadata, now_ms: int) -> bool:
+    """Whether a transaction is open for longer than its time-out: it has to be ended by `fence`."""
     if metadata.state is not State.ONGOING or metadata.two_phase:
-        return None
-    if metadata.start_ms + metadata.timeout_ms >= now_ms:
-        return None
-    fenced_off = fence(metadata, now_ms, new_producer_id=new_producer_id)
-    return replace(fenced_off, error=ErrorCode.NONE, reason="timed out")
+        return False
+    return metadata.start_ms + metadata.timeout_ms < now_ms
 
 
 def add_partitions(

@@ -141,3 +141,15 @@ def complete(metadata: Metadata, now_ms: int) -> Metadata:
         metadata, state, producer_id=producer_id, producer_epoch=epoch, next_producer_id=NO_PRODUCER_ID,
         partitions=frozenset(), last_update_ms=now_ms,
     )  # fmt: skip
+
+
+def remembered_epoch(metadata: Metadata) -> int:
+    """The last epoch as far as a record tells it, which does not hold it; -1 where it does not.
+
+    An end under TV2 bumps the epoch by one, so there it is known; after InitProducerId it is not.
+    """
+    if metadata.client_version < TV2 or metadata.state not in PREPARED | COMPLETE:
+        return NO_EPOCH
+    if metadata.producer_epoch == 0:
+        return MAX_EPOCH - 1
+    return metadata.producer_epoch - 1

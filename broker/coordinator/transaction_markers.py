@@ -1,0 +1,85 @@
+"""Writes the markers that end a transaction, on every partition that takes part in it.
+
+Written again after a restart, on all partitions, also where nothing of the transaction is open: a
+marker takes the partition's producer to the marker's epoch, and by that a batch that comes late is
+refused. For readers a second marker changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from eoslog.broker.rules.transaction_state import Metadata, State
+from eoslog.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from eoslog.broker.log.partition import Partition
+    from eoslog.broker.ports import Clock
+    from eoslog.broker.topics import Topics
+
+COORDINATOR_EPOCH = 0
+"""There is one coordinator for ever: the data directory's lock sees to that."""
+
+OnMarker = Callable[["Partition", int, int, bool], None]
+
+_log = logging.getLogger(__name__)
+
+
+class MarkerWriter:
+    """Writes markers and waits for the disk."""
+
+    def __init__(self, topics: Topics, clock: Clock, on_marker: OnMarker) -> None:
+        """`on_marker` is called with (partition, producer id, epoch, commit) after each marker's append."""
+        self._topics = topics
+        self._clock = clock
+        self._on_marker = on_marker
+
+    async def write(self, metadata: Metadata, missing: set[tuple[str, int]]) -> None:
+        """Bring the markers of a prepared transaction to all of `missing`, and take out what has one.
+
+        A partition that has been deleted needs none. Raises KafkaError, after having tried all, if some
+        is left.
+        """
+        places = sorted(missing)
+        results = await asyncio.gather(*(self._mark(metadata, *place) for place in places))
+        failed = [error for error in results if error is not None]
+        missing.difference_update(
+            place for place, error in zip(places, results, strict=True) if error is None
+        )
+        if failed:
+            raise failed[0]
+
+    async def _mark(self, metadata: Metadata, topic: str, index: int) -> KafkaError | None:
+        """One marker, durable. Answers the error instead of raising it: the others go on."""
+        commit = metadata.state is State.PREPARE_COMMIT
+        what = f"{'commit' if commit else 'abort'} marker of {metadata.transactional_id} for {topic}-{index}"
+        partition = self._topics.partition(topic, index)
+        if partition is None:
+            _log.warning("%s is left out: the partition has been deleted", what)
+            return None
+        try:
+            await self.mark_one(partition, metadata.producer_id, metadata.producer_epoch, commit)
+        except KafkaError as error:
+            if self._topics.partition(topic, index) is not partition:
+                _log.warning("%s is left out: the partition was deleted meanwhile", what)
+                return None
+            _log.error("%s cannot be written: %s", what, error)
+            return error
+        return None
+
+    async def mark_one(
+        self,
+        partition: Partition,
+        producer_id: int,
+        epoch: int,
+        commit: bool,
+        coordinator_epoch: int = COORDINATOR_EPOCH,
+    ) -> None:
+        """Write one marker and return when it is durable. Raises KafkaError."""
+        now_ms = self._clock.now_ms()
+        appended = partition.append_marker(producer_id, epoch, commit, coordinator_epoch, now_ms)
+        self._on_marker(partition, producer_id, epoch, commit)
+        await partition.wait_durable(appended.last_offset)

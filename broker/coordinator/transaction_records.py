@@ -1,0 +1,97 @@
+"""Records of `__transaction_state`, as Kafka writes them at transaction.version 2.
+
+Key version 0, value version 1 with tagged fields (KIP-890). What a TV1 client does is recorded in
+the same version, with client transaction version 0. Version 0 values, of older brokers, are read, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eoslog.broker.rules.transaction_state import (
+    NEVER_PERSISTED,
+    Metadata,
+    State,
+    remembered_epoch,
+)
+from eoslog.protocol import coordinator_records
+from eoslog.protocol.messages.transaction_log import TRANSACTION_KEY, TRANSACTION_VALUE
+from eoslog.protocol.plain_records import Record
+from eoslog.protocol.schema import Message, ProtocolError
+
+KEY_VERSION = 0
+VALUE_VERSION = 1
+
+
+def encode(metadata: Metadata) -> tuple[bytes, bytes]:
+    """Key and value of the record that says `metadata`. Raises ValueError for a state never persisted."""
+    if metadata.state in NEVER_PERSISTED:
+        raise ValueError(f"{metadata.transactional_id}: {metadata.state.text} is never persisted")
+    key: Message = {"transactional_id": metadata.transactional_id}
+    value: Message = {
+        "producer_id": metadata.producer_id,
+        "previous_producer_id": metadata.previous_producer_id,
+        "next_producer_id": metadata.next_producer_id,
+        "producer_epoch": metadata.producer_epoch,
+        "transaction_timeout_ms": metadata.timeout_ms,
+        "transaction_status": int(metadata.state),
+        "transaction_partitions": None if metadata.state is State.EMPTY else _by_topic(metadata),
+        "transaction_last_update_timestamp_ms": metadata.last_update_ms,
+        "transaction_start_timestamp_ms": metadata.start_ms,
+        "client_transaction_version": metadata.client_version,
+    }
+    return (
+        coordinator_records.encode(TRANSACTION_KEY, KEY_VERSION, key),
+        coordinator_records.encode(TRANSACTION_VALUE, VALUE_VERSION, value),
+    )
+
+
+def decode(record: Record) -> tuple[str, Metadata | None] | None:
+    """The transactional id and what is known of it, None if it has expired; None for another kind of record.
+
+    Raises ProtocolError for what cannot be understood.
+    """
+    if record.key is None:
+        raise ProtocolError("a record without a key")
+    if coordinator_records.key_version(record.key) != KEY_VERSION:
+        return None
+    _, key = coordinator_records.decode(TRANSACTION_KEY, record.key)
+    transactional_id: str = key["transactional_id"]
+    if record.value is None:
+        return transactional_id, None
+    _, value = coordinator_records.decode(TRANSACTION_VALUE, record.value)
+    return transactional_id, _metadata(transactional_id, value)
+
+
+def _metadata(transactional_id: str, value: Message) -> Metadata:
+    try:
+        state = State(value["transaction_status"])
+    except ValueError as error:
+        raise ProtocolError(f"{transactional_id}: transaction status {error}") from error
+    if state in NEVER_PERSISTED:
+        raise ProtocolError(f"{transactional_id}: {state.text} has no place in the log")
+    metadata = Metadata(
+        transactional_id,
+        value["producer_id"],
+        value["transaction_timeout_ms"],
+        value["transaction_last_update_timestamp_ms"],
+        producer_epoch=value["producer_epoch"],
+        previous_producer_id=value.get("previous_producer_id", -1),
+        next_producer_id=value.get("next_producer_id", -1),
+        state=state,
+        partitions=frozenset(
+            (topic["topic"], index)
+            for topic in value["transaction_partitions"] or ()
+            for index in topic["partition_ids"]
+        ),
+        start_ms=value["transaction_start_timestamp_ms"],
+        client_version=value.get("client_transaction_version", 0),
+    )
+    return replace(metadata, last_epoch=remembered_epoch(metadata))
+
+
+def _by_topic(metadata: Metadata) -> list[Message]:
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(metadata.partitions):
+        topics.setdefault(topic, []).append(index)
+    return [{"topic": topic, "partition_ids": indexes} for topic, indexes in topics.items()]

@@ -1,0 +1,393 @@
+"""The transaction coordinator: who holds a transactional id, what its transaction spans, how it ends.
+
+The rules are pure and elsewhere (`rules.transaction`, `rules.transaction_end`). Here they meet the log,
+the clock and the event loop. Each change of a transactional id goes one way, and while it is on that way
+no other change of the same id is let in (CONCURRENT_TRANSACTIONS):
+
+    decide -> record it in `__transaction_state` -> durable -> apply in memory -> answer
+
+The end of a transaction goes on between applying and answering:
+
+    PrepareX durable -> a marker on every partition -> all of them durable -> CompleteX appended -> answer
+
+So who was told "committed" reads what was committed (Kafka answers after PrepareX), and a crash at any
+point leaves either no decision, and the transaction open, or a decision that `complete` carries out.
+CompleteX itself is not waited for: without it the markers are written once more, which changes nothing.
+It cannot be overtaken: whatever the id does next is recorded after it in the same log, and waited for.
+
+Left out: transactional ids do not expire (transactional.id.expiration.ms, tombstones in the log), and
+`__transaction_state` is not compacted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
+
+from eoslog.broker.coordinator.producer_ids import ProducerIds
+from eoslog.broker.coordinator.transaction_entry import Description, Entry, Joining
+from eoslog.broker.coordinator.transaction_journal import TransactionJournal
+from eoslog.broker.coordinator.transaction_markers import COORDINATOR_EPOCH, MarkerWriter, OnMarker
+from eoslog.broker.rules import transaction as rules
+from eoslog.broker.rules.transaction_decision import Decision
+from eoslog.broker.rules.transaction_end import EndRequest, end_txn
+from eoslog.broker.rules.transaction_state import PREPARED, TV1, TV2, Metadata, State, complete
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from eoslog.broker.config import BrokerConfig
+    from eoslog.broker.log.partition import Partition
+    from eoslog.broker.ports import Clock
+    from eoslog.broker.topics import Topics
+
+_log = logging.getLogger(__name__)
+
+
+class TransactionCoordinator:
+    """Everything about transactional ids and producer ids. Use it from the event loop's thread only."""
+
+    def __init__(self, topics: Topics, clock: Clock, config: BrokerConfig, on_marker: OnMarker) -> None:
+        """`on_marker`: see `MarkerWriter`. Raises BadFile for a damaged producer id file."""
+        self._topics = topics
+        self._clock = clock
+        self._max_timeout_ms = config.transaction_max_timeout_ms
+        self._journal = TransactionJournal(topics, clock)
+        self._markers = MarkerWriter(topics, clock, on_marker)
+        self._ids = ProducerIds(topics.fs, topics.data_dir)
+        self._entries: dict[str, Entry] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- start ---------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Rebuild what is known from `__transaction_state`. Raises DamagedTransactionLog, KafkaError.
+
+        A producer's transaction that is open on a partition, but that no transactional id knows of,
+        is reported: nobody would ever end it.
+        """
+        for transactional_id, metadata in self._journal.replay():
+            if metadata is None:
+                self._entries.pop(transactional_id, None)
+            else:
+                self._entries[transactional_id] = Entry(transactional_id, metadata)
+                self._ids.above(max(metadata.producer_id, metadata.next_producer_id))
+        for name in self._topics.names():
+            topic = self._topics.get(name)
+            for partition in topic.partitions if topic is not None else ():
+                self._check_producers(partition)
+
+    def _check_producers(self, partition: Partition) -> None:
+        for producer in partition.producers():
+            self._ids.above(producer.producer_id)
+        for producer_id, first in partition.open_transactions():
+            if self.owner_of(producer_id, partition.topic, partition.index) is None:
+                _log.error(
+                    "%s-%d: the transaction of producer id %d, open since offset %d, belongs to no "
+                    "transactional id: readers of committed data stop there. Look at it with "
+                    "DescribeProducers and end it with WriteTxnMarkers",
+                    partition.topic, partition.index, producer_id, first,
+                )  # fmt: skip
+
+    async def complete(self) -> None:
+        """Finish what was decided before the last stop: its markers again, then the completion."""
+        await self._finish_all()
+
+    # -- requests ------------------------------------------------------------------------------
+
+    async def init_producer_id(
+        self,
+        transactional_id: str | None,
+        timeout_ms: int,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        *,
+        two_phase: bool = False,
+    ) -> tuple[int, int]:
+        """A producer id and an epoch that fences all older ones. Raises KafkaError.
+
+        `producer_id` and `producer_epoch`: of a producer that goes on after an error (KIP-360).
+        Without a transactional id each call gives a new producer id.
+        """
+        if (producer_id < 0) != (producer_epoch < 0):
+            text = f"producer id {producer_id} and epoch {producer_epoch}: both or none are needed"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        if transactional_id is None:
+            return self._ids.take(), 0
+        expected = None if producer_id < 0 else (producer_id, producer_epoch)
+        entry = self._entries.get(transactional_id) or Entry(transactional_id)
+        entry.check_free()
+        decision = rules.init_producer_id(
+            entry.metadata,
+            rules.InitRequest(transactional_id, timeout_ms, expected, two_phase),
+            self._clock.now_ms(),
+            max_timeout_ms=self._max_timeout_ms,
+            new_producer_id=self._new_id(entry),
+        )
+        if decision.following is not None:
+            self._entries[transactional_id] = entry
+        answer = await self._carry_out(entry, decision)
+        assert answer is not None
+        return answer
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[tuple[str, int]],
+        *,
+        client_version: int = TV1,
+    ) -> None:
+        """Make the partitions part of the transaction, which is opened if need be. Raises KafkaError."""
+        entry = self._known(transactional_id)
+        entry.check_free()
+        decision = rules.add_partitions(
+            entry.metadata, producer_id, producer_epoch, partitions, self._clock.now_ms(), client_version
+        )
+        await self._carry_out(entry, decision)
+
+    def check_member(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partition: tuple[str, int]
+    ) -> None:
+        """AddPartitionsToTxn with verify_only: raises KafkaError unless the partition is a member."""
+        entry = self._known(transactional_id)
+        _raise(rules.verify(entry.metadata, producer_id, producer_epoch, partition))
+
+    def verify_partition(
+        self,
+        transactional_id: str | None,
+        producer_id: int,
+        producer_epoch: int,
+        topic: str,
+        index: int,
+        implicit_add: bool = False,
+    ) -> Awaitable[None] | None:
+        """Whether a transactional batch may be appended to a partition now.
+
+        None: yes, now, before anything else runs. An awaitable (`implicit_add` only): the partition is
+        being added to the transaction; ask again after it. Raises KafkaError, or its awaitable does:
+        TRANSACTION_ABORTABLE if the partition is not in the transaction, INVALID_PRODUCER_EPOCH for
+        a fenced producer, CONCURRENT_TRANSACTIONS while the transaction is ending.
+        """
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "a transactional batch without a transactional id")
+        entry = self._known(transactional_id)
+        decision = rules.verify(entry.metadata, producer_id, producer_epoch, (topic, index))
+        if not implicit_add:
+            if decision.error is ErrorCode.NONE and entry.ending:
+                raise entry.busy_error()
+            _raise_to_producer(decision)
+            return None
+        if decision.error is ErrorCode.NONE and not entry.ending:
+            return None
+        if decision.error in _WORTH_WAITING:
+            return self._join(entry, producer_id, producer_epoch, (topic, index))
+        _raise_to_producer(decision)
+        return None
+
+    async def end_txn(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, commit: bool, *, bump: bool
+    ) -> tuple[int, int]:
+        """Commit or abort; `bump` by TV2's rules. The (producer id, epoch) to go on with. Raises KafkaError.
+
+        CONCURRENT_TRANSACTIONS if the outcome is decided but a marker could not be written yet: that is
+        tried again until it works.
+        """
+        entry = self._known(transactional_id)
+        entry.check_free()
+        request = EndRequest(producer_id, producer_epoch, commit, TV2 if bump else TV1)
+        now_ms = self._clock.now_ms()
+        decision = end_txn(entry.metadata, request, now_ms, new_producer_id=self._new_id(entry))
+        answer = await self._carry_out(entry, decision)
+        assert answer is not None
+        return answer
+
+    # -- time ----------------------------------------------------------------------------------
+
+    async def tick(self) -> None:
+        """Abort the transactions whose time-out has passed; try again to finish what is not finished."""
+        now_ms = self._clock.now_ms()
+        aborts = []
+        for entry in self._entries.values():
+            known = entry.metadata
+            if known is not None and entry.free and rules.has_expired(known, now_ms):
+                text = "%s: the transaction of %d.%d is open for more than %d ms and is aborted"
+                _log.info(text, entry.id, known.producer_id, known.producer_epoch, known.timeout_ms)
+                decision = rules.fence(known, now_ms, new_producer_id=self._new_id(entry))
+                if decision.following is not None:
+                    aborts.append(self._begin(entry, decision.following))
+        await _all_of(aborts)
+        await self._finish_all()
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def describe(self, transactional_id: str) -> Description | None:
+        """What is known, and durable, of a transactional id; None if nothing is. Raises KafkaError."""
+        entry = self._entries.get(transactional_id)
+        return None if entry is None else entry.describe()
+
+    def list(self) -> list[Description]:
+        """All transactional ids, in no order."""
+        found = (entry.describe() for entry in self._entries.values())
+        return [description for description in found if description is not None]
+
+    def owner_of(self, producer_id: int, topic: str, index: int) -> str | None:
+        """The transactional id whose transaction, open or prepared, this producer has on the partition."""
+        for entry in self._entries.values():
+            known = entry.metadata
+            if known is not None and known.producer_id == producer_id and (topic, index) in known.partitions:
+                return entry.id
+        return None
+
+    async def write_marker(
+        self, partition: Partition, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int
+    ) -> None:
+        """WriteTxnMarkers: end a producer's transaction on one partition from outside. Raises KafkaError.
+
+        INVALID_TXN_STATE for a transaction that the coordinator will end itself: an outcome of another's
+        making on one of its partitions could tear it apart.
+        """
+        owner = self.owner_of(producer_id, partition.topic, partition.index)
+        if owner is not None:
+            where = f"{partition.topic}-{partition.index}: the transaction belongs to {owner}"
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"{where}, end it with EndTxn or InitProducerId")
+        await self._markers.mark_one(partition, producer_id, epoch, commit, coordinator_epoch)
+
+    # -- carrying out --------------------------------------------------------------------------
+
+    def _known(self, transactional_id: str) -> Entry:
+        """The entry, an empty one for an unknown id. Raises KafkaError for an id that cannot be."""
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        entry = self._entries.get(transactional_id) or Entry(transactional_id)
+        entry.check_certain()
+        return entry
+
+    def _new_id(self, entry: Entry) -> int:
+        return self._ids.take() if rules.wants_producer_id(entry.metadata) else -1
+
+    async def _carry_out(self, entry: Entry, decision: Decision) -> tuple[int, int] | None:
+        """Do what was decided; it is seen through even if the one who asked stops waiting."""
+        if decision.following is not None:
+            await self._begin(entry, decision.following)
+        _raise(decision)
+        return decision.answer
+
+    def _begin(self, entry: Entry, following: Metadata) -> Awaitable[None]:
+        """Let a change begin: from now on no other one may."""
+        task = self._spawn(self._apply(entry, following))
+        entry.begin(task, following.state)
+        return asyncio.shield(task)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._spawned_ended)
+        return task
+
+    def _spawned_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, KafkaError):
+            _log.error("a change of a transactional id failed", exc_info=error)
+
+    async def _apply(self, entry: Entry, following: Metadata) -> None:
+        """Record, wait for the disk, apply, and end the transaction if that is what was decided."""
+        try:
+            await self._record(entry, following)
+            if following.state in PREPARED:
+                await self._finish(entry)
+        finally:
+            entry.end()
+
+    async def _record(self, entry: Entry, following: Metadata) -> None:
+        partition, offset = self._journal.append(following)
+        try:
+            await partition.wait_durable(offset)
+        except BaseException as error:
+            # The record may be on the disk or not: only the next start can tell.
+            entry.lose(f"whether {following.state.text} was recorded is not known ({error})")
+            raise
+        entry.take_over(following)
+
+    async def _finish(self, entry: Entry) -> None:
+        """From PrepareX to CompleteX. Raises KafkaError CONCURRENT_TRANSACTIONS: to be tried again."""
+        prepared = entry.metadata
+        assert prepared is not None
+        try:
+            await self._markers.write(prepared, entry.unmarked)
+            completed = complete(prepared, self._clock.now_ms())
+            self._journal.append(completed)
+        except KafkaError as error:
+            text = f"{entry.id} is decided ({prepared.state.text}), but not all is written yet: {error}"
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, text) from error
+        entry.take_over(completed)
+
+    async def _finish_again(self, entry: Entry) -> None:
+        try:
+            await self._finish(entry)
+        finally:
+            entry.end()
+
+    async def _finish_all(self) -> None:
+        waiting = []
+        for entry in self._entries.values():
+            if entry.free and entry.metadata is not None and entry.metadata.state in PREPARED:
+                task = self._spawn(self._finish_again(entry))
+                entry.begin(task, entry.metadata.state)
+                waiting.append(asyncio.shield(task))
+        await _all_of(waiting)
+
+    # -- joining by writing (TV2) --------------------------------------------------------------
+
+    def _join(
+        self, entry: Entry, producer_id: int, epoch: int, partition: tuple[str, int]
+    ) -> Awaitable[None]:
+        """Add a partition as soon as the id is free; what is asked for meanwhile shares one record."""
+        joining = entry.joining
+        if joining is None or joining.producer != (producer_id, epoch):
+            joining = entry.joining = Joining((producer_id, epoch))
+            joining.task = self._spawn(self._run_join(entry, joining))
+        joining.partitions.add(partition)
+        return asyncio.shield(joining.task)
+
+    async def _run_join(self, entry: Entry, joining: Joining) -> None:
+        while not entry.free:
+            entry.check_certain()
+            await asyncio.wait({entry.running})
+        if entry.joining is joining:
+            entry.joining = None
+        decision = rules.add_partitions(
+            entry.metadata, *joining.producer, joining.partitions, self._clock.now_ms(), TV2
+        )
+        _raise_to_producer(decision)
+        if decision.following is not None:
+            entry.begin(joining.task, State.ONGOING)
+            await self._apply(entry, decision.following)
+
+
+_WORTH_WAITING = (ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+def _raise(decision: Decision) -> None:
+    if decision.error is not ErrorCode.NONE:
+        raise KafkaError(decision.error, decision.reason)
+
+
+def _raise_to_producer(decision: Decision) -> None:
+    """Producers know a fenced epoch in an answer to Produce by the older name only (KIP-588)."""
+    if decision.error is ErrorCode.PRODUCER_FENCED:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, decision.reason)
+    _raise(decision)
+
+
+async def _all_of(work: Sequence[Awaitable[Any]]) -> None:
+    """Wait for all; who failed is logged, it will be tried again."""
+    for result in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(result, BaseException):
+            _log.error("%s", result)
+
+
+__all__ = ["COORDINATOR_EPOCH", "Description", "TransactionCoordinator"]

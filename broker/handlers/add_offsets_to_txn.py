@@ -1,0 +1,33 @@
+"""AddOffsetsToTxn (key 25, versions 0-4): let a group's offsets be committed in a transaction.
+
+Makes the partition of `__consumer_offsets` that keeps the group part of the transaction. Clients of
+KIP-890 part 2 do not send it: their TxnOffsetCommit does the same. PRODUCER_FENCED is
+INVALID_PRODUCER_EPOCH before version 2.
+"""
+
+from __future__ import annotations
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.rules.transaction_errors import for_version
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.ADD_OFFSETS_TO_TXN
+
+
+async def handle(context: RequestContext, request: Message) -> Message:
+    """Add the group's partition."""
+    try:
+        if not request["group_id"]:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        partition = context.broker.groups.group_partition(request["group_id"])
+        await context.broker.transactions.add_partitions(
+            request["transactional_id"],
+            request["producer_id"],
+            request["producer_epoch"],
+            [(partition.topic, partition.index)],
+        )
+    except KafkaError as error:
+        return {"error_code": for_version(KEY, context.header.api_version, error.code)}
+    return {"error_code": 0}

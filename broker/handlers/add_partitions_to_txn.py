@@ -1,0 +1,104 @@
+"""AddPartitionsToTxn (key 24, versions 0-5): make partitions part of a transaction, or verify that they are.
+
+Up to version 3 one transaction, from a client; from version 4 on several, each to be added to or, with
+verify_only, only looked at (KIP-890). All or nothing for each transaction: one unknown or forbidden
+partition, and the others get OPERATION_NOT_ATTEMPTED. The broker's own topics are forbidden, as
+AddOffsetsToTxn adds what is needed of them; `__consumer_offsets` may be asked for from version 4 on.
+PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2, TRANSACTION_ABORTABLE is INVALID_TXN_STATE
+before version 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.rules.transaction_errors import for_version
+from eoslog.broker.rules.transaction_state import TV1, TV2
+from eoslog.broker.topics import OFFSETS_TOPIC
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.ADD_PARTITIONS_TO_TXN
+
+BATCHED_SINCE = 4
+
+Place = tuple[str, int]
+Errors = dict[Place, ErrorCode]
+
+
+async def handle(context: RequestContext, request: Message) -> Message:
+    """Serve one transaction after the other."""
+    if context.header.api_version < BATCHED_SINCE:
+        only = {
+            "transactional_id": request["v3_and_below_transactional_id"],
+            "producer_id": request["v3_and_below_producer_id"],
+            "producer_epoch": request["v3_and_below_producer_epoch"],
+            "verify_only": False,
+            "topics": request["v3_and_below_topics"],
+        }
+        return {"results_by_topic_v3_and_below": _by_topic(await _serve(context, only))}
+    results = [
+        {
+            "transactional_id": transaction["transactional_id"],
+            "topic_results": _by_topic(await _serve(context, transaction)),
+        }
+        for transaction in request["transactions"]
+    ]
+    return {"error_code": 0, "results_by_transaction": results}
+
+
+async def _serve(context: RequestContext, transaction: Message) -> Errors:
+    places = [(topic["name"], index) for topic in transaction["topics"] for index in topic["partitions"]]
+    refused = {place: code for place in places if (code := _refusal(context, place)) is not None}
+    if refused:
+        return {place: refused.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED) for place in places}
+    if transaction["verify_only"]:
+        return {place: _verify(context, transaction, place) for place in places}
+    return dict.fromkeys(places, await _add(context, transaction, places))
+
+
+def _refusal(context: RequestContext, place: Place) -> ErrorCode | None:
+    topic = context.broker.topics.get(place[0])
+    offsets = context.header.api_version >= BATCHED_SINCE and place[0] == OFFSETS_TOPIC
+    if topic is not None and topic.internal and not offsets:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if context.broker.topics.partition(*place) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return None
+
+
+async def _add(context: RequestContext, transaction: Message, places: Sequence[Place]) -> ErrorCode:
+    version = context.header.api_version
+    try:
+        await context.broker.transactions.add_partitions(
+            transaction["transactional_id"],
+            transaction["producer_id"],
+            transaction["producer_epoch"],
+            places,
+            client_version=TV2 if version >= BATCHED_SINCE else TV1,
+        )
+    except KafkaError as error:
+        return for_version(KEY, version, error.code)
+    return ErrorCode.NONE
+
+
+def _verify(context: RequestContext, transaction: Message, place: Place) -> ErrorCode:
+    try:
+        context.broker.transactions.check_member(
+            transaction["transactional_id"], transaction["producer_id"], transaction["producer_epoch"], place
+        )
+    except KafkaError as error:
+        return for_version(KEY, context.header.api_version, error.code)
+    return ErrorCode.NONE
+
+
+def _by_topic(errors: Errors) -> list[Message]:
+    def lines(topic: str) -> Iterable[Message]:
+        for place, code in errors.items():
+            if place[0] == topic:
+                yield {"partition_index": place[1], "partition_error_code": code}
+
+    topics = dict.fromkeys(topic for topic, _ in errors)
+    return [{"name": topic, "results_by_partition": list(lines(topic))} for topic in topics]

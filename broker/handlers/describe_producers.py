@@ -1,0 +1,56 @@
+"""DescribeProducers (key 61, version 0): the producers that partitions know, and their open transactions.
+
+Shows what a partition itself holds: current_txn_start_offset is the first offset of the producer's open
+transaction there, -1 if it has none (KIP-664).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.broker.rules.producer import ProducerState
+
+KEY = ApiKey.DESCRIBE_PRODUCERS
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Describe each partition by itself."""
+    return {
+        "topics": [
+            {
+                "name": topic["name"],
+                "partitions": [_partition(context, topic["name"], i) for i in topic["partition_indexes"]],
+            }
+            for topic in request["topics"]
+        ]
+    }
+
+
+def _partition(context: RequestContext, topic: str, index: int) -> Message:
+    partition = context.broker.topics.partition(topic, index)
+    if partition is None:
+        return {
+            "partition_index": index,
+            "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "error_message": f"there is no partition {topic}-{index}",
+            "active_producers": [],
+        }
+    producers = [_producer(state) for state in partition.producers()]
+    return {"partition_index": index, "error_code": 0, "active_producers": producers}
+
+
+def _producer(state: ProducerState) -> Message:
+    return {
+        "producer_id": state.producer_id,
+        "producer_epoch": state.epoch,
+        "last_sequence": state.last_sequence,
+        "last_timestamp": state.last_timestamp,
+        "coordinator_epoch": state.coordinator_epoch,
+        "current_txn_start_offset": state.transaction_start,
+    }

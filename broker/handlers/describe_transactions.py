@@ -1,0 +1,62 @@
+"""DescribeTransactions (key 65, version 0): state, producer, time-out and partitions of transactional ids.
+
+What is told is durable. Of a transaction that is prepared only the partitions that have no marker yet
+are named (KIP-664). An unknown id gets TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.DESCRIBE_TRANSACTIONS
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Describe each id by itself."""
+    return {"transaction_states": [_describe(context, named) for named in request["transactional_ids"]]}
+
+
+def _describe(context: RequestContext, transactional_id: str) -> Message:
+    if not transactional_id:
+        return _nothing(transactional_id, ErrorCode.INVALID_REQUEST)
+    try:
+        found = context.broker.transactions.describe(transactional_id)
+    except KafkaError as error:
+        return _nothing(transactional_id, error.code)
+    if found is None:
+        return _nothing(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    return {
+        "error_code": 0,
+        "transactional_id": transactional_id,
+        "transaction_state": found.state.text,
+        "transaction_timeout_ms": found.timeout_ms,
+        "transaction_start_time_ms": found.start_ms,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "topics": _by_topic(found.partitions),
+    }
+
+
+def _nothing(transactional_id: str, code: ErrorCode) -> Message:
+    return {
+        "error_code": code,
+        "transactional_id": transactional_id,
+        "transaction_state": "",
+        "transaction_timeout_ms": 0,
+        "transaction_start_time_ms": 0,
+        "producer_id": 0,
+        "producer_epoch": 0,
+        "topics": [],
+    }
+
+
+def _by_topic(partitions: Iterable[tuple[str, int]]) -> list[Message]:
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    return [{"topic": topic, "partitions": indexes} for topic, indexes in topics.items()]

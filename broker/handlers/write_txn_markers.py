@@ -1,0 +1,59 @@
+"""WriteTxnMarkers (key 27, versions 1-2): end a producer's transaction on single partitions, from outside.
+
+A repair tool: Kafka's brokers send it to each other, and admin clients to end a transaction that no
+coordinator knows of any more (KIP-664). Answered when the markers are durable. Refused with
+INVALID_TXN_STATE, unlike in Kafka, for a transaction that this broker's coordinator will end by
+itself: one partition with another outcome than the rest would tear it apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.WRITE_TXN_MARKERS
+
+_log = logging.getLogger(__name__)
+
+
+async def handle(context: RequestContext, request: Message) -> Message:
+    """Write all markers beside each other."""
+    answers = await asyncio.gather(*(_marker(context, marker) for marker in request["markers"]))
+    return {"markers": list(answers)}
+
+
+async def _marker(context: RequestContext, marker: Message) -> Message:
+    topics = []
+    for topic in marker["topics"]:
+        name, indexes = topic["name"], topic["partition_indexes"]
+        codes = await asyncio.gather(*(_write(context, marker, name, index) for index in indexes))
+        lines = [{"partition_index": i, "error_code": code} for i, code in zip(indexes, codes, strict=True)]
+        topics.append({"name": name, "partitions": lines})
+    return {"producer_id": marker["producer_id"], "topics": topics}
+
+
+async def _write(context: RequestContext, marker: Message, topic: str, index: int) -> ErrorCode:
+    partition = context.broker.topics.partition(topic, index)
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    result = "commit" if marker["transaction_result"] else "abort"
+    producer = f"{marker['producer_id']}.{marker['producer_epoch']}"
+    what = f"{result} marker for producer {producer} on {topic}-{index}"
+    try:
+        await context.broker.transactions.write_marker(
+            partition,
+            marker["producer_id"],
+            marker["producer_epoch"],
+            marker["transaction_result"],
+            marker["coordinator_epoch"],
+        )
+    except KafkaError as error:
+        _log.warning("%s, asked for by %s, is refused: %s", what, context.client_host, error)
+        return error.code
+    _log.warning("%s written, asked for by %s", what, context.client_host)
+    return ErrorCode.NONE
