@@ -15,7 +15,7 @@ from eoslog.broker.coordinator.group_records import GroupRecord, KeyValue, Offse
 from eoslog.broker.rules.partition_of import partition_of
 from eoslog.protocol import batch
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.plain_records import encode_records, iter_records
+from eoslog.protocol.plain_records import Record, encode_records, iter_records
 from eoslog.protocol.schema import ProtocolError
 
 if TYPE_CHECKING:
@@ -38,10 +38,6 @@ _AS_COORDINATOR_ERROR = {
 """What clients of a coordinator understand in place of what its partition says."""
 
 
-class DamagedGroupLog(Exception):
-    """A record of `__consumer_offsets` cannot be understood; the text says which and why."""
-
-
 def as_coordinator_error(error: KafkaError) -> KafkaError:
     """Return the error a group's client is told for an error of the log."""
     code = _AS_COORDINATOR_ERROR.get(error.code)
@@ -49,20 +45,58 @@ def as_coordinator_error(error: KafkaError) -> KafkaError:
 
 
 class GroupJournal:
-    """Reads and writes `__consumer_offsets`."""
+    """Reads and writes `__consumer_offsets`.
+
+    A partition that could not be read back answers no question: what it may hold must not look as if it
+    had never been.
+    """
 
     def __init__(self, topics: Topics, clock: Clock) -> None:
         self._topics = topics
         self._clock = clock
+        self._unread: dict[int, str] = {}
 
     def partition(self, group_id: str) -> Partition:
-        """Return the partition that keeps `group_id`; the topic is made on first use."""
-        partitions = self._topics.internal(TOPIC)
-        return partitions[partition_of(group_id, len(partitions))]
+        """Return the partition that keeps `group_id`; the topic is made on first use.
+
+        Raises KafkaError COORDINATOR_NOT_AVAILABLE if the partition is offline or could not be read.
+        """
+        try:
+            partitions = self._topics.internal(TOPIC)
+        except KafkaError as error:
+            raise as_coordinator_error(error) from error
+        partition = partitions[partition_of(group_id, len(partitions))]
+        self._check(partition)
+        return partition
 
     def existing(self) -> list[Partition]:
         """Return all partitions if the topic has been made, else none."""
         return [] if self._topics.get(TOPIC) is None else self._topics.internal(TOPIC)
+
+    def readable(self) -> list[Partition]:
+        """Return all partitions, as `existing`. Raises KafkaError if one of them cannot answer."""
+        partitions = self.existing()
+        for partition in partitions:
+            self._check(partition)
+        return partitions
+
+    def _check(self, partition: Partition) -> None:
+        reason = self._unread.get(partition.index) or partition.offline
+        if reason is not None:
+            where = f"{TOPIC}-{partition.index}"
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{where} is not available: {reason}")
+
+    def replay(self, partition: Partition, read: Callable[[Partition], None]) -> None:
+        """Read a partition back with `read`; if that fails its groups are refused until the next start."""
+        try:
+            read(partition)
+        except (KafkaError, ProtocolError, batch.CorruptBatch) as error:
+            self._unread[partition.index] = str(error)
+            _log.error(
+                "%s-%d: the groups it keeps are refused, as it cannot be read: %s. Put the partition back "
+                "from a copy, then start the broker again",
+                TOPIC, partition.index, error,
+            )  # fmt: skip
 
     def append(
         self, partition: Partition, records: Sequence[KeyValue], producer: tuple[int, int] | None = None
@@ -118,26 +152,28 @@ def replay(
     """Read a partition from its start and hand over each record, in order.
 
     `on_offset` gets the producer id of the transaction it is in or None; `on_marker` a producer id and
-    whether its transaction committed. Raises DamagedGroupLog.
+    whether its transaction committed. Raises KafkaError, CorruptBatch and ProtocolError for what cannot
+    be read.
     """
     for header, data in partition.scan():
-        try:
-            if header.is_control:
-                committed = batch.read_control(data, 0, header).type == batch.COMMIT
-                on_marker(header.producer_id, committed)
-                continue
-            producer_id = header.producer_id if header.is_transactional else None
-            for record in iter_records(data, 0, header):
-                decoded = decode(record)
-                if isinstance(decoded, OffsetRecord):
-                    on_offset(decoded, producer_id)
-                elif isinstance(decoded, GroupRecord):
-                    on_group(decoded)
-                else:
-                    _log.warning(
-                        "%s-%d offset %d: a record of a kind this broker does not serve is left alone",
-                        TOPIC, partition.index, record.offset,
-                    )  # fmt: skip
-        except (ProtocolError, batch.CorruptBatch) as error:
-            where = f"{TOPIC}-{partition.index}, batch of offset {header.base_offset}"
-            raise DamagedGroupLog(f"{where}: {error}; restore the partition from a copy") from error
+        if header.is_control:
+            on_marker(header.producer_id, batch.read_control(data, 0, header).type == batch.COMMIT)
+            continue
+        producer_id = header.producer_id if header.is_transactional else None
+        for record in iter_records(data, 0, header):
+            decoded = _decode(partition, record)
+            if isinstance(decoded, OffsetRecord):
+                on_offset(decoded, producer_id)
+            elif decoded is not None:
+                on_group(decoded)
+
+
+def _decode(partition: Partition, record: Record) -> OffsetRecord | GroupRecord | None:
+    where = f"{TOPIC}-{partition.index} offset {record.offset}"
+    try:
+        decoded = decode(record)
+    except ProtocolError as error:
+        raise ProtocolError(f"{where}: {error}") from error
+    if decoded is None:
+        _log.warning("%s: a record of a kind this broker does not serve is left alone", where)
+    return decoded

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eoslog.broker.log.partition import Partition
     from eoslog.broker.ports import Clock
 
-RETRY_S = 1.0
+RETRY_S = 5.0
 """How long after a failed write a group's deadlines are looked at again."""
 
 Answers = tuple[tuple[int, Answer], ...]

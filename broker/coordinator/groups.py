@@ -66,15 +66,10 @@ class GroupCoordinator:
     def load(self) -> None:
         """Rebuild all state from the log; on a running event loop, start the members' sessions too.
 
-        Raises DamagedGroupLog.
+        A partition that cannot be read is reported, and its groups are refused.
         """
         for partition in self._journal.existing():
-            replay(
-                partition,
-                on_offset=partial(self._offsets.replay, partition),
-                on_group=self._replay_group,
-                on_marker=partial(self._offsets.replay_marker, partition),
-            )
+            self._journal.replay(partition, self._read)
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -88,6 +83,14 @@ class GroupCoordinator:
     def close(self) -> None:
         """Stop all timers."""
         self._members.close()
+
+    def _read(self, partition: Partition) -> None:
+        replay(
+            partition,
+            on_offset=partial(self._offsets.replay, partition),
+            on_group=self._replay_group,
+            on_marker=partial(self._offsets.replay_marker, partition),
+        )
 
     def _replay_group(self, record: GroupRecord) -> None:
         self._members.replay(record.group_id, record.group)
@@ -154,14 +157,20 @@ class GroupCoordinator:
     # Descriptions
 
     def describe(self, group_id: str) -> Group | None:
-        """Return a group, or None if there is none of this id. One with offsets only is Empty."""
+        """Return a group, or None if there is none of this id. One with offsets only is Empty.
+
+        Raises KafkaError if the partition that keeps it is not available.
+        """
+        if self._journal.existing():
+            self._journal.partition(group_id)
         group = self._members.get(group_id)
         if group is None and group_id in self._offsets.groups():
             return Group(group_id)
         return group
 
     def list_groups(self) -> list[Group]:
-        """Return all groups, by id."""
+        """Return all groups, by id. Raises KafkaError if a partition that may keep some is not available."""
+        self._journal.readable()
         groups = {group_id: Group(group_id) for group_id in self._offsets.groups()}
         groups.update({group.group_id: group for group in self._members.all()})
         return [groups[group_id] for group_id in sorted(groups)]

@@ -233,4 +233,8 @@ def _refusal(error: KafkaError, version: int) -> KafkaError:
     code = error.code
     if code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE):
         code = ErrorCode.TRANSACTION_ABORTABLE if version >= FIRST_ABORTABLE else ErrorCode.INVALID_TXN_STATE
+    elif code is ErrorCode.CONCURRENT_TRANSACTIONS and version < FIRST_IMPLICIT:
+        # The transaction is just ending. Clients that joined it themselves do not expect that here,
+        # but all try again after this one, and hear then how it ended.
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return as_coordinator_error(KafkaError(code, error.message))

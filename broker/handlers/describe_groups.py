@@ -11,7 +11,7 @@ from __future__ import annotations
 from eoslog.broker.dispatch import RequestContext
 from eoslog.broker.rules.classic_state import Group, GroupState
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.DESCRIBE_GROUPS
@@ -22,8 +22,16 @@ _NOT_FOUND = 6
 def handle(context: RequestContext, request: Message) -> Message:
     """Describe each group."""
     version = context.header.api_version
-    describe = context.broker.groups.describe
-    return {"groups": [_group(name, describe(name), version) for name in request["groups"]]}
+    return {"groups": [_describe(context, group_id, version) for group_id in request["groups"]]}
+
+
+def _describe(context: RequestContext, group_id: str, version: int) -> Message:
+    try:
+        group = context.broker.groups.describe(group_id)
+    except KafkaError as error:
+        told: Message = {"error_message": str(error)} if version >= _NOT_FOUND else {}
+        return {"group_id": group_id, "error_code": error.code, **told}
+    return _group(group_id, group, version)
 
 
 def _group(group_id: str, group: Group | None, version: int) -> Message:
