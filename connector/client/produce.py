@@ -255,7 +255,8 @@ class Producer:
         self.records += batch.count
         self.partitions.add(batch.where)
         if base_offset >= 0:
-            self.ends[batch.where] = base_offset + batch.count
+            # An earlier batch may be acknowledged later, if only its answer was lost at first.
+            self.ends[batch.where] = max(self.ends.get(batch.where, 0), base_offset + batch.count)
 
     # -- failures -----------------------------------------------------------------------------
 

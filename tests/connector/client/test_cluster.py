@@ -1,0 +1,162 @@
+"""Routing: addresses learnt and forgotten, dead connections replaced, unknown things named."""
+
+import time
+from typing import Any
+
+import pytest
+from fake_broker import FakeBroker
+
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.config import ClientConfig, parse_addresses
+from eoslog.connector.client.retry import Backoff, retrying
+from eoslog.connector.client.shared import close_shared, shared
+from eoslog.connector.errors import (
+    BrokerUnreachable,
+    ConnectionLost,
+    OptionError,
+    RetriesExhausted,
+    UnknownTopic,
+)
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+
+def cluster(*ports: int, **more: Any) -> Cluster:
+    limits = {"request_timeout_ms": 2_000, "api_timeout_ms": 3_000, "retry_backoff_ms": 1} | more
+    return Cluster(ClientConfig(tuple(("127.0.0.1", port) for port in ports), **limits))
+
+
+def test_unreachable_names_every_address_and_the_option_within_the_timeout() -> None:
+    began = time.monotonic()
+    with pytest.raises(BrokerUnreachable) as caught:
+        cluster(1, 2, request_timeout_ms=400).metadata(None)
+    assert 0.3 < time.monotonic() - began < 2
+    for said in (
+        "127.0.0.1:1",
+        "127.0.0.1:2",
+        "kafka.bootstrap.servers",
+        "400 ms",
+        "kafka.request.timeout.ms",
+    ):
+        assert said in str(caught.value)
+
+
+def test_the_second_address_serves_when_the_first_does_not() -> None:
+    with FakeBroker() as broker, cluster(1, broker.port) as c:
+        assert c.partitions("t") == [0, 1]
+
+
+def test_an_idle_connection_that_died_is_replaced() -> None:
+    with FakeBroker() as broker, cluster(broker.port) as c:
+        c.metadata(["t"])
+        broker.drop_all()
+        assert "t" in c.metadata(["t"]).topics
+
+
+def test_unknown_topic_and_partition() -> None:
+    def unknown(version: int, body: Any) -> Any:
+        return {"brokers": [], "topics": [{"error_code": 3, "name": "gone", "partitions": []}]}
+
+    with (
+        FakeBroker({ApiKey.METADATA: unknown}) as broker,
+        cluster(broker.port) as c,
+        pytest.raises(UnknownTopic, match=r"'gone' does not exist .*create the topic"),
+    ):
+        c.topic("gone")
+    with (
+        FakeBroker() as broker,
+        cluster(broker.port) as c,
+        pytest.raises(UnknownTopic, match="no partition 9, but 0, 1"),
+    ):
+        c.leader("t", 9)
+
+
+def test_reading_never_creates_a_topic() -> None:
+    with FakeBroker() as broker, cluster(broker.port) as c:
+        c.topic("t")
+        assert [body["allow_auto_topic_creation"] for _, body in broker.seen(ApiKey.METADATA)] == [False]
+
+
+def test_coordinators_are_asked_for_once_and_again_when_forgotten() -> None:
+    with FakeBroker() as broker, cluster(broker.port) as c:
+        first = c.coordinators("transaction", ["a", "b"])
+        assert c.coordinator("transaction", "a") is first["a"] is first["b"]
+        assert len(broker.seen(ApiKey.FIND_COORDINATOR)) == 1
+        c.forget_coordinator("transaction", "a")
+        c.coordinator("transaction", "a")
+        assert broker.seen(ApiKey.FIND_COORDINATOR)[-1][1]["coordinator_keys"] == ["a"]
+
+
+def test_a_connection_with_answers_to_come_is_not_kept() -> None:
+    with FakeBroker() as broker, cluster(broker.port) as c:
+        address = c.leader_address("t", 0)
+        taken = c.take(address)
+        c.give_back(taken)
+        assert c.take(address) is taken
+        taken.send(ApiKey.METADATA, {"topics": []})
+        c.give_back(taken)
+        assert taken.closed and c.take(address) is not taken
+
+
+def test_retries_end_by_their_timeout_and_name_it() -> None:
+    def fail() -> None:
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def run(**more: Any) -> None:
+        retrying(cluster(1), "Doing", fail, timeout_ms=200, option="some.ms", forget=lambda: None, **more)
+
+    with pytest.raises(RetriesExhausted, match=r"Doing: gave up after 200 ms \(some\.ms\).*LOAD_IN_PROGRESS"):
+        run()
+    with pytest.raises(KafkaError):
+        run(final=frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}))
+
+
+def test_what_will_not_pass_is_raised_at_once() -> None:
+    tries = []
+
+    def fail() -> None:
+        tries.append(1)
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
+
+    with pytest.raises(KafkaError):
+        retrying(cluster(1), "Doing", fail, timeout_ms=5_000, option="x", forget=lambda: None)
+    assert len(tries) == 1
+
+
+def test_retries_forget_and_then_succeed() -> None:
+    left, forgotten = [ConnectionLost("x"), KafkaError(ErrorCode.NOT_COORDINATOR)], []
+
+    def attempt() -> str:
+        if left:
+            raise left.pop()
+        return "done"
+
+    c = cluster(1)
+    done = retrying(c, "Doing", attempt, timeout_ms=5_000, option="x", forget=lambda: forgotten.append(1))
+    assert done == "done" and len(forgotten) == 2
+
+
+def test_pauses_grow_and_stop_at_the_deadline() -> None:
+    backoff = Backoff(ClientConfig((), retry_backoff_ms=10, retry_backoff_max_ms=50), 150)
+    began = time.monotonic()
+    pauses = 0
+    while not backoff.over:
+        backoff.pause()
+        pauses += 1
+    assert 0.14 < time.monotonic() - began < 0.4
+    assert pauses < 10
+
+
+def test_shared_clusters_are_one_a_config() -> None:
+    config = ClientConfig((("127.0.0.1", 1),))
+    assert shared(config) is shared(config)
+    kept = shared(config)
+    close_shared(config)
+    assert shared(config) is not kept
+
+
+def test_addresses() -> None:
+    assert parse_addresses(" a:1, [::1]:9092 ,") == (("a", 1), ("::1", 9092))
+    for wrong in ("", "a", "a:", ":9", "a:b", "a:0", "a:65536", "a:1,b"):
+        with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers"):
+            parse_addresses(wrong)

@@ -1,0 +1,177 @@
+"""Reading ranges: fetched ahead, cut to the range, nothing skipped without a word."""
+
+import threading
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from fake_broker import Drop, FakeBroker, wait_until
+
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.config import ClientConfig
+from eoslog.connector.client.fetch import fetch
+from eoslog.connector.errors import OffsetsGone, RetriesExhausted
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.batch import ABORT, CorruptBatch, control_batch, iter_headers, stamp
+from eoslog.protocol.records import encode_batches
+
+
+class Log:
+    """One partition served by Fetch, with the bytes asked for and never more than fits."""
+
+    def __init__(self, records: int = 100, *, a_batch: int = 10) -> None:
+        self.data = bytearray()
+        self.end = self.start = 0
+        self.faults: list[int | str] = []
+        self.aborted: list[dict[str, int]] = []
+        self.whole = True
+        for _ in range(records // a_batch):
+            self.add(a_batch)
+
+    def add(self, count: int, producer_id: int = -1, **more: Any) -> None:
+        values = pa.array([b"%d" % (self.end + i) for i in range(count)])
+        for made in encode_batches(None, values, None, 0, codec=0, max_batch_bytes=1 << 30):
+            self.append(bytearray().join(made.finish(producer_id, 0, 0, producer_id >= 0)), count)
+
+    def append(self, made: bytearray, count: int) -> None:
+        stamp(made, self.end, 0)
+        self.data += made
+        self.end += count
+
+    def fetch(self, version: int, body: Any) -> Any:
+        fault = self.faults.pop(0) if self.faults else 0
+        if fault == "drop":
+            raise Drop
+        wanted = body["topics"][0]["partitions"][0]
+        at, code, records = wanted["fetch_offset"], fault if isinstance(fault, int) else 0, b""
+        if not code and not self.start <= at <= self.end:
+            code = 1
+        if not code and fault != "empty":
+            records = self._read(at, wanted["partition_max_bytes"])
+        part = {"partition_index": 0, "error_code": code, "high_watermark": self.end,
+                "last_stable_offset": self.end, "log_start_offset": self.start,
+                "aborted_transactions": self.aborted, "records": records}  # fmt: skip
+        return {"responses": [{"topic": "t", "partitions": [part]}]}
+
+    def _read(self, at: int, max_bytes: int) -> bytes:
+        for pos, header in iter_headers(self.data):
+            if header.next_offset > at:
+                size = max(max_bytes, header.size) if self.whole else max_bytes
+                return bytes(self.data[pos : pos + size])
+        return b""
+
+
+def values(broker: FakeBroker, start: int, end: int, **more: Any) -> list[bytes]:
+    limits = {
+        "request_timeout_ms": 2_000,
+        "api_timeout_ms": more.pop("api_timeout_ms", 3_000),
+        "retry_backoff_ms": 1,
+    }
+    with Cluster(ClientConfig((("127.0.0.1", broker.port),), **limits)) as c:
+        options = {"committed": True, "max_bytes": 700} | more
+        return [v for rows in fetch(c, "t", 0, start, end, **options) for v in rows.value.to_pylist()]
+
+
+def numbers(start: int, end: int) -> list[bytes]:
+    return [b"%d" % i for i in range(start, end)]
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 100), (5, 95), (10, 20), (13, 14), (99, 100), (40, 40)])
+def test_exactly_the_range(start: int, end: int) -> None:
+    log = Log()
+    with FakeBroker({ApiKey.FETCH: log.fetch}) as broker:
+        assert values(broker, start, end) == numbers(start, end)
+
+
+def test_failures_that_pass_change_nothing() -> None:
+    log = Log()
+    log.faults = ["drop", 6, 0, "empty", "drop", 9, 5, 0, "empty", 56]
+    with FakeBroker({ApiKey.FETCH: log.fetch}) as broker:
+        assert values(broker, 0, 100) == numbers(0, 100)
+
+
+def test_a_batch_above_max_bytes_is_read() -> None:
+    log = Log(records=20)
+    log.add(5_000)
+    with FakeBroker({ApiKey.FETCH: log.fetch}) as broker:
+        assert values(broker, 0, log.end) == numbers(0, log.end)
+        log.whole = False  # a broker that cuts even the first batch is asked for more
+        assert values(broker, 0, log.end, max_bytes=200) == numbers(0, log.end)
+
+
+def test_the_next_request_leaves_before_this_answer_is_decoded() -> None:
+    log = Log()
+    with (
+        FakeBroker({ApiKey.FETCH: log.fetch}) as broker,
+        Cluster(ClientConfig((("127.0.0.1", broker.port),))) as c,
+    ):
+        rows = fetch(c, "t", 0, 0, 100, committed=True, max_bytes=700)
+        next(rows)
+        wait_until(lambda: len(broker.seen(ApiKey.FETCH)) == 2)
+        rows.close()
+        assert not any(c._idle.values()), "a connection with an answer to come was kept"
+
+
+def test_gone_offsets_say_where_the_log_is() -> None:
+    log = Log()
+    log.start = 50
+    with FakeBroker({ApiKey.FETCH: log.fetch}) as broker:
+        with pytest.raises(OffsetsGone, match=r"offset 10 of t-0.* begins at 50 and ends at 100") as caught:
+            values(broker, 10, 100)
+        assert caught.value.earliest == 50
+        with pytest.raises(OffsetsGone):
+            values(broker, 200, 300)
+
+
+def test_no_progress_is_an_error_not_an_end() -> None:
+    log = Log()
+    with (
+        FakeBroker({ApiKey.FETCH: log.fetch}) as broker,
+        pytest.raises(RetriesExhausted, match=r"t-0 at offset 100: no progress within 300 ms"),
+    ):
+        values(broker, 90, 120, api_timeout_ms=300)
+
+
+def test_aborted_and_control_batches_leave_no_rows_and_no_error() -> None:
+    log = Log(records=20)
+    first = log.end
+    log.add(10, producer_id=4)
+    log.append(bytearray(control_batch(ABORT, 4, 0, 0, 0)), 1)
+    log.aborted = [{"producer_id": 4, "first_offset": first}]
+    with FakeBroker({ApiKey.FETCH: log.fetch}) as broker:
+        assert values(broker, 0, log.end) == numbers(0, 20)
+        assert values(broker, 20, log.end) == []
+        assert values(broker, 25, log.end) == []
+        assert values(broker, 0, log.end, committed=False) == numbers(0, 30)
+
+
+def test_a_damaged_batch_names_partition_and_offset() -> None:
+    log = Log()
+    log.data[-1] ^= 1
+    with FakeBroker({ApiKey.FETCH: log.fetch}) as broker, pytest.raises(CorruptBatch, match=r"t-0.*90"):
+        values(broker, 0, 100)
+
+
+def test_batches_that_end_in_a_gap_and_a_range_that_ends_in_one() -> None:
+    """Compaction leaves holes: the next batch may begin after the range's end."""
+    log = Log(records=20)
+    log.end = 50
+    log.add(10)
+    with FakeBroker({ApiKey.FETCH: log.fetch}) as broker:
+        assert values(broker, 0, 40) == numbers(0, 20)
+        assert values(broker, 0, 55) == numbers(0, 20) + numbers(50, 55)
+
+
+def test_readers_of_two_threads_do_not_meet() -> None:
+    log, found = Log(), dict[int, list[bytes]]()
+    with FakeBroker({ApiKey.FETCH: log.fetch}) as broker:
+
+        def read(i: int) -> None:
+            found[i] = values(broker, i, 100 - i)
+
+        threads = [threading.Thread(target=read, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+    assert found == {i: numbers(i, 100 - i) for i in range(4)}

@@ -1,0 +1,236 @@
+"""Transactions: versions by TV1 and TV2, repeats that are safe, refusals that are raised."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fake_broker import Drop, FakeBroker, Handler
+
+from eoslog.connector.client import transactions
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.config import ClientConfig
+from eoslog.connector.client.listing import EARLIEST, LATEST, list_offsets
+from eoslog.connector.client.offsets import commit_plain, fetch_committed
+from eoslog.connector.client.transactions import Identity, Listing
+from eoslog.connector.errors import RetriesExhausted, UnsupportedByBroker
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+ME = Identity(7, 3)
+
+
+def cluster(broker: FakeBroker, **more: Any) -> Cluster:
+    limits = {"request_timeout_ms": 2_000, "delivery_timeout_ms": 3_000, "retry_backoff_ms": 1} | more
+    return Cluster(ClientConfig((("127.0.0.1", broker.port),), **limits))
+
+
+def scripted(*answers: Any) -> Handler:
+    """Answers one after another; an exception is raised, a number is an error code."""
+    left: Iterator[Any] = iter(answers)
+
+    def handle(version: int, body: Any) -> Any:
+        answer = next(left)
+        if isinstance(answer, Exception):
+            raise answer
+        return {"error_code": answer} if isinstance(answer, int) else dict(answer)
+
+    return handle
+
+
+@pytest.mark.parametrize(("level", "version", "after"), [(2, 5, Identity(7, 4)), (1, 4, ME), (0, 4, ME)])
+def test_end_txn_by_transaction_version(level: int, version: int, after: Identity) -> None:
+    handler = scripted({"error_code": 0, "producer_id": 7, "producer_epoch": 4})
+    with FakeBroker({ApiKey.END_TXN: handler}, transaction_version=level) as broker:
+        assert transactions.end_txn(cluster(broker), "x", ME, True) == after
+        ((used, body),) = broker.seen(ApiKey.END_TXN)
+    assert used == version
+    assert body == {"transactional_id": "x", "producer_id": 7, "producer_epoch": 3, "committed": True}
+
+
+def test_end_txn_is_repeated_at_one_version_over_new_connections() -> None:
+    """A repeat at another version would be refused: brokers answer repeats by version and old epoch."""
+
+    def lost(version: int, body: Any) -> Any:
+        broker.transaction_version = 1  # what a new connection would choose by
+        broker.handlers[ApiKey.END_TXN] = scripted(
+            51, 16, {"error_code": 0, "producer_id": 7, "producer_epoch": 4}
+        )
+        raise Drop
+
+    with FakeBroker({ApiKey.END_TXN: lost}) as broker:
+        assert transactions.end_txn(cluster(broker), "x", ME, False) == Identity(7, 4)
+        tries = broker.seen(ApiKey.END_TXN)
+    assert [version for version, _ in tries] == [5] * 4
+    assert all(body == tries[0][1] for _, body in tries)
+
+
+def test_a_moved_coordinator_is_looked_for_again() -> None:
+    with FakeBroker({ApiKey.END_TXN: scripted(16, 0)}) as broker:
+        transactions.end_txn(cluster(broker), "x", ME, True)
+        assert len(broker.seen(ApiKey.FIND_COORDINATOR)) == 2
+
+
+@pytest.mark.parametrize("code", [47, 48, 49, 90, 120])
+def test_refusals_are_raised_at_once(code: int) -> None:
+    with (
+        FakeBroker({ApiKey.END_TXN: scripted(code)}) as broker,
+        pytest.raises(KafkaError, match="commit of 'x'") as caught,
+    ):
+        transactions.end_txn(cluster(broker), "x", ME, True)
+    assert caught.value.code == code
+
+
+def test_retries_are_bounded_by_the_delivery_timeout() -> None:
+    said = r"EndTxn\(commit\).*300 ms \(kafka\.delivery\.timeout\.ms\)"
+    busy = scripted(*[51] * 100_000)
+    with FakeBroker({ApiKey.END_TXN: busy}) as broker, pytest.raises(RetriesExhausted, match=said):
+        transactions.end_txn(cluster(broker, delivery_timeout_ms=300), "x", ME, True)
+
+
+def test_init_producer_id_repeats_and_names_a_refused_timeout() -> None:
+    good = {"error_code": 0, "producer_id": 9, "producer_epoch": 0}
+    with FakeBroker({ApiKey.INIT_PRODUCER_ID: scripted(Drop(), 51, 14, good, good)}) as broker:
+        c = cluster(broker)
+        assert transactions.init_producer_id(c, "x", 1000) == Identity(9, 0)
+        assert transactions.init_producer_id(c, None, 1000) == Identity(9, 0)
+        assert len(broker.seen(ApiKey.INIT_PRODUCER_ID)) == 5
+    with (
+        FakeBroker({ApiKey.INIT_PRODUCER_ID: scripted(50)}) as broker,
+        pytest.raises(KafkaError, match="'x' with time-out 99 ms"),
+    ):
+        transactions.init_producer_id(cluster(broker), "x", 99)
+
+
+def offset_answer(*codes: int) -> dict[str, Any]:
+    parts = [{"partition_index": i, "error_code": code} for i, code in enumerate(codes)]
+    return {"topics": [{"name": "t", "partitions": parts}]}
+
+
+OFFSETS = {("t", 0): (5, "five"), ("t", 1): (6, "")}
+
+
+def test_offsets_in_a_transaction_by_transaction_version() -> None:
+    handlers = {
+        ApiKey.TXN_OFFSET_COMMIT: scripted(offset_answer(0, 0)),
+        ApiKey.ADD_OFFSETS_TO_TXN: scripted(0),
+    }
+    for level, version, added in ((2, 5, 0), (1, 4, 1)):
+        fresh = {**handlers, ApiKey.TXN_OFFSET_COMMIT: scripted(offset_answer(0, 0))}
+        with FakeBroker(fresh, transaction_version=level) as broker:
+            transactions.commit_offsets(cluster(broker), "x", ME, "g", OFFSETS)
+            ((used, body),) = broker.seen(ApiKey.TXN_OFFSET_COMMIT)
+            assert used == version and len(broker.seen(ApiKey.ADD_OFFSETS_TO_TXN)) == added
+        assert body["generation_id"] == -1 and body["member_id"] == ""
+        assert [p["committed_metadata"] for p in body["topics"][0]["partitions"]] == ["five", ""]
+
+
+def test_a_partly_refused_commit_is_refused() -> None:
+    with (
+        FakeBroker({ApiKey.TXN_OFFSET_COMMIT: scripted(offset_answer(0, 12))}) as broker,
+        pytest.raises(KafkaError, match="'g': refused for t-1") as caught,
+    ):
+        transactions.commit_offsets(cluster(broker), "x", ME, "g", OFFSETS)
+    assert caught.value.code == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    with (
+        FakeBroker({ApiKey.TXN_OFFSET_COMMIT: scripted(offset_answer(0))}) as broker,
+        pytest.raises(KafkaError, match="no answer for t-1"),
+    ):
+        transactions.commit_offsets(cluster(broker), "x", ME, "g", OFFSETS)
+
+
+def test_a_refusal_that_passes_is_repeated_and_one_that_stays_wins() -> None:
+    answers = scripted(offset_answer(14, 0), offset_answer(51, 51), offset_answer(0, 0))
+    with FakeBroker({ApiKey.TXN_OFFSET_COMMIT: answers}) as broker:
+        transactions.commit_offsets(cluster(broker), "x", ME, "g", OFFSETS)
+    with (
+        FakeBroker({ApiKey.TXN_OFFSET_COMMIT: scripted(offset_answer(14, 48))}) as broker,
+        pytest.raises(KafkaError) as caught,
+    ):
+        transactions.commit_offsets(cluster(broker), "x", ME, "g", OFFSETS)
+    assert caught.value.code == ErrorCode.INVALID_TXN_STATE
+
+
+def listed(*rows: tuple[str, int, str], code: int = 0) -> dict[str, Any]:
+    states = [{"transactional_id": i, "producer_id": p, "transaction_state": s} for i, p, s in rows]
+    return {"error_code": code, "unknown_state_filters": [], "transaction_states": states}
+
+
+def test_listing_quotes_the_prefix_filters_and_waits_for_loading_coordinators() -> None:
+    answers = scripted(
+        listed(code=14), listed(("a.b-2", 2, "Ongoing"), ("axb-1", 1, "Ongoing"), ("a.b-1", 1, "Empty"))
+    )
+    with FakeBroker({ApiKey.LIST_TRANSACTIONS: answers}) as broker:
+        found = transactions.list_transactions(cluster(broker), "a.b-", ["Ongoing", "Empty"])
+        assert [body["transactional_id_pattern"] for _, body in broker.seen(ApiKey.LIST_TRANSACTIONS)] == [
+            r"a\.b\-.*"
+        ] * 2
+    assert found == [Listing("a.b-1", 1, "Empty"), Listing("a.b-2", 2, "Ongoing")]
+    older = {ApiKey.LIST_TRANSACTIONS: (0, 0)}
+    with FakeBroker(
+        {ApiKey.LIST_TRANSACTIONS: scripted(listed(("b", 1, "x"), ("a", 2, "x")))}, versions=older
+    ) as broker:
+        assert transactions.list_transactions(cluster(broker), "a") == [Listing("a", 2, "x")]
+
+
+def test_describe_tells_unknown_ids() -> None:
+    def state(name: str, code: int) -> dict[str, Any]:
+        return {"error_code": code, "transactional_id": name, "transaction_state": "Ongoing",
+                "transaction_timeout_ms": 5, "transaction_start_time_ms": 6, "producer_id": 7,
+                "producer_epoch": 3,
+                "topics": [{"topic": "t", "partitions": [1, 0]}]}  # fmt: skip
+
+    answers = scripted({"transaction_states": [state("a", 0), state("b", 105)]})
+    with FakeBroker({ApiKey.DESCRIBE_TRANSACTIONS: answers}) as broker:
+        found = transactions.describe(cluster(broker), ["a", "b"])
+    assert found == {"a": transactions.Description("Ongoing", ME, 5, 6, [("t", 1), ("t", 0)]), "b": None}
+
+
+def test_a_lost_answer_of_describe_keeps_what_was_learnt() -> None:
+    def one(version: int, body: Any) -> Any:
+        (name,) = body["transactional_ids"]
+        if name == "b" and broker.connections < 4:
+            raise Drop
+        return {"transaction_states": [{"error_code": 105, "transactional_id": name}]}
+
+    with FakeBroker({ApiKey.DESCRIBE_TRANSACTIONS: one}) as broker:
+        c = cluster(broker)
+        assert transactions.describe(c, ["a"]) == {"a": None}
+        assert transactions.describe(c, ["b"]) == {"b": None}
+
+
+def test_committed_offsets() -> None:
+    parts = [{"partition_index": 0, "committed_offset": 5, "metadata": "m", "error_code": 0},
+             {"partition_index": 1, "committed_offset": -1, "metadata": None, "error_code": 0}]  # fmt: skip
+    answers = scripted(
+        {"error_code": 0, "topics": [{"name": "t", "partitions": [{**parts[0], "error_code": 88}]}]},
+        {"error_code": 0, "topics": [{"name": "t", "partitions": parts}]},
+    )
+    with FakeBroker({ApiKey.OFFSET_FETCH: answers}) as broker:
+        assert fetch_committed(cluster(broker), "g", [("t", 0), ("t", 1)]) == {("t", 0): (5, "m")}
+        assert all(body["require_stable"] for _, body in broker.seen(ApiKey.OFFSET_FETCH))
+    with FakeBroker(versions={ApiKey.OFFSET_FETCH: (1, 6)}) as broker, pytest.raises(UnsupportedByBroker):
+        fetch_committed(cluster(broker), "g", None)
+
+
+def test_plain_commit_raises_for_any_partition() -> None:
+    with FakeBroker({ApiKey.OFFSET_COMMIT: scripted(offset_answer(14, 0), offset_answer(0, 0))}) as broker:
+        commit_plain(cluster(broker), "g", OFFSETS)
+    with (
+        FakeBroker({ApiKey.OFFSET_COMMIT: scripted(offset_answer(0, 25))}) as broker,
+        pytest.raises(KafkaError, match="t-1 to group 'g'"),
+    ):
+        commit_plain(cluster(broker), "g", OFFSETS)
+
+
+def test_listing_offsets_by_leader_and_isolation() -> None:
+    def answer(*rows: tuple[int, int, int]) -> dict[str, Any]:
+        parts = [{"partition_index": p, "error_code": code, "offset": at} for p, code, at in rows]
+        return {"topics": [{"name": "t", "partitions": parts}]}
+
+    answers = scripted(answer((0, 6, -1), (1, 0, 9)), answer((0, 0, 3), (1, 0, 9)))
+    with FakeBroker({ApiKey.LIST_OFFSETS: answers}) as broker:
+        found = list_offsets(cluster(broker), {("t", 0): EARLIEST, ("t", 1): LATEST}, committed=True)
+        asked = broker.seen(ApiKey.LIST_OFFSETS)
+    assert found == {("t", 0): 3, ("t", 1): 9}
+    assert all(body["isolation_level"] == 1 for _, body in asked)
+    assert [p["timestamp"] for p in asked[0][1]["topics"][0]["partitions"]] == [-2, -1]

@@ -1,0 +1,51 @@
+"""One Spark session and one broker for all tests of the connector, and a stock client to check against.
+
+With EOSLOG_TEST_BOOTSTRAP=host:port the same tests run against that Kafka cluster instead of the
+bundled broker.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from stock_kafka import Kafka
+
+from eoslog.testing import EmbeddedBroker
+
+_ROOT = Path(__file__).parents[2]
+# Processes that Spark and the tests start find the packages as this one does.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A small local session, shared by all tests."""
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("eoslog-tests")
+        .config("spark.driver.memory", "1g")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.streaming.metricsEnabled", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Kafka]:
+    """The shared broker."""
+    given = os.environ.get("EOSLOG_TEST_BOOTSTRAP")
+    if given:
+        yield Kafka(given)
+        return
+    with EmbeddedBroker() as broker:
+        yield Kafka(broker.bootstrap)

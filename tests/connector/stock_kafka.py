@@ -1,0 +1,77 @@
+"""A broker as the stock client (confluent-kafka) sees it: what the connector's tests compare with."""
+
+import uuid
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+
+class Kafka:
+    """A broker and the stock client's view of it."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def topic(self, partitions: int = 1, name: str | None = None, **config: str) -> str:
+        """Create a topic of a new name and return it."""
+        name = name or f"t-{uuid.uuid4().hex[:12]}"
+        new = NewTopic(name, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()})
+        self.admin.create_topics([new])[name].result(10)
+        return name
+
+    def producer(self, **config: Any) -> Producer:
+        """A stock producer; configuration with underscores for dots."""
+        return Producer(
+            {"bootstrap.servers": self.bootstrap} | {k.replace("_", "."): v for k, v in config.items()}
+        )
+
+    def transactional(self, transactional_id: str) -> Producer:
+        """A stock transactional producer, initialised."""
+        producer = self.producer(transactional_id=transactional_id)
+        producer.init_transactions(20)
+        return producer
+
+    def put(self, topic: str, values: list[bytes], partition: int = 0, **more: Any) -> None:
+        """Produce values outside transactions and wait for all of them."""
+        producer = self.producer(enable_idempotence=True)
+        for value in values:
+            producer.produce(topic, value, partition=partition, **more)
+        assert producer.flush(20) == 0
+
+    def rows(self, topic: str, partitions: int = 1, *, committed: bool = True) -> list[tuple[Any, ...]]:
+        """Every record as the stock consumer sees it, sorted: (partition, offset, key, value, timestamp
+        type, timestamp, headers)."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": uuid.uuid4().hex,
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed" if committed else "read_uncommitted",
+            }
+        )
+        consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+        found, ended = [], set()
+        while len(ended) < partitions:
+            message = consumer.poll(10)
+            assert message is not None, f"no answer from the stock consumer; ended: {ended}"
+            if message.error():
+                ended.add(message.partition())
+                continue
+            found.append(
+                (
+                    message.partition(),
+                    message.offset(),
+                    message.key(),
+                    message.value(),
+                    # librdkafka counts 1 for the producer's time and 2 for the broker's, the log 0 and 1
+                    message.timestamp()[0] - 1,
+                    message.timestamp()[1],
+                    message.headers(),
+                )
+            )
+        consumer.close()
+        return sorted(found)

@@ -1,0 +1,59 @@
+"""Offset JSON: Spark's form, and every way of writing it wrong."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eoslog.connector.errors import OptionError
+from eoslog.connector.offsets import EARLIEST, LATEST, from_json, parse_assignment, parse_bound, to_json
+
+OFFSETS = st.dictionaries(st.tuples(st.text(), st.integers(0, 99)), st.integers(0, 2**63 - 1))
+
+
+@given(OFFSETS)
+def test_there_and_back_through_text(offsets: dict[tuple[str, int], int]) -> None:
+    assert from_json(json.loads(json.dumps(to_json(offsets)))) == offsets
+
+
+def test_equal_offsets_are_equal_texts() -> None:
+    """Spark compares texts to see whether there is new data."""
+    one, other = {("b", 1): 1, ("a", 10): 2, ("a", 9): 3}, {("a", 9): 3, ("b", 1): 1, ("a", 10): 2}
+    assert json.dumps(to_json(one)) == json.dumps(to_json(other))
+    assert to_json(one) == {"a": {"9": 3, "10": 2}, "b": {"1": 1}}
+
+
+def test_bounds() -> None:
+    assert (parse_bound("o", "earliest"), parse_bound("o", " LATEST ")) == (EARLIEST, LATEST)
+    assert parse_bound("o", '{"t":{"0":23,"1":-2},"u":{"0":-1}}') == {
+        ("t", 0): 23,
+        ("t", 1): -2,
+        ("u", 0): -1,
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "5", "[]", "{}", "null", '{"t":{}}', '{"t":[0]}', '{"t":{"a":1}}', '{"t":{"-1":1}}',
+     '{"t":{"0":"1"}}', '{"t":{"0":1.5}}', '{"t":{"0":true}}', '{"t":{"0":-3}}', '{"t":{"0":null}}',
+     '{"t":{"0":1,"0":2}}', '{"t":{"0":1},"t":{"1":1}}', "first"],
+)  # fmt: skip
+def test_malformed_bounds_say_the_right_form(text: str) -> None:
+    with pytest.raises(
+        OptionError,
+        match=r'startingOffsets.*give startingOffsets as earliest, latest, or JSON like \{"topic"',
+    ):
+        parse_bound("startingOffsets", text)
+
+
+def test_assignments() -> None:
+    assert parse_assignment("assign", '{"b":[1],"a":[2,0,2]}') == (("a", 0), ("a", 2), ("b", 1))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"t":[]}', '{"t":0}', '{"t":["0"]}', '{"t":[-1]}', '{"t":[true]}']
+)
+def test_malformed_assignments_say_the_right_form(text: str) -> None:
+    with pytest.raises(OptionError, match=r'assign.*give assign as JSON like \{"topic":\[0,1\]\}'):
+        parse_assignment("assign", text)
