@@ -69,7 +69,7 @@ def _open(config: BrokerConfig) -> Broker:
     try:
         return Broker(config)
     except DataDirError as error:
-        raise StartError(f"{error} (--data names the directory)") from error
+        raise StartError(f"{error} (give another --data?)") from error
     except OSError as error:
         raise StartError(
             f"data directory {config.log_dirs} cannot be used ({error}): mend that or give another --data"

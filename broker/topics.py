@@ -109,6 +109,16 @@ class Topics:
         """The id of this cluster of one, made with the data directory."""
         return self._dir.cluster_id
 
+    @property
+    def fs(self) -> FileSystem:
+        """The file system, for what else is kept in the data directory."""
+        return self._fs
+
+    @property
+    def data_dir(self) -> str:
+        """The path of the data directory."""
+        return self._dir.path
+
     # -- finding -------------------------------------------------------------------------------
 
     def get(self, name: str) -> Topic | None:

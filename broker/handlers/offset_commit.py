@@ -31,7 +31,7 @@ def handle(context: RequestContext, request: Message) -> Message | Settled:
     named = Named(context, request, by_id=context.header.api_version >= _TOPIC_IDS)
     if not named.offsets:
         return named.body({})
-    who = committer(request)
+    who = committer(request, request["generation_id_or_member_epoch"])
     try:
         pending = context.broker.groups.commit_offsets(who, named.offsets)
     except KafkaError as error:
@@ -39,13 +39,13 @@ def handle(context: RequestContext, request: Message) -> Message | Settled:
     return Settled(answer(named, pending))
 
 
-def committer(request: Message) -> Committer:
-    """Return who commits, of OffsetCommit or TxnOffsetCommit."""
+def committer(request: Message, generation: int) -> Committer:
+    """Return who commits, of OffsetCommit or TxnOffsetCommit (which name the generation differently)."""
     return Committer(
         group_id=request["group_id"],
         member_id=request["member_id"],
         instance_id=request["group_instance_id"],
-        generation=request["generation_id_or_member_epoch"],
+        generation=generation,
     )
 
 

@@ -33,7 +33,8 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
         context.header.api_version,
     )
     try:
-        pending = context.broker.groups.txn_commit_offsets(txn, committer(request), named.offsets)
+        who = committer(request, request["generation_id"])
+        pending = context.broker.groups.txn_commit_offsets(txn, who, named.offsets)
     except KafkaError as error:
         return named.refuse(error.code)
     # Not `Settled`: it may still have to join the transaction, and an EndTxn after it must come second.
