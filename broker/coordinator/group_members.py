@@ -110,9 +110,9 @@ class GroupMembers:
     # One step
 
     def _step(self, group_id: str, event: Event, ticket: int) -> None:
+        partition = self._journal.partition(group_id)  # Before looking at the clock: it may be made here.
         group = self._groups.get(group_id) or Group(group_id)
         outcome = classic_group.step(group, event, ticket, self._now(), self._settings)
-        partition = self._journal.partition(group_id)
         if outcome.persist:
             self._journal.append(partition, [encode_group(outcome.group, self._clock.now_ms())])
         self._keep(outcome.group)
