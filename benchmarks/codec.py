@@ -34,7 +34,7 @@ class Case(NamedTuple):
     least: int
     most: int
     batch_bytes: int
-    judged: bool  # whether the goals hold for it
+    judged: bool  # whether the goals hold for it, uncompressed
 
 
 CASES = [
@@ -85,7 +85,7 @@ def run(case: Case, codec: int, rounds: int) -> bool:
         raise SystemExit(f"{case.name}: what was decoded is not what was encoded")
     encoding = [count / time for time in seconds(encode, rounds)]
     decoding = [count / time for time in seconds(lambda: decode_batches(answer), rounds)]
-    fine = not case.judged or (encoding[0] >= ENCODE_GOAL and decoding[0] >= DECODE_GOAL)
+    fine = not case.judged or codec != 0 or (encoding[0] >= ENCODE_GOAL and decoding[0] >= DECODE_GOAL)
     figures = "  ".join(f"{rate / 1e6:6.2f}" for rate in (*encoding, *decoding))
     print(f"{case.name:26} {figures}{'' if fine else '   MISSED'}", flush=True)
     return fine
