@@ -33,7 +33,7 @@ class DataDir:
         self.path = path
         self._fs = fs
         try:
-            fs.make_dir(path)
+            self._make()
             self._lock = fs.lock(os.path.join(path, ".lock"))
         except BlockingIOError:
             raise DataDirError(
@@ -49,6 +49,17 @@ class DataDir:
         except BaseException:
             self._lock.close()
             raise
+
+    def _make(self) -> None:
+        """Make the directory and what is missing above it, durable each in the one above."""
+        missing = []
+        path = os.path.abspath(self.path)
+        while not self._fs.exists(path):
+            path = os.path.dirname(path)
+            missing.append(path)
+        self._fs.make_dir(self.path)
+        for parent in missing:
+            self._fs.sync_dir(parent)
 
     def file(self, name: str) -> str:
         """The path of a name in the directory."""

@@ -9,10 +9,10 @@ The first two are sparse, about one entry each index.interval.bytes. All three c
 
 from __future__ import annotations
 
+import os
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
 from itertools import pairwise
 
 from eoslog.broker.ports import File, FileSystem
@@ -102,25 +102,33 @@ class SparseIndex:
 class TransactionIndex:
     """The aborted transactions whose markers lie in one segment, by offset of the marker.
 
-    Entries go to the file as they come: an acknowledged abort must be found after a crash without
-    reading the whole log. The file is made with the first entry, as Kafka does.
+    Entries go to the file as they come, which is made with the first one, as Kafka does. They must be
+    synced before a snapshot of the producers is written: what lies before a snapshot is not read again.
     """
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self.path = path
         self._fs = fs
         self._file: File | None = None
+        self._dirty = False
         self.entries: list[Aborted] = []
 
-    def append(self, entry: Aborted) -> File:
-        """Add an entry to file and memory; answers the file, which has to be synced. Raises OSError."""
+    def append(self, entry: Aborted) -> None:
+        """Add an entry to file and memory. Raises OSError."""
         if self._file is None:
             self._file = self._fs.open(self.path, create=True)
+        self._dirty = True
         position = len(self.entries) * TXN_ENTRY.size
         if self._file.write([TXN_ENTRY.pack(0, *entry)], position) != TXN_ENTRY.size:
             raise OSError(f"{self.path}: wrote only a part of an entry (disk full?)")
         self.entries.append(entry)
-        return self._file
+
+    def sync(self) -> None:
+        """Make the file durable, and its name in the directory, if there is anything new. Raises OSError."""
+        if self._dirty and self._file is not None:
+            self._file.sync()
+            self._fs.sync_dir(os.path.dirname(self.path))
+            self._dirty = False
 
     def load(self, below: int) -> None:
         """Read the entries whose marker is below offset `below`, cut the others off. Raises BadIndex."""
@@ -143,17 +151,15 @@ class TransactionIndex:
             self.entries.append(entry)
         if len(self.entries) * TXN_ENTRY.size < len(data):
             file.truncate(len(self.entries) * TXN_ENTRY.size)
+            self._dirty = True
 
-    def replace(self, entries: Iterable[Aborted]) -> None:
-        """Set the entries, in memory and in the file, and sync it. Raises OSError."""
+    def clear(self) -> None:
+        """Forget all entries, in memory and in the file. Raises OSError."""
         self.entries = []
         if self._file is not None or self._fs.exists(self.path):
             self._file = self._file or self._fs.open(self.path)
             self._file.truncate(0)
-        for entry in entries:
-            self.append(entry)
-        if self._file is not None:
-            self._file.sync()
+            self._dirty = True
 
     def collect(self, offset: int, upper: int) -> tuple[list[tuple[int, int]], bool]:
         """(producer id, first offset) of the aborted with last >= `offset` and first < `upper`.

@@ -11,22 +11,29 @@ offline, until the broker is started again and has checked the log.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, NoReturn
 
-from eoslog.broker.log import files, snapshot
+from eoslog.broker.log import snapshot
 from eoslog.broker.log.checks import STORED_START, check_batch, stored_start, with_append_time
 from eoslog.broker.log.flush import GroupFlush, Job
 from eoslog.broker.log.scan import DamagedBatch
 from eoslog.broker.log.segment import LostFile, Segment
+from eoslog.broker.log.segments import Segments
 from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.log.watch import Watch
 from eoslog.broker.ports import Buffer, File, FileSystem
 from eoslog.broker.rules.producer import ProducerState, ProducerStates
-from eoslog.protocol.batch import ABORT, COMMIT, BatchHeader, control_batch, read_control, read_header
+from eoslog.protocol.batch import (
+    ABORT,
+    COMMIT,
+    BatchHeader,
+    CorruptBatch,
+    control_batch,
+    read_control,
+    read_header,
+)
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 _LOG = logging.getLogger(__name__)
@@ -82,7 +89,7 @@ class Partition:
         self._fs = fs
         self._flush = flush
         self._lazy = flush.mode == "os"
-        self._segments = segments
+        self._log = Segments(segments)
         self._producers = producers
         self.log_start_offset = segments[0].base_offset if segments else 0
         self.log_end_offset = segments[-1].next_offset if segments else 0
@@ -91,8 +98,9 @@ class Partition:
         self._synced_size = segments[-1].size if segments else 0  # of the active segment
         self._syncing: tuple[Segment, int]  # active segment and its size when the running flush began
         self._to_sync: list[Job] = []  # beside the active segment's file
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
-        self._subscribers: dict[Callable[[], None], None] = {}
+        self._watch = Watch()
+        self.subscribe = self._watch.subscribe  # called when the high watermark or last stable offset moves
+        self.unsubscribe = self._watch.unsubscribe
         self._closed = False
 
     def __repr__(self) -> str:
@@ -155,7 +163,7 @@ class Partition:
         aborted = self._producers.apply_marker(pid, epoch, coordinator_epoch, commit, base, now_ms)
         if aborted is not None:
             try:
-                self._to_sync.append(self._segments[-1].transactions.append(aborted).sync)
+                self._log.active.transactions.append(aborted)
             except OSError as error:
                 # The marker is in the log, its index entry is not: readers would take aborted for committed.
                 self._fail(f"the transaction index cannot be written ({error})")
@@ -165,7 +173,7 @@ class Partition:
     def _write(self, view: memoryview, header: BatchHeader) -> int:
         """Put the batch at the end of the log under its offset, which is answered."""
         base = self.log_end_offset
-        segment = self._segments[-1]
+        segment = self._log.active
         try:
             if not segment.fits(len(view), base + header.last_offset_delta, self.settings.segment_bytes):
                 segment = self._roll()
@@ -189,7 +197,7 @@ class Partition:
 
     def _roll(self) -> Segment:
         """Start a new segment. Raises OSError; the old one then stays the active one."""
-        old, end = self._segments[-1], self.log_end_offset
+        old, end = self._log.active, self.log_end_offset
         saved = old.save_indexes()
         sealing = [*self._to_sync, old.file.sync, *(_sync_and_close(file) for file in saved)]
         if self._lazy:
@@ -198,17 +206,25 @@ class Partition:
         else:
             # Only the active segment may hold unsynced bytes, else a crash could tear a hole into the log.
             self._sync_here(sealing)
-        path = os.path.join(self.directory, files.offset_name(end, files.SNAPSHOT))
-        files.write_whole(self._fs, path, snapshot.encode(self._producers.all()), sync_dir=False)
-        new = Segment.create(self._fs, self.directory, end, self.settings.index_interval_bytes)
+            self._to_sync = []
+        self._sync_here([old.transactions.sync])
+        snapshot.save(self._fs, self.directory, end, self._producers.all())
         try:
+            new = Segment.create(self._fs, self.directory, end, self.settings.index_interval_bytes)
             self._fs.sync_dir(self.directory)
-        except OSError:
-            new.close()
+        except OSError as error:
+            self._drop_empty(end, error)
             raise
-        self._segments.append(new)
+        self._log.add(new)
         self._synced_size = 0
         return new
+
+    def _drop_empty(self, base: int, cause: OSError) -> None:
+        """Remove a segment that could not be made: it would lie in the middle of the log later on."""
+        try:
+            Segment.remove(self._fs, self.directory, base)
+        except OSError as error:
+            self._fail(f"a new segment could be neither made ({cause}) nor removed ({error})")
 
     def _sync_here(self, jobs: Sequence[Job]) -> None:
         try:
@@ -217,7 +233,6 @@ class Partition:
         except OSError as error:
             self._sync_failed(error)
             raise self._storage_error() from error
-        self._to_sync = []
 
     # -- durability ----------------------------------------------------------------------------
 
@@ -232,13 +247,11 @@ class Partition:
             return
         if offset >= self.log_end_offset:
             raise ValueError(f"partition {self} ends at {self.log_end_offset}: not at {offset}")
-        future = asyncio.get_running_loop().create_future()
-        self._waiting.append((offset, future))
-        await future
+        await self._watch.wait(offset)
 
     def begin_flush(self) -> tuple[int, Sequence[Job]]:
         """See `flush.Flushable`."""
-        active = self._segments[-1]
+        active = self._log.active
         jobs = [*self._to_sync, active.file.sync]
         self._to_sync = []
         self._syncing = (active, active.size)
@@ -252,7 +265,7 @@ class Partition:
             self._sync_failed(error)
             return
         segment, size = self._syncing
-        if segment is self._segments[-1]:
+        if segment is self._log.active:
             self._synced_size = size
         self.recovery_point = max(self.recovery_point, offset)
         if not self._lazy:
@@ -264,13 +277,7 @@ class Partition:
         if mark == self.high_watermark:
             return
         self.high_watermark = mark
-        if self._waiting:
-            done = [entry for entry in self._waiting if entry[0] < mark]
-            self._waiting = [entry for entry in self._waiting if entry[0] >= mark]
-            for _, future in done:
-                if not future.done():
-                    future.set_result(None)
-        self._notify()
+        self._watch.passed(mark)
 
     def _sync_failed(self, error: Exception) -> None:
         """Bytes that a failed sync left behind must never look good again, though the kernel may say so.
@@ -280,7 +287,7 @@ class Partition:
         text = f"sync failed ({error!r}); nothing after offset {self.recovery_point} was acknowledged"
         if not self._lazy:
             try:
-                self._segments[-1].file.truncate(self._synced_size)
+                self._log.active.file.truncate(self._synced_size)
             except OSError as second:
                 text += f"; cutting that off failed too ({second})"
         self._go_offline(text)
@@ -293,8 +300,7 @@ class Partition:
         _LOG.error("partition %s goes offline: %s. Check the disk, then start the broker again", self, reason)
         self.offline = reason
         self._flush.forget(self)
-        self._refuse_waiting(self._storage_error())
-        self._notify()
+        self._watch.refuse(self._storage_error())
 
     def _storage_error(self) -> KafkaError:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"partition {self} is offline: {self.offline}")
@@ -304,12 +310,6 @@ class Partition:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {self} was removed or closed")
         if self.offline is not None:
             raise self._storage_error()
-
-    def _refuse_waiting(self, error: KafkaError) -> None:
-        waiting, self._waiting = self._waiting, []
-        for _, future in waiting:
-            if not future.done():
-                future.set_exception(error)
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -337,79 +337,29 @@ class Partition:
         aborted: list[tuple[int, int]] | None = [] if committed else None
         if offset < bound:
             try:
-                records, upper = self._read_range(offset, bound, max_bytes, min_one)
+                records, upper = self._log.read(offset, bound, max_bytes, min_one)
+                if committed and records:
+                    aborted = self._log.aborted(offset, upper)
             except (DamagedBatch, OSError) as error:
                 raise self._unreadable(error) from error
-            if committed and records:
-                aborted = self._aborted(offset, upper)
         return ReadResult(records, self.high_watermark, stable, self.log_start_offset, aborted)
-
-    def _read_range(self, offset: int, bound: int, max_bytes: int, min_one: bool) -> tuple[bytes, int]:
-        """The bytes, and an offset above all their records."""
-        number = self._number(offset)
-        found = self._segments[number].locate(offset)
-        if found is None:
-            number += 1
-            found = self._segments[number].locate(offset)
-        segment = self._segments[number]
-        if found is None or found[1].base_offset >= bound:
-            return b"", bound
-        start, header = found
-        stop = segment.position_of(bound)
-        upper = min(bound, segment.next_offset)
-        if header.size > max_bytes and not min_one:
-            return b"", bound
-        size = min(stop - start, max(max_bytes, header.size))
-        if start + size < stop:
-            known = segment.upper_offset(start + size)
-            upper = min(upper, upper if known is None else known)
-        return segment.file.read(size, start), upper
-
-    def _number(self, offset: int) -> int:
-        """Which segment holds an offset that is in the log."""
-        if offset >= self._segments[-1].base_offset:
-            return len(self._segments) - 1
-        return bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
-
-    def _aborted(self, offset: int, upper: int) -> list[tuple[int, int]]:
-        """Aborted transactions with a record or marker at `offset` or above and a record below `upper`."""
-        found: list[tuple[int, int]] = []
-        for segment in self._segments[self._number(offset) :]:
-            more, complete = segment.transactions.collect(offset, upper)
-            found += more
-            if complete:
-                break
-        return found
 
     def offset_for(self, timestamp: int, *, committed: bool) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record of at least `timestamp` (ms), None if there is none."""
         self._check_online()
         below = self.last_stable_offset if committed else self.high_watermark
         try:
-            for segment in self._segments:
-                if segment.base_offset >= below:
-                    break
-                found = segment.first_at_or_after(timestamp, below)
-                if found is not None:
-                    return found
-        except (DamagedBatch, OSError, ValueError) as error:
+            return self._log.offset_for(timestamp, below)
+        except (DamagedBatch, CorruptBatch, OSError) as error:
             raise self._unreadable(error) from error
-        return None
 
     def max_timestamp(self) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record with the largest timestamp, None if there is no record."""
         self._check_online()
-        best: tuple[int, int] | None = None
         try:
-            for segment in self._segments:
-                if segment.base_offset < self.high_watermark and (
-                    best is None or segment.largest_timestamp > best[0]
-                ):
-                    found = segment.largest(self.high_watermark)
-                    best = found if best is None or (found and found[0] > best[0]) else best
-        except (DamagedBatch, OSError, ValueError) as error:
+            return self._log.max_timestamp(self.high_watermark)
+        except (DamagedBatch, CorruptBatch, OSError) as error:
             raise self._unreadable(error) from error
-        return best
 
     def scan(self, start: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Every whole batch from the one that holds `start` to the end of the log, CRC checked.
@@ -417,10 +367,8 @@ class Partition:
         Raises KafkaError KAFKA_STORAGE_ERROR naming file and position of a damaged batch.
         """
         self._check_online()
-        start = max(start, self.log_start_offset)
         try:
-            for segment in self._segments[self._number(start) :]:
-                yield from segment.batches_from(max(start, segment.base_offset))
+            yield from self._log.batches(max(start, self.log_start_offset))
         except (DamagedBatch, OSError) as error:
             raise self._unreadable(error) from error
 
@@ -446,19 +394,7 @@ class Partition:
         """Forget producers idle for longer than producer.id.expiration.ms; answers their ids."""
         return self._producers.expire(now_ms, self.settings.producer_id_expiration_ms)
 
-    # -- watching, closing ---------------------------------------------------------------------
-
-    def subscribe(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called when the high watermark or the last stable offset moved, or all fails."""
-        self._subscribers[callback] = None
-
-    def unsubscribe(self, callback: Callable[[], None]) -> None:
-        """End that; nothing happens if it was not subscribed."""
-        self._subscribers.pop(callback, None)
-
-    def _notify(self) -> None:
-        for callback in tuple(self._subscribers):
-            callback()
+    # -- closing -------------------------------------------------------------------------------
 
     def save(self) -> None:
         """Make everything durable and write indexes and a snapshot, for an orderly end. Raises OSError."""
@@ -467,22 +403,15 @@ class Partition:
         self._flush.flush_now(self)
         if self.offline is not None:
             raise OSError(f"partition {self} could not be flushed: {self.offline}")
-        saved = self._segments[-1].save_indexes()
-        try:
-            for file in saved:
-                file.sync()
-        finally:
-            _close_all(saved)
-        path = os.path.join(self.directory, files.offset_name(self.log_end_offset, files.SNAPSHOT))
-        files.write_whole(self._fs, path, snapshot.encode(self._producers.all()))
-        self._drop_old_snapshots()
-
-    def _drop_old_snapshots(self) -> None:
-        """Keep the snapshots at the start of a segment, and the one at the end of the log."""
-        keep = {segment.base_offset for segment in self._segments} | {self.log_end_offset}
-        for offset in files.offsets_of(self._fs.list(self.directory), files.SNAPSHOT):
-            if offset not in keep:
-                self._fs.remove(os.path.join(self.directory, files.offset_name(offset, files.SNAPSHOT)))
+        active = self._log.active
+        active.transactions.sync()
+        for file in active.save_indexes():
+            _sync_and_close(file)()
+        snapshot.save(self._fs, self.directory, self.log_end_offset, self._producers.all())
+        self._fs.sync_dir(self.directory)
+        snapshot.drop_others(
+            self._fs, self.directory, {s.base_offset for s in self._log} | {self.log_end_offset}
+        )
 
     def close(self) -> None:
         """Close the files; who waits gets UNKNOWN_TOPIC_OR_PARTITION. `save` first, unless it is removed."""
@@ -490,20 +419,9 @@ class Partition:
             return
         self._closed = True
         self._flush.forget(self)
-        self._refuse_waiting(
-            KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {self} was removed or closed")
-        )
-        self._notify()
-        self._flush.when_free(self, self._close_files)
-
-    def _close_files(self) -> None:
-        for segment in self._segments:
-            segment.close()
-
-
-def _close_all(opened: Sequence[File]) -> None:
-    for file in opened:
-        file.close()
+        gone = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {self} was removed or closed")
+        self._watch.refuse(gone)
+        self._flush.when_free(self, self._log.close)
 
 
 def _sync_and_close(file: File) -> Job:

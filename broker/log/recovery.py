@@ -131,6 +131,7 @@ class _Recovery:
     ) -> None:
         self._fs, self._directory, self._segments = fs, directory, segments
         self._point, self._report = point, report
+        self._changed = False
 
     def run(self) -> list[Segment]:
         segments = self._segments
@@ -148,11 +149,13 @@ class _Recovery:
             reason = f"the log ends here, but offsets up to {self._point} were written"
             raise self._damaged(last, last.size, last.next_offset, reason)
         for segment in segments[first:]:
-            for file in [segment.file, *segment.save_indexes()]:
-                file.sync()
-                if file is not segment.file:
-                    file.close()
-        self._fs.sync_dir(self._directory)
+            # The indexes need no sync: they are looked at when loaded, and made anew if they do not fit.
+            for file in segment.save_indexes():
+                file.close()
+            if segment.next_offset > self._point or self._changed:
+                segment.file.sync()
+        if self._changed:
+            self._fs.sync_dir(self._directory)
         return segments
 
     def _recover(self, index: int) -> int:
@@ -195,16 +198,14 @@ class _Recovery:
                 raise self._damaged(segment, 0, end, reason)
             self._found(segment, 0, segment.base_offset, "segment without a valid batch removed")
             segment.close()
-            for suffix in (files.LOG, files.INDEX, files.TIME_INDEX, files.TXN_INDEX):
-                path = os.path.join(self._directory, files.offset_name(segment.base_offset, suffix))
-                if self._fs.exists(path):
-                    self._fs.remove(path)
+            Segment.remove(self._fs, self._directory, segment.base_offset)
         del self._segments[index + 1 :]
 
     def _found(self, segment: Segment, position: int, offset: int, text: str) -> None:
         finding = Finding(segment.file.path, position, offset, text)
         _LOG.warning("%s", finding)
         self._report.append(finding)
+        self._changed = True
 
     def _damaged(self, segment: Segment, position: int, offset: int, reason: str) -> DamagedLog:
         return DamagedLog(Finding(segment.file.path, position, offset, reason + _ADVICE))
@@ -258,12 +259,11 @@ def load_producers(
         _LOG.warning("%s; the transaction indexes are made anew from the whole log", error)
         states, start = ProducerStates(), segments[0].base_offset
         for segment in segments:
-            segment.transactions.replace([])
+            segment.transactions.clear()
     for segment in segments:
         if segment.next_offset > start:
-            changed = {segment.transactions.append(a) for a in _replay(segment, start, states, now_ms)}
-            for file in changed:
-                file.sync()
+            for aborted in _replay(segment, start, states, now_ms):
+                segment.transactions.append(aborted)
     states.expire(now_ms, expiration_ms)
     return states
 

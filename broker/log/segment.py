@@ -56,6 +56,14 @@ class Segment:
         segment._begin()
         return segment
 
+    @staticmethod
+    def remove(fs: FileSystem, directory: str, base_offset: int) -> None:
+        """Remove a segment's files, as far as they are there. Raises OSError."""
+        for suffix in (files.LOG, files.INDEX, files.TIME_INDEX, files.TXN_INDEX):
+            path = os.path.join(directory, files.offset_name(base_offset, suffix))
+            if fs.exists(path):
+                fs.remove(path)
+
     @classmethod
     def open(cls, fs: FileSystem, directory: str, base_offset: int, interval: int) -> Segment:
         """Open what is there. `next_offset` is not known yet: set by `rebuild`, `trust` or the caller."""

@@ -7,9 +7,12 @@ batch that is sent again after a restart is still known.
 
 from __future__ import annotations
 
+import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
+from eoslog.broker.log import files
+from eoslog.broker.ports import FileSystem
 from eoslog.broker.rules.producer import ProducerState, Written
 from eoslog.protocol import sequence
 from eoslog.protocol.batch import crc32c
@@ -66,3 +69,16 @@ def decode(data: bytes) -> list[ProducerState]:
             first_sequence = sequence.add(last_sequence, -delta) if last_sequence >= 0 else -1
             state.batches.append(Written(first_sequence, last_sequence, last_offset - delta, last_offset))
     return list(states.values())
+
+
+def save(fs: FileSystem, directory: str, offset: int, states: Iterable[ProducerState]) -> None:
+    """Write the snapshot of a log that ends at `offset`; the caller syncs the directory. Raises OSError."""
+    path = os.path.join(directory, files.offset_name(offset, files.SNAPSHOT))
+    files.write_whole(fs, path, encode(states), sync_dir=False)
+
+
+def drop_others(fs: FileSystem, directory: str, keep: Container[int]) -> None:
+    """Remove the snapshots whose offset is not in `keep`. Raises OSError."""
+    for offset in files.offsets_of(fs.list(directory), files.SNAPSHOT):
+        if offset not in keep:
+            fs.remove(os.path.join(directory, files.offset_name(offset, files.SNAPSHOT)))

@@ -1,0 +1,107 @@
+"""The segments of one log in a row: finding and reading across them. No rules, no durability."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from eoslog.broker.log.segment import Segment
+from eoslog.protocol.batch import BatchHeader
+
+
+class Segments:
+    """Segments by ascending base offset, at least one; the last is the active one.
+
+    All reading raises DamagedBatch for bytes that are no batch, OSError where the disk fails.
+    """
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self._segments = segments
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    @property
+    def active(self) -> Segment:
+        """The one that is written to."""
+        return self._segments[-1]
+
+    def add(self, segment: Segment) -> None:
+        """Make this empty segment, which begins where the log ends, the active one."""
+        self._segments.append(segment)
+
+    def _number(self, offset: int) -> int:
+        """Which segment holds an offset that is in the log."""
+        if offset >= self._segments[-1].base_offset:
+            return len(self._segments) - 1
+        return max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
+
+    def read(self, offset: int, bound: int, max_bytes: int, min_one: bool) -> tuple[bytes, int]:
+        """Bytes from the batch that holds `offset`, and an offset above all their records.
+
+        At most `max_bytes`, though the whole first batch with `min_one`; of one segment; nothing of a
+        batch that begins at `bound` or above. The last batch may be cut.
+        """
+        number = self._number(offset)
+        segment = self._segments[number]
+        found = segment.locate(offset)
+        if found is None and number + 1 < len(self._segments):
+            segment = self._segments[number + 1]
+            found = segment.locate(offset)
+        if found is None or found[1].base_offset >= bound:
+            return b"", bound
+        start, header = found
+        if header.size > max_bytes and not min_one:
+            return b"", bound
+        stop = segment.position_of(bound)
+        upper = min(bound, segment.next_offset)
+        size = min(stop - start, max(max_bytes, header.size))
+        if start + size < stop:
+            known = segment.upper_offset(start + size)
+            upper = upper if known is None else min(upper, known)
+        return segment.file.read(size, start), upper
+
+    def aborted(self, offset: int, upper: int) -> list[tuple[int, int]]:
+        """Aborted transactions with their marker at `offset` or above and their first record below `upper`.
+
+        As (producer id, first offset).
+        """
+        found: list[tuple[int, int]] = []
+        for segment in self._segments[self._number(offset) :]:
+            more, complete = segment.transactions.collect(offset, upper)
+            found += more
+            if complete:
+                break
+        return found
+
+    def offset_for(self, timestamp: int, below: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record of at least `timestamp` ms and an offset under `below`."""
+        for segment in self._segments:
+            if segment.base_offset >= below:
+                return None
+            found = segment.first_at_or_after(timestamp, below)
+            if found is not None:
+                return found
+        return None
+
+    def max_timestamp(self, below: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record with the largest timestamp among those under `below`."""
+        best: tuple[int, int] | None = None
+        for segment in self._segments:
+            if segment.base_offset >= below:
+                break
+            if best is None or segment.largest_timestamp > best[0]:
+                found = segment.largest(below)
+                if found is not None and (best is None or found[0] > best[0]):
+                    best = found
+        return best
+
+    def batches(self, start: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Whole batches from the one that holds `start` to the end, CRC checked."""
+        for segment in self._segments[self._number(start) :]:
+            yield from segment.batches_from(max(start, segment.base_offset))
+
+    def close(self) -> None:
+        """Close all files; nothing is saved."""
+        for segment in self._segments:
+            segment.close()

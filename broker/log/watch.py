@@ -1,0 +1,52 @@
+"""Who waits for a partition: for records to become durable, or for anything to happen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from eoslog.protocol.errors import KafkaError
+
+
+class Watch:
+    """Waiters by offset, and callbacks. All on the event loop's thread."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._callbacks: dict[Callable[[], None], None] = {}
+
+    def wait(self, offset: int) -> asyncio.Future[None]:
+        """A future that is done when `passed` is called with a higher offset. Needs the running loop."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append((offset, future))
+        return future
+
+    def passed(self, mark: int) -> None:
+        """All below `mark` has come to pass: let go who waits for it, tell everybody."""
+        if self._waiting:
+            done = [future for offset, future in self._waiting if offset < mark]
+            self._waiting = [entry for entry in self._waiting if entry[0] >= mark]
+            for future in done:
+                if not future.done():
+                    future.set_result(None)
+        self._notify()
+
+    def refuse(self, error: KafkaError) -> None:
+        """It will not come to pass: all who wait get the error, everybody is told."""
+        waiting, self._waiting = self._waiting, []
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(error)
+        self._notify()
+
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called whenever something happened."""
+        self._callbacks[callback] = None
+
+    def unsubscribe(self, callback: Callable[[], None]) -> None:
+        """End that; nothing happens if it was not subscribed."""
+        self._callbacks.pop(callback, None)
+
+    def _notify(self) -> None:
+        for callback in tuple(self._callbacks):
+            callback()

@@ -1,0 +1,92 @@
+"""What the tests of the log share: batches, and a partition on a file system in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from fakefs import FakeFileSystem
+
+from eoslog.broker.config import FlushMode
+from eoslog.broker.log.flush import GroupFlush
+from eoslog.broker.log.opening import create_directory, open_partition
+from eoslog.broker.log.partition import Partition, Place
+from eoslog.broker.log.recovery import Finding, Known
+from eoslog.broker.log.settings import LogSettings
+from eoslog.protocol.batch import build_batch, iter_headers
+from eoslog.protocol.plain_records import encode_records
+
+NOW = 1_700_000_000_000
+DIRECTORY = "/data/t-0"
+TOPIC_ID = b"0123456789abcdef"
+
+
+def batch(*values: bytes, timestamp: int = NOW, **options: Any) -> bytes:
+    """A batch of records with key `k` and these values."""
+    return encode_records([(b"k", value) for value in values], timestamp, **options)
+
+
+def sequenced(pid: int, sequence: int, count: int = 1, epoch: int = 0, transactional: bool = False) -> bytes:
+    """A batch of `count` records of an idempotent or transactional producer."""
+    values = [b"%d/%d" % (pid, sequence + i) for i in range(count)]
+    return batch(
+        *values, producer_id=pid, producer_epoch=epoch, base_sequence=sequence, transactional=transactional
+    )
+
+
+def header_only(**fields: Any) -> bytes:
+    """A batch without bytes in its record section, for headers that no encoder makes."""
+    options = {"base_timestamp": NOW, "max_timestamp": NOW} | fields
+    return b"".join(build_batch([], options.pop("count", 1), **options))
+
+
+class Disk:
+    """A data directory with one partition's directory, which can be opened, crashed and opened again."""
+
+    def __init__(self, settings: LogSettings | None = None, flush: FlushMode = "fsync") -> None:
+        self.fs = FakeFileSystem()
+        self.fs.make_dir("/data")
+        self.settings = settings or LogSettings()
+        self.mode: FlushMode = flush
+        self.report: list[Finding] = []
+        create_directory(self.fs, DIRECTORY, TOPIC_ID, self.settings.index_interval_bytes)
+        self.fs.sync_dir("/data")
+        self.fs.sync_dir("/")
+
+    def open(self, *, clean: bool = False, point: int = 0, now_ms: int = NOW) -> Partition:
+        self.flush = GroupFlush(self.mode)
+        self.report = []
+        place = Place("t", 0, TOPIC_ID, DIRECTORY)
+        known = Known(point, clean)
+        return open_partition(self.fs, place, self.settings, self.flush, known, now_ms, self.report)
+
+    def sync(self, partition: Partition) -> None:
+        """What the group flush does, at once."""
+        self.flush.flush_now(partition)
+
+    def append(self, partition: Partition, data: bytes) -> int:
+        """Append, make durable, answer the base offset."""
+        offset = partition.append(data, now_ms=NOW).base_offset
+        self.sync(partition)
+        return offset
+
+    def file(self, name: str) -> bytearray:
+        """The bytes of a file of the partition, to look at or to damage."""
+        inode = self.fs._find(f"{DIRECTORY}/{name}")
+        assert inode is not None, name
+        inode.durable, inode.pending = b"", []  # type: ignore[union-attr]
+        return inode.data  # type: ignore[union-attr]
+
+    def with_settings(self, **changes: Any) -> Disk:
+        self.settings = replace(self.settings, **changes)
+        return self
+
+
+def offsets(records: Any) -> list[int]:
+    """Base offsets of the batches in a fetch answer."""
+    return [header.base_offset for _, header in iter_headers(records)]
+
+
+def stored(partition: Partition) -> list[tuple[int, bytes]]:
+    """(base offset, all bytes but base offset and leader epoch) of each batch in the log."""
+    return [(header.base_offset, bytes(data[8:12]) + bytes(data[16:])) for header, data in partition.scan()]
