@@ -21,11 +21,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+import eoslog
+
 _READY = re.compile(r"eoslog broker ready at (\S+):(\d+) ")
 
 
 class BrokerFailed(RuntimeError):
     """The broker ended, or was not ready in time; the text has what it said."""
+
+
+def _environment() -> dict[str, str]:
+    """Ours, with the eoslog that this process uses first on the path, whatever the current directory is."""
+    home = str(Path(eoslog.__file__).parent.parent)
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))}
 
 
 class EmbeddedBroker:
@@ -76,7 +84,9 @@ class EmbeddedBroker:
         command += ["--listen", f"{self.host}:{self.port}", *self._options]
         begun = time.monotonic()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `_ended`
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._errors, text=True)
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self._errors, text=True, env=_environment()
+        )
         line = self._first_line(self._process)
         found = _READY.match(line)
         if not found:

@@ -109,4 +109,7 @@ class Named:
             if error is None:
                 error = results[asked["name"], index]
             partitions.append({"partition_index": index, "error_code": error})
-        return {"name": asked["name"], "topic_id": asked.get("topic_id"), "partitions": partitions}
+        answer = {"name": asked["name"], "partitions": partitions}
+        if "topic_id" in asked:  # TxnOffsetCommit knows names only
+            answer["topic_id"] = asked["topic_id"]
+        return answer

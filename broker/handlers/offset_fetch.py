@@ -41,10 +41,12 @@ async def _answer(asked: list[_Group], version: int) -> Message:
     bodies = [await group.body() for group in asked]
     if version >= _BATCHED:
         return {"groups": bodies}
-    body = bodies[0]
-    if body["error_code"] and version < _GROUP_ERROR:
-        body["topics"] = asked[0].each_refused(body["error_code"])
-    return body
+    error, topics = bodies[0]["error_code"], bodies[0]["topics"]
+    if error and version < _GROUP_ERROR:
+        topics = asked[0].each_refused(error)
+    # Older versions speak of one group without its name, and of topics by name alone.
+    named = [{"name": topic["name"], "partitions": topic["partitions"]} for topic in topics]
+    return {"error_code": error, "topics": named}
 
 
 class _Group:
