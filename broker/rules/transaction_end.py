@@ -119,10 +119,14 @@ def end_txn(metadata: Metadata | None, request: EndRequest, now_ms: int, *, new_
 
 
 def _age(metadata: Metadata, request: EndRequest) -> Age:
-    """CURRENT for the very producer; under TV2, RETRY for the one that it was before its last end."""
+    """CURRENT for the very producer; under TV2, RETRY for the one that it was before its last end.
+
+    Stricter than Kafka: after an end under TV1, which bumps nothing, the epoch before is that of another
+    producer, whom it must not be taken for.
+    """
     if (request.producer_id, request.epoch) == (metadata.producer_id, metadata.producer_epoch):
         return Age.CURRENT
-    if request.client_version < TV2:
+    if request.client_version < TV2 or metadata.client_version < TV2:
         return Age.OTHER
     bumped = request.producer_id == metadata.producer_id and request.epoch + 1 == metadata.producer_epoch
     rotated = (
