@@ -149,8 +149,9 @@ class _Recovery:
             reason = f"the log ends here, but offsets up to {self._point} were written"
             raise self._damaged(last, last.size, last.next_offset, reason)
         for segment in segments[first:]:
-            # The indexes need no sync: they are looked at when loaded, and made anew if they do not fit.
             for file in segment.save_indexes():
+                if segment is not last:  # whose indexes are made anew once more after the next crash
+                    file.sync()
                 file.close()
             if segment.next_offset > self._point or self._changed:
                 segment.file.sync()

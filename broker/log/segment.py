@@ -83,6 +83,8 @@ class Segment:
         try:
             pair[0].load(self._fs, self.size)
             pair[1].load(self._fs, self.next_offset - self.base_offset)
+            if self.size and not pair[1]:
+                raise BadIndex(f"{pair[1].path} is empty, its segment is not")
         except BadIndex:
             pair = self._empty_indexes()
             self._begin(pair)

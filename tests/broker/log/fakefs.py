@@ -189,7 +189,7 @@ class FakeFileSystem:
 
     # -- FileSystem ----------------------------------------------------------------------------
 
-    def _find(self, path: str) -> Inode | Directory | None:
+    def find(self, path: str) -> Inode | Directory | None:
         here: Inode | Directory = self.root
         for name in path.strip("/").split("/"):
             if not isinstance(here, Directory) or name not in here.entries:
@@ -199,7 +199,7 @@ class FakeFileSystem:
 
     def _parent(self, path: str) -> tuple[Directory, str]:
         head, name = os.path.split(path)
-        parent = self._find(head) if head.strip("/") else self.root
+        parent = self.find(head) if head.strip("/") else self.root
         if not isinstance(parent, Directory):
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         return parent, name
@@ -218,10 +218,10 @@ class FakeFileSystem:
         return FakeFile(self, path, inode)
 
     def exists(self, path: str) -> bool:
-        return self._find(path) is not None
+        return self.find(path) is not None
 
     def list(self, path: str) -> list[str]:
-        here = self._find(path)
+        here = self.find(path)
         if not isinstance(here, Directory):
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         return sorted(here.entries)
@@ -253,7 +253,7 @@ class FakeFileSystem:
 
     def sync_dir(self, path: str) -> None:
         self.check_sync(path)
-        here = self._find(path) if path.strip("/") else self.root
+        here = self.find(path) if path.strip("/") else self.root
         assert isinstance(here, Directory)
         here.sync()
 

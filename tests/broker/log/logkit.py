@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fakefs import FakeFileSystem
+from fakefs import FakeFileSystem, Inode
 
 from eoslog.broker.config import FlushMode
 from eoslog.broker.log.flush import GroupFlush
@@ -71,11 +71,10 @@ class Disk:
         return offset
 
     def file(self, name: str) -> bytearray:
-        """The bytes of a file of the partition, to look at or to damage."""
-        inode = self.fs._find(f"{DIRECTORY}/{name}")
-        assert inode is not None, name
-        inode.durable, inode.pending = b"", []  # type: ignore[union-attr]
-        return inode.data  # type: ignore[union-attr]
+        """The bytes of a file of the partition, to look at or to damage (a crash forgets the damage)."""
+        inode = self.fs.find(f"{DIRECTORY}/{name}")
+        assert isinstance(inode, Inode), name
+        return inode.data
 
     def with_settings(self, **changes: Any) -> Disk:
         self.settings = replace(self.settings, **changes)

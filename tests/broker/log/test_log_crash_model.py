@@ -1,0 +1,180 @@
+"""Random lives of a partition with crashes: what was acknowledged is there afterwards, in order, whole.
+
+The model is the list of batches that were appended. After a crash the log must be a prefix of it that
+holds at least all that was acknowledged; the idempotence window and the transactions must be those of
+that prefix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+import hypothesis.strategies as st
+from fakefs import Outcome
+from hypothesis import given, settings
+from logkit import NOW, Disk, batch, sequenced, stored
+
+from eoslog.broker.log.partition import Partition
+from eoslog.broker.log.settings import LogSettings
+from eoslog.protocol.errors import KafkaError
+
+
+@dataclass
+class Life:
+    """A partition and what it should hold."""
+
+    disk: Disk
+    partition: Partition
+    log: list[tuple[int, bytes]] = field(default_factory=list)  # (base offset, bytes without the offset)
+    sent: list[tuple[int, bytes, int]] = field(default_factory=list)  # producer id, batch, base offset
+    acknowledged: int = 0
+    sequences: dict[int, int] = field(default_factory=dict)
+    random: Random = field(default_factory=Random)
+    pages: bool = False
+
+    def append(self, data: bytes) -> int:
+        base = self.partition.append(data, now_ms=NOW).base_offset
+        self.log.append((base, data[8:12] + data[16:]))
+        return base
+
+    def plain(self, size: int) -> None:
+        self.append(batch(bytes(self.random.randbytes(size)), b"second"))
+
+    def produce(self, pid: int, count: int, transactional: bool) -> None:
+        first = self.sequences.get(pid, 0)
+        data = sequenced(pid, first, count, transactional=transactional)
+        try:
+            base = self.append(data)
+        except KafkaError:
+            return  # plain inside of its transaction
+        self.sent.append((pid, data, base))
+        self.sequences[pid] = first + count
+
+    def mark(self, pid: int, commit: bool) -> None:
+        base = self.partition.append_marker(pid, 0, commit, 0, NOW).base_offset
+        ((_, data),) = self.partition.scan(base)
+        self.log.append((base, bytes(data[8:12]) + bytes(data[16:])))
+
+    def sync(self) -> None:
+        end = self.partition.log_end_offset
+        self.disk.sync(self.partition)
+        assert self.partition.high_watermark == end
+        self.acknowledged = end
+
+    def full_disk(self, room: int) -> None:
+        self.disk.fs.capacity = room
+        try:
+            self.plain(3000)
+        except KafkaError:
+            pass
+        self.disk.fs.capacity = None
+
+    def restart(self, outcome: Outcome | None) -> bool:
+        """Crash, or close in order for None. False if the partition refuses to start, which it may."""
+        point = self.partition.recovery_point if self.random.random() < 0.3 else 0
+        if outcome is None:
+            self.partition.save()
+            point = self.acknowledged = self.partition.log_end_offset
+            self.partition.close()
+            self.disk.fs.crash(Outcome.NOTHING)
+        else:
+            unsynced = self.partition.log_end_offset > self.partition.recovery_point
+            self.disk.fs.crash(outcome, self.random)
+        self.partition = self.disk.open(clean=outcome is None, point=point)
+        if self.partition.offline is not None:
+            assert outcome is Outcome.PAGES and unsynced, self.partition.offline
+            assert self.disk.report
+            return False
+        self.check_contents()
+        return True
+
+    def check_contents(self) -> None:
+        found = stored(self.partition)
+        assert found == self.log[: len(found)]
+        end = self.partition.log_end_offset
+        assert end >= self.acknowledged
+        assert self.partition.high_watermark == end
+        self.acknowledged = end
+        del self.log[len(found) :]
+        self.sent = [entry for entry in self.sent if entry[2] < end]
+        self.check_producers()
+
+    def check_producers(self) -> None:
+        for pid in {entry[0] for entry in self.sent}:
+            mine = [entry for entry in self.sent if entry[0] == pid]
+            for _, data, base in mine[-5:]:
+                appended = self.partition.append(data, now_ms=NOW)
+                assert (appended.base_offset, appended.duplicate) == (base, True)
+        self.sequences = {}
+        for state in self.partition.producers():
+            if state.batches:
+                self.sequences[state.producer_id] = state.last_sequence + 1
+        fresh = self.disk_state_from_scratch()
+        assert self.partition.open_transactions() == fresh.open_transactions()
+        assert self.partition.last_stable_offset == fresh.last_stable_offset
+        end = self.partition.log_end_offset
+        assert self.partition._log.aborted(0, end) == fresh._log.aborted(0, end)
+
+    def disk_state_from_scratch(self) -> Partition:
+        """The same batches in a new log, taken one by one."""
+        disk = Disk(LogSettings())
+        partition = disk.open()
+        from eoslog.protocol.batch import iter_headers, read_control
+
+        for header, data in self.partition.scan():
+            raw = bytes(data)
+            if header.is_control:
+                control = read_control(raw, 0, header)
+                commit = control.type == 1
+                partition.append_marker(header.producer_id, header.producer_epoch, commit, 0, NOW)
+            else:
+                clean = bytes(8) + raw[8:]
+                assert next(iter_headers(clean))[1].base_offset == 0
+                partition.append(clean, now_ms=NOW)
+        disk.sync(partition)
+        return partition
+
+
+PIDS = st.integers(1, 3)
+CRASHES = [None, Outcome.NOTHING, Outcome.ALL, Outcome.PREFIX]
+STEP = st.one_of(
+    st.tuples(st.just("plain"), st.integers(0, 900)),
+    st.tuples(st.just("produce"), PIDS, st.integers(1, 3), st.booleans()),
+    st.tuples(st.just("mark"), PIDS, st.booleans()),
+    st.tuples(st.just("sync")),
+    st.tuples(st.just("full_disk"), st.integers(0, 3500)),
+)
+
+
+def live(steps: list[tuple[object, ...]], seed: int, segment_bytes: int) -> None:
+    disk = Disk(LogSettings(segment_bytes=segment_bytes, index_interval_bytes=300))
+    life = Life(disk, disk.open(), random=Random(seed))
+    for name, *arguments in steps:
+        if getattr(life, str(name))(*arguments) is False:
+            return
+    life.restart(Outcome.PREFIX)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.one_of(STEP, STEP, STEP, st.tuples(st.just("restart"), st.sampled_from(CRASHES))), max_size=40),
+    st.integers(0, 2**32),
+    st.sampled_from([1024, 2500, 1 << 20]),
+)
+def test_everything_acknowledged_survives_crashes(
+    steps: list[tuple[object, ...]], seed: int, segment_bytes: int
+) -> None:
+    live(steps, seed, segment_bytes)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.one_of(STEP, STEP, STEP, st.tuples(st.just("restart"), st.just(Outcome.PAGES))), max_size=40),
+    st.integers(0, 2**32),
+    st.sampled_from([1024, 2500, 1 << 20]),
+)
+def test_if_a_crash_keeps_later_bytes_but_not_earlier_ones_nothing_is_lost_silently(
+    steps: list[tuple[object, ...]], seed: int, segment_bytes: int
+) -> None:
+    live(steps, seed, segment_bytes)

@@ -1,0 +1,157 @@
+"""The group flush: one sync for many, nothing forgotten, an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+import pytest
+from logkit import NOW, Disk, batch
+
+from eoslog.broker.log.flush import GroupFlush, Job
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+
+class Slow:
+    """A partition whose sync takes until it is let go."""
+
+    def __init__(self, flush: GroupFlush) -> None:
+        self.flush = flush
+        self.end = 0
+        self.let_go = threading.Event()
+        self.begun: list[int] = []
+        self.ended: list[int] = []
+        self.threads: set[str] = set()
+
+    def write(self) -> None:
+        self.end += 1
+        self.flush.mark(self)
+
+    def begin_flush(self) -> tuple[int, Sequence[Job]]:
+        self.begun.append(self.end)
+        return self.end, [lambda: self.threads.add(threading.current_thread().name), self.let_go.wait]
+
+    def end_flush(self, offset: int, error: Exception | None) -> None:
+        assert error is None
+        self.ended.append(offset)
+
+
+def test_what_comes_during_a_sync_is_in_the_next_one() -> None:
+    async def scenario() -> None:
+        flush = GroupFlush()
+        flush.start()
+        slow = Slow(flush)
+        for _ in range(3):
+            slow.write()
+        await asyncio.sleep(0.01)
+        assert slow.begun == [3], "one sync for the three"
+        for _ in range(4):
+            slow.write()
+        await asyncio.sleep(0.01)
+        assert slow.begun == [3]
+        slow.let_go.set()
+        await flush.stop()
+        assert (slow.begun, slow.ended) == ([3, 7], [3, 7])
+        assert threading.current_thread().name not in slow.threads
+
+    asyncio.run(scenario())
+
+
+def test_what_was_marked_before_the_start_is_flushed_then() -> None:
+    disk = Disk()
+    partition = disk.open()
+    partition.append(batch(b"x"), now_ms=NOW)
+
+    async def scenario() -> None:
+        disk.flush.start()
+        await asyncio.wait_for(partition.wait_durable(0), 5)
+        await disk.flush.stop()
+
+    asyncio.run(scenario())
+    assert partition.high_watermark == 1
+
+
+def test_waiting_for_what_is_durable_returns_at_once_and_for_nothing_is_an_error() -> None:
+    disk = Disk()
+    partition = disk.open()
+    disk.append(partition, batch(b"a", b"b"))
+
+    async def scenario() -> None:
+        await partition.wait_durable(1)
+        with pytest.raises(ValueError, match="t-0 ends at 2"):
+            await partition.wait_durable(2)
+
+    asyncio.run(scenario())
+
+
+def test_with_flush_os_nobody_waits() -> None:
+    disk = Disk(flush="os")
+    partition = disk.open()
+
+    async def scenario() -> None:
+        await partition.wait_durable(partition.append(batch(b"x"), now_ms=NOW).last_offset)
+
+    asyncio.run(scenario())
+
+
+def test_a_partition_that_is_removed_while_it_is_synced_closes_its_files_afterwards() -> None:
+    async def scenario() -> None:
+        disk = Disk()
+        partition = disk.open()
+        disk.flush.start()
+        gate = threading.Event()
+        partition._to_sync.append(gate.wait)
+        waiting = asyncio.ensure_future(partition.wait_durable(partition.append(batch(b"x"), now_ms=NOW).last_offset))
+        await asyncio.sleep(0.01)
+        partition.close()
+        file = partition._log.active.file
+        assert not file.closed  # type: ignore[attr-defined]
+        with pytest.raises(KafkaError) as caught:
+            await waiting
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        gate.set()
+        await disk.flush.stop()
+        assert file.closed  # type: ignore[attr-defined]
+        with pytest.raises(KafkaError):
+            partition.append(batch(b"x"), now_ms=NOW)
+
+    asyncio.run(scenario())
+
+
+def test_any_failure_of_a_sync_counts_as_one() -> None:
+    class Odd(Slow):
+        def begin_flush(self) -> tuple[int, Sequence[Job]]:
+            def broken() -> None:
+                raise ValueError("odd")
+
+            return 1, [broken]
+
+        def end_flush(self, offset: int, error: Exception | None) -> None:
+            assert isinstance(error, ValueError)
+            self.ended.append(offset)
+
+    async def scenario() -> None:
+        flush = GroupFlush()
+        flush.start()
+        odd = Odd(flush)
+        odd.write()
+        await flush.stop()
+        assert odd.ended == [1]
+
+    asyncio.run(scenario())
+
+
+def test_a_cancelled_wait_disturbs_nobody() -> None:
+    async def scenario() -> None:
+        disk = Disk()
+        partition = disk.open()
+        offset = partition.append(batch(b"x"), now_ms=NOW).last_offset
+        first, second = (asyncio.ensure_future(partition.wait_durable(offset)) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        disk.sync(partition)
+        await second
+        assert first.cancelled()
+
+    asyncio.run(scenario())
