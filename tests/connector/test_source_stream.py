@@ -1,0 +1,251 @@
+"""`spark.readStream.format("eoslog")`: every row once over restarts, limits kept, nothing lost in between."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from stock_kafka import Kafka
+
+from eoslog.connector.errors import DataLoss
+from eoslog.connector.options import source_options
+from eoslog.connector.reader import StreamReader
+
+NO_LIMIT = ReadAllAvailable()
+
+
+class Sink:
+    """Collects batches of values, and fails where told to."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[bytes]] = []
+        self.fail = False
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        rows = frame.select("partition", "offset", "value").collect()
+        if self.fail and rows:
+            raise RuntimeError("told to fail")
+        self.batches.append([bytes(r.value) for r in sorted(rows, key=lambda r: (r.partition, r.offset))])
+
+    @property
+    def values(self) -> list[bytes]:
+        return [value for batch in self.batches for value in batch]
+
+
+def start(
+    spark: SparkSession, kafka: Kafka, sink: Sink, checkpoint: Path, trigger: dict[str, Any], **options: str
+) -> StreamingQuery:
+    given = {name.replace("__", "."): value for name, value in options.items()}
+    frame = (
+        spark.readStream.format("eoslog").option("kafka.bootstrap.servers", kafka.bootstrap).options(**given)
+    )
+    writer = frame.load().writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
+    return writer.trigger(**trigger).start()
+
+
+def run(spark: SparkSession, kafka: Kafka, sink: Sink, checkpoint: Path, **options: str) -> list[int]:
+    """Read all that is there now, and stop; returns the rows of each batch."""
+    query = start(spark, kafka, sink, checkpoint, {"availableNow": True}, **options)
+    assert query.awaitTermination(60)
+    return [progress["numInputRows"] for progress in query.recentProgress]
+
+
+def stored_offsets(checkpoint: Path) -> Any:
+    """The end of the last batch, as Spark's checkpoint has it."""
+    last = max((checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    return json.loads(last.read_text().splitlines()[-1])
+
+
+def wait_for(query: StreamingQuery, condition: Callable[[], bool], seconds: float = 40) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert query.isActive, query.exception()
+        assert time.monotonic() < deadline, query.lastProgress
+        time.sleep(0.05)
+
+
+@pytest.mark.spark
+def test_available_now_in_limited_batches_and_again_after_a_restart(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    topic = kafka.topic(2)
+    kafka.put(topic, [b"0-%d" % i for i in range(60)], 0)
+    kafka.put(topic, [b"1-%d" % i for i in range(30)], 1)
+    options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "30"}
+    sink = Sink()
+    run(spark, kafka, sink, tmp_path, **options)
+    assert [len(batch) for batch in sink.batches] == [30, 30, 30]
+    assert sorted(sink.values) == sorted([b"0-%d" % i for i in range(60)] + [b"1-%d" % i for i in range(30)])
+    assert sink.batches[0] == [b"0-%d" % i for i in range(20)] + [b"1-%d" % i for i in range(10)]
+
+    kafka.put(topic, [b"new"] * 5, 1)
+    again = Sink()
+    run(spark, kafka, again, tmp_path, **options)
+    assert again.values == [b"new"] * 5
+
+
+@pytest.mark.spark
+def test_a_continuous_query_sees_new_rows_and_new_topics(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    first = kafka.topic()
+    kafka.put(first, [b"before"] * 3)
+    sink = Sink()
+    options = {"subscribePattern": f"{first}.*", "startingOffsets": "earliest", "includeHeaders": "true"}
+    query = start(spark, kafka, sink, tmp_path, {"processingTime": "100 milliseconds"}, **options)
+    try:
+        wait_for(query, lambda: len(sink.values) == 3)
+        kafka.put(first, [b"after"] * 2, headers=[("a", b"b")])
+        wait_for(query, lambda: len(sink.values) == 5)
+        second = kafka.topic(2, name=f"{first}-second")
+        kafka.put(second, [b"second"] * 4, 1)
+        wait_for(query, lambda: len(sink.values) == 9)
+    finally:
+        query.stop()
+    assert sink.values == [b"before"] * 3 + [b"after"] * 2 + [b"second"] * 4
+    assert stored_offsets(tmp_path) == {first: {"0": 5}, second: {"0": 0, "1": 4}}
+
+
+@pytest.mark.spark
+def test_committed_rows_only_and_batches_that_end_in_aborted_ones(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    topic = kafka.topic()
+    producer = kafka.transactional(topic)
+    wanted = []
+    for number, commit in enumerate((True, False, False, True, False)):
+        producer.begin_transaction()
+        for i in range(20):
+            producer.produce(topic, b"%d-%d" % (number, i), partition=0)
+        assert producer.flush(20) == 0  # abort would drop what has not been sent
+        (producer.commit_transaction if commit else producer.abort_transaction)(20)
+        wanted += [b"%d-%d" % (number, i) for i in range(20)] if commit else []
+    sink = Sink()
+    options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "7"}
+    sizes = run(spark, kafka, sink, tmp_path, **options)
+    assert sink.values == wanted
+    assert len(sizes) >= 15 and sizes.count(0) >= 6, "some batches held only aborted records and markers"
+
+
+@pytest.mark.spark
+def test_a_failed_batch_is_read_again(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.topic()
+    kafka.put(topic, [b"%d" % i for i in range(10)])
+    sink = Sink()
+    sink.fail = True
+    with pytest.raises(Exception, match="told to fail"):
+        run(spark, kafka, sink, tmp_path, subscribe=topic, startingOffsets="earliest")
+    kafka.put(topic, [b"later"])
+    sink.fail = False
+    run(spark, kafka, sink, tmp_path, subscribe=topic, startingOffsets="earliest")
+    assert sink.batches == [[b"%d" % i for i in range(10)], [b"later"]]
+
+
+@pytest.mark.spark
+def test_bad_options_of_a_stream(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    for options, said in (
+        ({"subscribe": "t", "endingOffsets": "latest"}, "endingOffsets is not valid in streaming"),
+        ({"subscribe": "no-such-topic"}, "topic 'no-such-topic' does not exist"),
+    ):
+        with pytest.raises(Exception, match=said):
+            run(spark, kafka, Sink(), tmp_path / said[:5], **options)
+
+
+# -- the reader alone, as Spark calls it ------------------------------------------------------
+
+
+@pytest.fixture
+def topic(kafka: Kafka) -> Iterator[str]:
+    yield kafka.topic(2)
+
+
+def reader(kafka: Kafka, topic: str, **options: str) -> StreamReader:
+    given = {name.replace("__", "."): value for name, value in options.items()}
+    return StreamReader(
+        source_options({"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic, **given}, stream=True)
+    )
+
+
+def planned(made: StreamReader, start: Any, end: Any) -> list[tuple[int, int, int]]:
+    return [(r.partition, r.start, r.end) for r in made.partitions(start, end)]  # type: ignore[attr-defined]
+
+
+def test_where_a_query_began_is_stored_before_anything_is_read(kafka: Kafka, topic: str) -> None:
+    """Spark stores ends only: a first batch with rows, replayed, would begin at a later `latest`."""
+    kafka.put(topic, [b"old"] * 3)
+    first = reader(kafka, topic)
+    began = first.initialOffset()
+    assert began == {topic: {"0": 3, "1": 0}}
+    kafka.put(topic, [b"between"] * 4)
+    stored = first.latestOffset(began, NO_LIMIT)
+    assert stored == began, "the first batch is empty and stores the beginning"
+    assert planned(first, began, stored) == []
+    assert first.latestOffset(stored, NO_LIMIT) == {topic: {"0": 7, "1": 0}}
+
+    again = reader(kafka, topic)  # after a crash in the first batch
+    later = again.initialOffset()
+    assert later == {topic: {"0": 7, "1": 0}}
+    assert planned(again, later, stored) == []
+    end = again.latestOffset(stored, NO_LIMIT)
+    assert planned(again, stored, end) == [(0, 3, 7)]
+
+
+def test_a_query_from_a_fixed_place_reads_in_its_first_batch(kafka: Kafka, topic: str) -> None:
+    kafka.put(topic, [b"old"] * 3)
+    for starting in ("earliest", f'{{"{topic}":{{"0":1,"1":-2}}}}'):
+        made = reader(kafka, topic, startingOffsets=starting)
+        end = made.latestOffset(made.initialOffset(), NO_LIMIT)
+        assert end == {topic: {"0": 3, "1": 0}}
+
+
+def test_the_limit_is_shared_and_available_now_is_not_passed(kafka: Kafka, topic: str) -> None:
+    kafka.put(topic, [b"x"] * 90, 0)
+    kafka.put(topic, [b"x"] * 10, 1)
+    made = reader(kafka, topic, startingOffsets="earliest", maxOffsetsPerTrigger="20")
+    assert made.getDefaultReadLimit() == ReadMaxRows(20)
+    began = made.initialOffset()
+    made.prepareForTriggerAvailableNow()
+    kafka.put(topic, [b"late"] * 10, 0)
+    assert made.latestOffset(began, ReadMaxRows(20)) == {topic: {"0": 18, "1": 2}}
+    assert made.latestOffset(began, NO_LIMIT) == {topic: {"0": 90, "1": 10}}
+    assert made.reportLatestOffset() == {topic: {"0": 90, "1": 10}}
+    assert reader(kafka, topic).getDefaultReadLimit() == NO_LIMIT
+
+
+def test_new_partitions_are_read_from_their_beginning(kafka: Kafka, topic: str) -> None:
+    kafka.put(topic, [b"x"] * 5, 1)
+    made = reader(kafka, topic)
+    assert planned(made, {topic: {"0": 0}}, {topic: {"0": 0, "1": 5}}) == [(1, 0, 5)]
+    assert made.latestOffset({topic: {"0": 0}}, ReadMaxRows(2)) == {topic: {"0": 0, "1": 2}}
+
+
+def test_going_back_and_going_away_is_data_loss(kafka: Kafka, topic: str) -> None:
+    kafka.put(topic, [b"x"] * 5, 1)
+    made = reader(kafka, topic)
+    with pytest.raises(DataLoss, match=rf"{topic}-1 ends at 5, before 9.*failOnDataLoss"):
+        made.latestOffset({topic: {"0": 0, "1": 9}}, NO_LIMIT)
+    with pytest.raises(DataLoss, match="gone-0 does not exist any more"):
+        made.latestOffset({topic: {"0": 0, "1": 0}, "gone": {"0": 1}}, NO_LIMIT)
+    with pytest.raises(DataLoss, match="ends at 5, before 9"):
+        made.partitions({topic: {"0": 0, "1": 9}}, {topic: {"0": 0, "1": 5}})
+    careless = reader(kafka, topic, failOnDataLoss="false")
+    end = careless.latestOffset({topic: {"0": 0, "1": 9}, "gone": {"0": 1}}, NO_LIMIT)
+    assert end == {topic: {"0": 0, "1": 5}}
+    assert planned(careless, {topic: {"0": 0, "1": 9}}, end) == []
+
+
+def test_records_gone_while_reading(kafka: Kafka, topic: str) -> None:
+    """A range beyond the log: an error, or a warning and what is left."""
+    kafka.put(topic, [b"x"] * 5, 0)
+    made, careless = reader(kafka, topic), reader(kafka, topic, failOnDataLoss="false")
+    task = made.partitions({topic: {"0": 0}}, {topic: {"0": 5}})[0]
+    assert sum(batch.num_rows for batch in made.read(task)) == 5
+    task.start, task.end = 7, 9  # type: ignore[attr-defined]
+    with pytest.raises(DataLoss, match=rf"offset 7 of {topic}-0 is not in the log"):
+        list(made.read(task))
+    assert list(careless.read(task)) == []
