@@ -176,6 +176,23 @@ def test_a_batch_is_filled_up_to_its_limit() -> None:
     assert sum(one.count for one in batches) == 10_000
 
 
+@pytest.mark.parametrize("far", [0, 2**40, 2**63 - 1])
+@pytest.mark.parametrize("count", [60, 20_000])
+def test_the_limit_holds_where_deltas_are_most_of_a_record(far: int, count: int) -> None:
+    times = np.array([0, far] * (count // 2))
+    batches = encode(value=pa.nulls(count, pa.binary()), times=times, limit=6_000)
+    assert sum(one.count for one in batches) == count
+    assert all(one.size <= 6_000 for one in batches)
+    assert decode_batches(sent(batches)).timestamp.to_pylist() == times.tolist()
+
+
+def test_the_limit_is_used_up_to_the_last_byte_where_lengths_are_known() -> None:
+    value = pa.array([b""] * 64)
+    exact = encode(value=value)[0].size
+    assert len(encode(value=value, limit=exact + 64)) == 1
+    assert len(encode(value=value, limit=exact - 1)) == 2
+
+
 def test_a_record_above_the_limit_stands_alone() -> None:
     batches = encode(value=pa.array([b"a", b"b" * 5000, b"c", b"d"]), limit=200)
     assert [one.count for one in batches] == [1, 1, 2]
