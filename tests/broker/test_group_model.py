@@ -120,9 +120,7 @@ class GroupMachine(RuleBasedStateMachine):
         return None if known is None else known.instance_id
 
     @rule(pick=PICK, protocols=st.sampled_from(PROTOCOLS), same=st.booleans(), lies=SELDOM)
-    def join_again(
-        self, pick: int, protocols: tuple[tuple[str, bytes], ...], same: bool, lies: bool
-    ) -> None:
+    def join_again(self, pick: int, protocols: tuple[tuple[str, bytes], ...], same: bool, lies: bool) -> None:
         member = self.who(pick)
         known = self.world.group.members.get(member)
         event = join(member, instance=self.instance_of(member, lies), protocols=protocols)
@@ -261,4 +259,3 @@ TestGroupMachine = GroupMachine.TestCase
 TestGroupMachine.settings = settings(
     max_examples=200, stateful_step_count=50, deadline=None, derandomize=True
 )
-
