@@ -28,6 +28,10 @@ _CREATION_PATIENCE_MS = 5_000
 """The same where asking for the topic makes the broker create it."""
 
 
+_MAX_AGE_S = 300
+"""A topic is asked about again after this time, so that partitions added to it are noticed."""
+
+
 @dataclass(frozen=True)
 class TopicInfo:
     """A topic: `leaders` maps each partition to its leader's node id, -1 while there is none."""
@@ -54,7 +58,7 @@ class Cluster:
         self.config = config
         self.reached = False
         self._nodes: dict[int, Address] = {}
-        self._topics: dict[str, TopicInfo] = {}
+        self._topics: dict[str, tuple[TopicInfo, float]] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
         self._shared: dict[Address, Connection] = {}
         self._idle: dict[Address, list[Connection]] = {}
@@ -70,13 +74,14 @@ class Cluster:
         }
         found = _read_metadata(self._ask_any(ApiKey.METADATA, body, _METADATA_MAX))
         self._nodes = found.nodes
-        self._topics.update(found.topics)
+        now = time.monotonic()
+        self._topics.update({name: (info, now) for name, info in found.topics.items()})
         return found
 
     def topic(self, name: str, *, create: bool = False) -> TopicInfo:
         """A topic, from memory if known. Raises UnknownTopic, KafkaError, BrokerUnreachable."""
-        known = self._topics.get(name)
-        if known is not None:
+        known, since = self._topics.get(name, (None, 0.0))
+        if known is not None and time.monotonic() - since < _MAX_AGE_S:
             return known
         backoff = Backoff(self.config, _CREATION_PATIENCE_MS if create else _UNKNOWN_PATIENCE_MS)
         while True:

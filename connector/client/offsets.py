@@ -24,7 +24,9 @@ def fetch_committed(
     """Offset and metadata of each partition that has a commit; `partitions` None: all that have one.
 
     `require_stable` waits for transactions that are about to change the answer (KIP-447), and needs a
-    broker that can tell (OffsetFetch 7). Raises KafkaError, RetriesExhausted.
+    broker that can tell (OffsetFetch 7). Name the partitions where that matters: asked for all, Kafka
+    leaves out a partition whose first commit is still pending, and answers without waiting for it.
+    Raises KafkaError, RetriesExhausted.
     """
     topics = None
     if partitions is not None:

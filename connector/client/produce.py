@@ -141,8 +141,7 @@ class Producer:
             try:
                 self._transmit_queue()
                 if settle:
-                    for address in list(self._lanes):
-                        self._make_room(address, 0)
+                    self._settle_all()
                 return
             except _Again as again:
                 self._recover(again.reason, backoff, asked=True)
@@ -158,6 +157,8 @@ class Producer:
             for address, batches in self._routes().items():
                 for request in pack(batches, self.cluster.config.max_request_bytes):
                     self._make_room(address, self.max_in_flight - 1)
+                    if not all(map(self._unanswered.may_leave, request)):
+                        self._settle_all()
                     self._transmit(address, request)
         self._queued.clear()
         self._queued_bytes = 0
@@ -218,6 +219,11 @@ class Producer:
             reason = self._receive(address)
             if reason is not None:
                 raise _Again(reason)
+
+    def _settle_all(self) -> None:
+        """Wait for every answer that is to come."""
+        for address in list(self._lanes):
+            self._make_room(address, 0)
 
     # -- answers ------------------------------------------------------------------------------
 

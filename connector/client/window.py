@@ -2,7 +2,8 @@
 
 A batch gets its sequence numbers once, when it is handed over, and keeps them over every retry: the
 broker takes a repeated (producer id, epoch, sequence) for the batch it already has (KIP-98). For that
-at most five requests may be unanswered, and batches of a partition must go out in order.
+at most five requests may be unanswered, batches of a partition must go out in order, and its first one
+alone.
 """
 
 from collections import deque
@@ -48,6 +49,7 @@ class Unanswered:
     def __init__(self) -> None:
         self._waiting: dict[TopicPartition, deque[int]] = {}
         self._next: dict[TopicPartition, int] = {}
+        self._begun: set[TopicPartition] = set()
         self._number = 0
 
     def __len__(self) -> int:
@@ -69,11 +71,18 @@ class Unanswered:
         """Whether no earlier batch of its partition is unacknowledged."""
         return self._waiting[batch.where][0] == batch.number
 
+    def may_leave(self, batch: Outgoing) -> bool:
+        """Whether a batch may be sent now. The second one of a partition waits for the first to be
+        acknowledged: a partition that does not know the producer takes any sequence, so it would take
+        the second batch where it refused the first, and the first could never follow."""
+        return batch.where in self._begun or self.oldest(batch)
+
     def judge(self, batch: Outgoing, code: int) -> Verdict:
         """What an answer's error code means; an acknowledged batch is taken off."""
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             # Duplicate: written by an earlier try, so long ago that its offset is forgotten.
             self._waiting[batch.where].remove(batch.number)
+            self._begun.add(batch.where)
             return Verdict.DONE
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self.oldest(batch):
             return Verdict.AGAIN  # the batch before it was not taken; both go again, in order

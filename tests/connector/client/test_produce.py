@@ -75,23 +75,40 @@ def test_small_batches_of_several_partitions_share_a_request() -> None:
     assert [len(body["topic_data"][0]["partition_data"]) for body in bodies] == [2, 1]
 
 
-def test_five_requests_leave_before_the_first_answer() -> None:
+def test_five_requests_leave_before_the_first_answer_once_a_partition_has_begun() -> None:
     def silent(version: int, body: Any) -> Any:
         raise Silence
 
     log = FakeLog()
     with (
-        FakeBroker({ApiKey.PRODUCE: silent}) as broker,
+        FakeBroker({ApiKey.PRODUCE: log.produce}) as broker,
         cluster(broker, max_request_bytes=400) as c,
         Producer(c, identity=Identity(7, 0)) as producer,
     ):
+        producer.send("t", 0, batch())
+        producer.flush()
+        broker.handlers[ApiKey.PRODUCE] = silent
         for _ in range(5):
             producer.send("t", 0, batch())
-        wait_until(lambda: len(broker.seen(ApiKey.PRODUCE)) == 5)
+        wait_until(lambda: len(broker.seen(ApiKey.PRODUCE)) == 6)
         broker.handlers[ApiKey.PRODUCE] = log.produce
         broker.drop_all()
         producer.flush()
-    in_order(log, {0: [3] * 5})
+    in_order(log, {0: [3] * 6})
+
+
+def test_the_first_batch_of_a_partition_leaves_alone() -> None:
+    """Refused, it could never follow a second one that was taken."""
+    log = FakeLog(["not leader"])
+    with (
+        FakeBroker({ApiKey.PRODUCE: log.produce}) as broker,
+        cluster(broker, max_request_bytes=400) as c,
+        Producer(c, identity=Identity(7, 0)) as producer,
+    ):
+        for _ in range(4):
+            producer.send("t", 0, batch())
+        producer.flush()
+    in_order(log, {0: [3] * 4})
 
 
 def test_too_large_names_the_partition_and_what_to_do() -> None:
@@ -112,9 +129,10 @@ def test_a_gap_before_the_oldest_batch_is_fatal() -> None:
     log = FakeLog()
     with FakeBroker({ApiKey.PRODUCE: log.produce}) as broker, cluster(broker) as c:
         producer = Producer(c, identity=Identity(7, 0))
-        producer.send("t", 0, batch())
+        for _ in range(2):
+            producer.send("t", 0, batch())
         producer.flush()
-        log.batches.clear()
+        log.batches[0].pop()
         producer.send("t", 0, batch())
         with pytest.raises(ProduceFailed, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
             producer.flush()
