@@ -136,7 +136,9 @@ def join(columns: Sequence[pa.Array | bytes | None], large: bool) -> pa.Array:
 
 
 def _common_length(columns: dict[str, Any]) -> int:
-    given = {name: column for name, column in columns.items() if not isinstance(column, int | None)}
+    given = {
+        name: column for name, column in columns.items() if not isinstance(column, int | np.integer | None)
+    }
     lengths = {name: len(column) for name, column in given.items()}
     if not lengths:
         raise ValueError("no column given: the number of records is not known")
@@ -199,7 +201,7 @@ def _is_headers(kind: pa.DataType) -> bool:
 
 def _milliseconds(timestamps: Any, count: int) -> Ints:
     """The timestamps as int64 ms; finer Arrow timestamps are rounded down."""
-    if isinstance(timestamps, int):
+    if isinstance(timestamps, int | np.integer):
         return np.full(count, timestamps, np.int64)
     if isinstance(timestamps, np.ndarray):
         return timestamps.astype(np.int64, casting="safe", copy=False)

@@ -147,7 +147,7 @@ def test_the_damaged_batch_among_many_is_named() -> None:
         (b"\x02v\x02\x02h\x02x", b"\x02v\x00\x02h\x02x", "add up"),  # bytes, but no headers
         (b"\x02v\x02\x02h\x02x", b"\x02v\x06\x02h\x02x", "add up"),  # more headers than bytes for them
         (b"\x02v\x02\x02h\x02x", b"\x02v\x04\x02h\x02x", "headers"),  # a header more than there is
-        (b"\x02v\x02\x02h\x02x", b"\x02v\x02\x01\x02\x02x", "headers"),  # a header without a key
+        (b"\x02v\x02\x02h\x02x", b"\x02v\x02\x01\x04hx", "without a key"),
         (b"\x02v\x02\x02h\x02x", b"\x02v\x02\x02h\x03x", "headers"),  # a header's value of -2 bytes
     ],
 )

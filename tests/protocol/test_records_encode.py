@@ -141,6 +141,11 @@ def test_missing_columns_are_null_in_every_row() -> None:
     assert [r.value for r in read(encode(pa.array([b"k"]), pa.nulls(1), pa.nulls(1)))] == [None]
 
 
+def test_one_time_for_all() -> None:
+    for time in (7, np.int64(7), pa.array([7, 7]), pa.array([7, 7], pa.int32()), np.array([7, 7], np.int32)):
+        assert [r.timestamp for r in read(encode(pa.array([b"a", b"b"]), times=time))] == [7, 7]
+
+
 def test_no_rows_make_no_batches() -> None:
     assert (
         encode(pa.array([], pa.binary()), pa.array([], pa.string()), header_column([]), np.array([], int))
