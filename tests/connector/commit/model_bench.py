@@ -1,0 +1,120 @@
+"""One driver and its tasks on the model cluster, by hand: for tests that tell one story each."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.begin import begin
+from eoslog.connector.commit.decide import SourceOffsets, abort, commit
+from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Run
+from eoslog.connector.commit.names import Participant, Sink
+from eoslog.connector.commit.prepare import Task, judge, participant_name
+from tests.connector.commit.model_broker import ModelBroker
+
+T = TypeVar("T")
+
+
+class Crash(Exception):
+    """The driver is gone."""
+
+
+class Bench:
+    """Runs rules on a cluster and notes each command. `intercept` may answer in the cluster's place, by
+    returning something else than None, or crash the driver by raising."""
+
+    def __init__(self, tv: int = 2, **broker: Any) -> None:
+        self.broker = ModelBroker(tv, **broker)
+        self.sink = Sink("sink")
+        self.commands: list[c.Command[Any]] = []
+        self.intercept: Callable[[c.Command[Any]], Any] | None = None
+
+    def run(self, rules: c.Rules[T]) -> T:
+        answer: Any = None
+        while True:
+            try:
+                command = rules.send(answer)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            self.commands.append(command)
+            self.broker.now_ms += 1
+            answer = self.intercept(command) if self.intercept else None
+            if answer is None:
+                answer = self._perform(command)
+
+    def begin(self, batch_id: int, query: str = "q", run: Run | None = None, **more: Any) -> Begun:
+        batch = Batch(query, batch_id, more.pop("digest", f"digest {batch_id}"))
+        begun, self.remembered = self.run(begin(self.sink, batch, last_run=run, **more))
+        return begun
+
+    def prepare(self, begun: Begun, partition: int, rows: list[str], worker: str = "") -> Report:
+        assert begun.batch is not None
+        task, stamp = judge(begun, begun.batch.query_id, begun.batch.batch_id)
+        if task is Task.PASS_DECIDED:
+            return Decided(stamp, partition)
+        if not rows:
+            return Empty(stamp, partition)
+        name = participant_name(stamp, worker or f"w{partition}", 0)
+        identity = self.broker.init(name)
+        assert self.broker.produce(name, identity, 0, rows) is None
+        return Prepared(stamp, partition, Participant(name, identity), len(rows), (("out", partition),))
+
+    def prepare_all(self, begun: Begun) -> list[Report]:
+        assert begun.batch is not None
+        name = f"{begun.batch.query_id}{begun.batch.batch_id}"
+        return [self.prepare(begun, partition, [f"{name}p{partition}"]) for partition in range(2)]
+
+    def commit(self, reports: list[Report], batch_id: int, source: SourceOffsets | None = None) -> None:
+        self.run(commit(self.sink, reports, batch_id, source))
+
+    def abort(self, reports: list[Report], batch_id: int) -> Any:
+        return self.run(abort(self.sink, reports, batch_id))
+
+    def whole_batch(self, batch_id: int, **more: Any) -> list[Report]:
+        reports = self.prepare_all(self.begin(batch_id, **more))
+        self.commit(reports, batch_id)
+        return reports
+
+    def crash_at(self, stop: Callable[[c.Command[Any]], bool], *, after: bool = False) -> None:
+        """From now on the driver dies at the first command that `stop` picks."""
+
+        def intercept(command: c.Command[Any]) -> None:
+            if stop(command):
+                self.intercept = None
+                if after:
+                    self._perform(command)
+                raise Crash
+
+        self.intercept = intercept
+
+    def open(self) -> tuple[str, ...]:
+        return self.broker.ongoing(self.sink.prefix)
+
+    def _perform(self, command: c.Command[Any]) -> Any:
+        broker = self.broker
+        match command:
+            case c.Acquire(name):
+                return broker.init(name)
+            case c.FetchStored(group):
+                return broker.fetch(group)
+            case c.StageOffsets((name, identity), group, offsets):
+                return broker.stage(name, identity, group, offsets)
+            case c.CommitOffsets(group, offsets):
+                return broker.commit_offsets(group, offsets)
+            case c.ListOngoing(prefix):
+                return broker.ongoing(prefix)
+            case c.Describe(names):
+                return broker.describe(names)
+            case c.End(commit, participants):
+                return {name: broker.end(name, identity, commit) for name, identity in participants}
+        raise AssertionError(command)
+
+
+def decides(command: c.Command[Any]) -> bool:
+    """Whether it is the commit point: EndTxn(commit) on the sink's own id."""
+    return isinstance(command, c.End) and command.commit and command.participants[0].name == "sink"
+
+
+def finishes(command: c.Command[Any]) -> bool:
+    """Whether it commits participants."""
+    return isinstance(command, c.End) and command.commit and not decides(command)

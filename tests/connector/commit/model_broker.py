@@ -1,0 +1,209 @@
+"""A cluster in memory, as far as the commit protocol can tell it from a real one.
+
+Transactional ids with Kafka's states under transaction.version 1 and 2 (KIP-890), committed and pending
+group offsets, and what a read_committed reader sees. Every method is one request, applied at once. A
+request that a client would try again until it passes (CONCURRENT_TRANSACTIONS, UNSTABLE_OFFSET_COMMIT)
+is answered as after the wait.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from eoslog.connector.commit.commands import Description, Offsets, Refused, Unknown
+from eoslog.connector.commit.decision import ANCHOR, METADATA_LIMIT, Stored
+from eoslog.connector.commit.names import Identity
+from eoslog.protocol.errors import ErrorCode
+
+TIMEOUT_MS = 900_000
+
+
+def refused(code: ErrorCode) -> Refused:
+    return Refused(int(code), code.name)
+
+
+FENCED = refused(ErrorCode.PRODUCER_FENCED)
+STALE_EPOCH = refused(ErrorCode.INVALID_PRODUCER_EPOCH)
+WRONG_STATE = refused(ErrorCode.INVALID_TXN_STATE)
+UNMAPPED = refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+
+
+@dataclass
+class Transaction:
+    """One transactional id. `rows` are kept with their place in the log, by sequence number."""
+
+    identity: Identity
+    state: str = "Empty"
+    start_ms: int = -1
+    timeout_ms: int = TIMEOUT_MS
+    previous: Identity | None = None  # before a rotation of the producer id
+    rows: dict[int, tuple[int, str]] = field(default_factory=dict)
+    offsets: dict[str, dict[tuple[str, int], tuple[int, str]]] = field(default_factory=dict)
+
+
+class ModelBroker:
+    """`tv`: transaction.version. `last_epoch`: the highest epoch a client gets before the id rotates.
+
+    `late_markers`: EndTxn leaves Prepare* behind until somebody has to wait for more.
+    """
+
+    def __init__(
+        self, tv: int = 2, *, anchors: int = 4, last_epoch: int = 32_766, late_markers: bool = False
+    ) -> None:
+        self.tv, self.anchors, self.last_epoch, self.late_markers = tv, anchors, last_epoch, late_markers
+        self.now_ms = 1_000_000
+        self.transactions: dict[str, Transaction] = {}
+        self.groups: dict[str, dict[tuple[str, int], tuple[int, str]]] = {}
+        self.log_end = 0
+        self._committed: list[tuple[int, str]] = []
+        self._next_producer = 1000
+
+    # -- requests -----------------------------------------------------------------------------
+
+    def init(self, name: str) -> Identity:
+        txn = self.transactions.get(name)
+        if txn is None:
+            self.transactions[name] = Transaction(self._new_identity())
+            return self.transactions[name].identity
+        if txn.state == "Ongoing":
+            self.expire(name)
+        self._settle(txn)
+        txn.previous = None
+        exhausted = txn.identity.epoch >= self.last_epoch
+        txn.identity = self._new_identity() if exhausted else _bumped(txn.identity)
+        txn.state, txn.start_ms = "Empty", -1
+        return txn.identity
+
+    def produce(self, name: str, identity: Identity, sequence: int, rows: Iterable[str]) -> Refused | None:
+        problem = self._enter(name, identity)
+        if problem is None:
+            for at, row in enumerate(rows):
+                self.transactions[name].rows.setdefault(sequence + at, (self.log_end, row))
+                self.log_end += 1
+        return problem
+
+    def stage(self, name: str, identity: Identity, group: str, offsets: Offsets) -> Refused | None:
+        problem = self._enter(name, identity)
+        if problem is not None:
+            return problem
+        too_long = {where for where, (_, text) in offsets.items() if len(text) > METADATA_LIMIT}
+        kept = {where: stored for where, stored in offsets.items() if where not in too_long}
+        self.transactions[name].offsets.setdefault(group, {}).update(kept)
+        return refused(ErrorCode.OFFSET_METADATA_TOO_LARGE) if too_long else None
+
+    def end(self, name: str, identity: Identity, commit: bool) -> Identity | Refused:
+        txn = self.transactions.get(name)
+        if txn is None:
+            return UNMAPPED
+        if txn.state.startswith("Prepare"):
+            self._settle(txn)
+        return self._end_2(txn, identity, commit) if self.tv >= 2 else self._end_1(txn, identity, commit)
+
+    def commit_offsets(self, group: str, offsets: Offsets) -> None:
+        self.groups.setdefault(group, {}).update(offsets)
+
+    def fetch(self, group: str) -> Stored | Unknown:
+        """Stable offsets of the anchor topic's partitions, each asked by its number."""
+        for txn in self.transactions.values():
+            if group in txn.offsets and txn.state == "Ongoing":
+                return Unknown("UNSTABLE_OFFSET_COMMIT for the whole time-out")
+            if group in txn.offsets:
+                self._settle(txn)
+        held = self.groups.get(group, {})
+        return Stored(self.anchors, {p: stored for (topic, p), stored in held.items() if topic == ANCHOR})
+
+    def ongoing(self, prefix: str) -> tuple[str, ...]:
+        return tuple(n for n, t in self.transactions.items() if t.state == "Ongoing" and n.startswith(prefix))
+
+    def describe(self, names: Iterable[str]) -> Mapping[str, Description | None]:
+        return {name: self._describe(self.transactions.get(name)) for name in names}
+
+    def visible(self) -> list[str]:
+        """What a read_committed reader gets, in the order of the log."""
+        return [row for _, row in sorted(self._committed)]
+
+    # -- what happens by itself ---------------------------------------------------------------
+
+    def expire(self, name: str) -> None:
+        """The transaction's time-out, or a newer InitProducerId: aborted under a bumped epoch."""
+        txn = self.transactions[name]
+        assert txn.state == "Ongoing"
+        txn.state, txn.identity = "PrepareAbort", _bumped(txn.identity)
+        self._settle(txn)
+
+    def settle_all(self) -> None:
+        """Every marker is written."""
+        for txn in self.transactions.values():
+            self._settle(txn)
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _enter(self, name: str, identity: Identity) -> Refused | None:
+        """Records or offsets join the transaction, which is opened by the first of them."""
+        txn = self.transactions.get(name)
+        if txn is None or txn.identity.producer_id != identity.producer_id:
+            return UNMAPPED
+        if txn.identity != identity:
+            return STALE_EPOCH
+        self._settle(txn)
+        if txn.state != "Ongoing":
+            txn.state, txn.start_ms = "Ongoing", self.now_ms
+        return None
+
+    def _end_1(self, txn: Transaction, identity: Identity, commit: bool) -> Identity | Refused:
+        if txn.identity.producer_id != identity.producer_id:
+            return UNMAPPED
+        if txn.identity != identity:
+            return FENCED
+        if txn.state == "Ongoing":
+            return self._prepare(txn, commit)
+        return identity if txn.state == _complete(commit) else WRONG_STATE
+
+    def _end_2(self, txn: Transaction, identity: Identity, commit: bool) -> Identity | Refused:
+        """A retry is told by the old epoch; the current one means a next transaction, empty so far."""
+        overflowed = txn.previous == identity and txn.identity.epoch == 0
+        if txn.identity.producer_id != identity.producer_id and not overflowed:
+            return UNMAPPED
+        complete = txn.state.startswith("Complete")
+        retry = complete and (overflowed or txn.identity == _bumped(identity))
+        if not retry and txn.identity != identity:
+            return FENCED
+        if txn.state == "Ongoing":
+            return self._prepare(txn, commit)
+        if retry:
+            return txn.identity if txn.state == _complete(commit) else WRONG_STATE
+        return WRONG_STATE if commit else self._prepare(txn, commit)
+
+    def _prepare(self, txn: Transaction, commit: bool) -> Identity:
+        txn.state = "PrepareCommit" if commit else "PrepareAbort"
+        if self.tv >= 2:
+            old, txn.identity = txn.identity, _bumped(txn.identity)
+            if old.epoch >= self.last_epoch:
+                txn.previous, txn.identity = old, self._new_identity()
+        if not self.late_markers:
+            self._settle(txn)
+        return txn.identity
+
+    def _settle(self, txn: Transaction) -> None:
+        if not txn.state.startswith("Prepare"):
+            return
+        if txn.state == "PrepareCommit":
+            self._committed.extend(txn.rows.values())
+            for group, offsets in txn.offsets.items():
+                self.commit_offsets(group, offsets)
+        txn.state = txn.state.replace("Prepare", "Complete")
+        txn.rows, txn.offsets = {}, {}
+
+    def _describe(self, txn: Transaction | None) -> Description | None:
+        return txn and Description(txn.state, txn.identity, txn.timeout_ms, txn.start_ms)
+
+    def _new_identity(self) -> Identity:
+        self._next_producer += 1
+        return Identity(self._next_producer, 0)
+
+
+def _bumped(identity: Identity) -> Identity:
+    return Identity(identity.producer_id, identity.epoch + 1)
+
+
+def _complete(commit: bool) -> str:
+    return "CompleteCommit" if commit else "CompleteAbort"

@@ -1,0 +1,63 @@
+"""Histories of the model: what may go wrong, how much of it, and the numbers that pick one history."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Fault(Enum):
+    """What may become of a request and of the process that sent it."""
+
+    KILL = "applied, then the process is killed"
+    WIPE = "the same to a driver, and its checkpoint is gone too"
+    TIMEOUT_LOST = "never arrives, and the client gives up"
+    TIMEOUT_DONE = "applied, but no answer comes and the client gives up"
+    REPEAT = "applied, the answer is lost, and the client sends it again"
+    SUSPEND = "the driver hangs before it; another one is started, and later this one wakes up"
+    EXPIRE = "before it, an open participant times out"
+
+
+class Choices:
+    """Numbers picked so far: first those given, then what `fallback` picks, or 0."""
+
+    def __init__(self, given: tuple[int, ...] = (), fallback: Callable[[int], int] | None = None) -> None:
+        self.given, self.fallback = given, fallback
+        self.made: list[tuple[int, int]] = []
+
+    def pick(self, options: int) -> int:
+        at = len(self.made)
+        choice = 0
+        if options > 1:
+            choice = (
+                self.given[at] if at < len(self.given) else self.fallback(options) if self.fallback else 0
+            )
+            self.made.append((choice, options))
+        return choice
+
+    def following(self) -> tuple[int, ...] | None:
+        """The next history in the order of all histories; None after the last one."""
+        made = list(self.made)
+        while made and made[-1][0] + 1 >= made[-1][1]:
+            made.pop()
+        return (*(choice for choice, _ in made[:-1]), made[-1][0] + 1) if made else None
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What kind of histories.
+
+    `spread`: any process may be next; else one runs as long as it can. `late_markers`, `last_epoch`: of
+    the broker. `empty`: (batch, partition) without rows. `blind`: begin cannot read the checkpoint.
+    """
+
+    tv: int = 2
+    batches: int = 2
+    partitions: int = 2
+    faults: int = 1
+    kinds: tuple[Fault, ...] = (Fault.KILL, Fault.TIMEOUT_LOST, Fault.TIMEOUT_DONE)
+    spread: bool = False
+    last_epoch: int = 32_766
+    late_markers: bool = False
+    empty: frozenset[tuple[int, int]] = frozenset()
+    at_most_once: bool = False
+    blind: bool = False

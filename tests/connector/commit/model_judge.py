@@ -1,0 +1,43 @@
+"""What a history must have come to, and the walk through all histories of a shape."""
+
+from collections import Counter
+
+from tests.connector.commit.model_history import Choices, Fault, Shape
+from tests.connector.commit.model_spark import SOURCE, USER_GROUP, Simulation
+
+
+def judge(done: Simulation) -> str:
+    """The guarantee, from the readers' view; returns how the history ended."""
+    visible, wanted = done.broker.visible(), done.all_rows()
+    assert set(visible) <= set(wanted), "rows that nobody wrote"
+    assert len(set(visible)) == len(visible), "doubled"
+    missing = set(wanted) - set(visible)
+    if done.lost:
+        assert Fault.EXPIRE in done.used, "lost without a time-out"
+        assert missing, "loud without need"
+        return "lost"
+    batches = [int(row.split("/")[0]) for row in visible]
+    assert batches == sorted(batches), "a batch stands in the log before an earlier one"
+    assert done.broker.groups[USER_GROUP][SOURCE] == (done.slices, ""), "source offsets"
+    if missing:
+        assert done.shape.at_most_once, "lost silently"
+        parts = {row.split("/")[0] for row in missing} & {row.split("/")[0] for row in visible}
+        assert not parts, "a batch in part"
+        return "dropped"
+    return "whole"
+
+
+def explore(shape: Shape) -> Counter[str]:
+    """Every history of this shape, one by one; returns how many ended how. AssertionError names the first
+    history that breaks the guarantee."""
+    ends: Counter[str] = Counter()
+    given: tuple[int, ...] | None = ()
+    while given is not None:
+        choices = Choices(given)
+        done = Simulation(shape, choices)
+        try:
+            ends[judge(done.run())] += 1
+        except AssertionError as wrong:
+            raise AssertionError(f"{wrong}\n{shape}\n{given}\n{done.used}\n{done.faults}") from wrong
+        given = choices.following()
+    return ends

@@ -1,0 +1,96 @@
+"""The judge of the commit protocol: whatever is killed, lost, repeated, hung or timed out, the readers of
+the model cluster see every row once, or somebody says loudly that it is not so."""
+
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.connector.commit.model_history import Choices, Fault, Shape
+from tests.connector.commit.model_judge import explore, judge
+from tests.connector.commit.model_spark import Simulation
+
+CRASHES = (Fault.KILL, Fault.TIMEOUT_LOST, Fault.TIMEOUT_DONE)
+
+
+@pytest.mark.parametrize("late_markers", [False, True])
+@pytest.mark.parametrize("tv", [1, 2])
+def test_every_single_fault_at_every_request(tv: int, late_markers: bool) -> None:
+    """Two batches of two partitions: crashes, lost requests and answers, repeats, hung drivers, time-outs."""
+    ends = explore(Shape(tv=tv, kinds=tuple(Fault), late_markers=late_markers))
+    assert ends["whole"] > 800
+    assert ends["lost"] == 10, "a time-out between the decision and the last winner's commit, and only there"
+
+
+@pytest.mark.parametrize("tv", [1, 2])
+def test_every_pair_of_kills(tv: int) -> None:
+    assert explore(Shape(tv=tv, faults=2, kinds=(Fault.KILL,)))["lost"] == 0
+
+
+def test_every_pair_of_kills_and_unanswered_requests() -> None:
+    shape = Shape(batches=1, faults=2, kinds=(Fault.KILL, Fault.TIMEOUT_DONE))
+    assert explore(shape)["lost"] == 0
+
+
+def test_every_pair_of_lost_requests_with_one_batch() -> None:
+    kinds = (Fault.TIMEOUT_LOST, Fault.TIMEOUT_DONE)
+    assert explore(Shape(batches=1, faults=2, kinds=kinds, tv=1))["lost"] == 0
+
+
+@pytest.mark.parametrize("tv", [1, 2])
+def test_every_single_fault_where_the_checkpoint_cannot_be_read(tv: int) -> None:
+    assert explore(Shape(tv=tv, kinds=(*CRASHES, Fault.SUSPEND), blind=True))["lost"] == 0
+
+
+@pytest.mark.parametrize("tv", [1, 2])
+def test_a_lost_checkpoint_anywhere(tv: int) -> None:
+    """A new query takes over the sink, at the offsets of the last decided batch, with numbers from 0."""
+    ends = explore(Shape(tv=tv, batches=3, kinds=(Fault.WIPE,)))
+    assert ends["lost"] == 0
+    ends = explore(Shape(tv=tv, faults=2, kinds=(Fault.WIPE, Fault.KILL)))
+    assert ends["lost"] == 0
+
+
+@pytest.mark.parametrize("tv", [1, 2])
+def test_every_single_fault_with_empty_tasks_and_an_empty_batch(tv: int) -> None:
+    empty = frozenset({(0, 1), (1, 0), (1, 1)})
+    assert explore(Shape(tv=tv, kinds=(*CRASHES, Fault.SUSPEND), empty=empty))["lost"] == 0
+
+
+@pytest.mark.parametrize("tv", [1, 2])
+def test_every_single_fault_as_producer_ids_rotate(tv: int) -> None:
+    """Three epochs a producer id: the sink and the tasks change theirs in the middle of everything."""
+    ends = explore(Shape(tv=tv, batches=3, kinds=CRASHES, last_epoch=2))
+    assert ends["lost"] == 0
+
+
+def test_at_most_once_drops_a_batch_rather_than_try_it_again() -> None:
+    shape = Shape(kinds=(*CRASHES, Fault.SUSPEND), at_most_once=True)
+    ends = explore(shape)
+    assert ends["lost"] == 0 and ends["dropped"] > 50
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None,
+          suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example])  # fmt: skip
+@given(
+    dice=st.randoms(use_true_random=False),
+    tv=st.sampled_from([1, 2]),
+    faults=st.integers(1, 8),
+    late_markers=st.booleans(),
+    blind=st.booleans(),
+    last_epoch=st.sampled_from([3, 32_766]),
+)
+def test_large_histories_at_random(
+    dice: Random, tv: int, faults: int, late_markers: bool, blind: bool, last_epoch: int
+) -> None:
+    """Four batches of three partitions with speculative attempts, zombie tasks, and any mix of faults."""
+    shape = Shape(
+        tv=tv, batches=4, partitions=3, faults=faults, kinds=tuple(Fault), spread=True,
+        late_markers=late_markers, blind=blind, last_epoch=last_epoch, empty=frozenset({(1, 2)}),
+    )  # fmt: skip
+
+    def mostly_zero(options: int) -> int:
+        return dice.randrange(options) if dice.random() < 0.2 else 0
+
+    judge(Simulation(shape, Choices(fallback=mostly_zero)).run())

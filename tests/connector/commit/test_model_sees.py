@@ -1,0 +1,140 @@
+"""The judge judged: with any one of these rules broken, some small history must turn out wrong."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from eoslog.connector.commit import begin, decide, decision, finish, prepare
+from eoslog.connector.commit import commands as c
+from tests.connector.commit import model_spark
+from tests.connector.commit.model_history import Fault, Shape
+from tests.connector.commit.model_judge import explore
+
+CRASHES = (Fault.KILL, Fault.TIMEOUT_LOST, Fault.TIMEOUT_DONE)
+
+
+def nothing(*args: Any, **kwargs: Any) -> c.Rules[None]:
+    """A rule left out."""
+    return
+    yield
+
+
+def no_roll_forward(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(begin, "finish", nothing)
+
+
+def old_decision_not_read(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(begin, "decode", lambda sink, chunks: None)
+
+
+def leftovers_not_cleared(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(begin, "clear", nothing)
+
+
+def left_overs_cleared_before_the_roll_forward(patch: pytest.MonkeyPatch) -> None:
+    def clear_first(last: decision.Decision) -> c.Rules[None]:
+        names = yield c.ListOngoing("sink/")
+        states = yield c.Describe(names)
+        yield c.End(False, tuple(finish.Participant(name, states[name].identity) for name in names))
+        yield from finish.finish(last)
+
+    patch.setattr(begin, "finish", clear_first)
+
+
+def parity_ignored(patch: pytest.MonkeyPatch) -> None:
+    for module in (prepare, decision, decide):
+        patch.setattr(module, "parity", lambda batch_id: 0)
+
+
+def decided_batches_written_again(patch: pytest.MonkeyPatch) -> None:
+    def write(begun: Any, query_id: str, batch_id: int) -> Any:
+        _, stamp = prepare.judge(begun, query_id, batch_id)
+        return prepare.Task.WRITE, stamp
+
+    patch.setattr(model_spark, "judge", write)
+
+
+def skipped_by_number_alone(patch: pytest.MonkeyPatch) -> None:
+    def skip(begun: Any, query_id: str, batch_id: int) -> Any:
+        task, stamp = prepare.judge(begun, query_id, batch_id)
+        covered = begun.decided is not None and begun.decided.batch_id >= batch_id
+        return prepare.Task.PASS_DECIDED if covered else task, stamp
+
+    def covers(last: Any, batch: Any) -> bool:
+        return last is not None and last.batch.batch_id >= batch.batch_id
+
+    patch.setattr(model_spark, "judge", skip)
+    patch.setattr(decide, "_covers", covers)
+
+
+def abort_without_asking(patch: pytest.MonkeyPatch) -> None:
+    def abort(sink: Any, reports: Any, batch_id: int) -> c.Rules[None]:
+        stamp = next((report.stamp for report in reports if report is not None), None)
+        if stamp is not None:
+            yield from finish.clear(sink, (), only=(stamp.incarnation, batch_id % 2))
+
+    patch.setattr(decide, "abort", abort)
+
+
+def aborted_while_the_outcome_is_unknown(patch: pytest.MonkeyPatch) -> None:
+    def find_out(sink: Any, decision: Any, answer: Any) -> c.Rules[None]:
+        yield c.End(False, decision.participants)
+        raise decide.BatchRefused("it did not answer")
+
+    patch.setattr(decide, "_find_out", find_out)
+
+
+def unknown_outcome_taken_for_decided(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(decide, "_find_out", nothing)
+
+
+def not_owner_and_yet_clearing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(finish, "check_owner", lambda sink, owner, state: None)
+
+
+def decision_asked_before_the_state(patch: pytest.MonkeyPatch) -> None:
+    def keep(sink: Any, run: Any) -> c.Rules[Any]:
+        stored = yield c.FetchStored(sink.group)
+        states = yield c.Describe((sink.coordinator,))
+        state = states[sink.coordinator]
+        last = decision.decode(sink, stored.chunks)
+        if state.identity != run.identity and not begin._left_by(run, state, last):
+            raise finish.fenced(sink, "")
+        return begin._Owned(run.incarnation, state.identity, stored)
+
+    patch.setattr(begin, "_keep", keep)
+
+
+def refused_commit_taken_for_done(patch: pytest.MonkeyPatch) -> None:
+    def finish_blindly(last: decision.Decision) -> c.Rules[None]:
+        yield c.End(True, last.participants)
+
+    patch.setattr(begin, "finish", finish_blindly)
+    patch.setattr(decide, "finish", finish_blindly)
+
+
+BROKEN: list[tuple[Callable[[pytest.MonkeyPatch], None], Shape]] = [
+    (no_roll_forward, Shape(kinds=(Fault.WIPE,))),
+    (old_decision_not_read, Shape(kinds=CRASHES)),
+    (skipped_by_number_alone, Shape(kinds=(Fault.WIPE,))),
+    (leftovers_not_cleared, Shape(kinds=CRASHES)),
+    (left_overs_cleared_before_the_roll_forward, Shape(kinds=CRASHES)),
+    (parity_ignored, Shape(kinds=CRASHES)),
+    (decided_batches_written_again, Shape(kinds=CRASHES)),
+    (abort_without_asking, Shape(kinds=CRASHES)),
+    (aborted_while_the_outcome_is_unknown, Shape(kinds=CRASHES)),
+    (unknown_outcome_taken_for_decided, Shape(kinds=CRASHES)),
+    (not_owner_and_yet_clearing, Shape(kinds=(Fault.SUSPEND,))),
+    (decision_asked_before_the_state, Shape(kinds=(Fault.SUSPEND,), batches=3)),
+    (refused_commit_taken_for_done, Shape(kinds=(Fault.EXPIRE,))),
+]
+
+
+@pytest.mark.parametrize(("break_rule", "shape"), BROKEN, ids=[rule.__name__ for rule, _ in BROKEN])
+def test_a_broken_rule_is_seen(
+    break_rule: Callable[[pytest.MonkeyPatch], None], shape: Shape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_rule(monkeypatch)
+    with pytest.raises(AssertionError):
+        explore(shape)
