@@ -217,6 +217,23 @@ def test_the_limit_is_shared_and_available_now_is_not_passed(kafka: Kafka, topic
     assert reader(kafka, topic).getDefaultReadLimit() == NO_LIMIT
 
 
+def test_an_open_transaction_holds_back_the_end_of_a_batch(kafka: Kafka, topic: str) -> None:
+    kafka.put(topic, [b"before"] * 3)
+    producer = kafka.transactional(topic)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    assert producer.flush(20) == 0
+    kafka.put(topic, [b"after"] * 2)
+    plain = reader(kafka, topic, kafka__isolation__level="read_uncommitted")
+    made = reader(kafka, topic)
+    assert plain.latestOffset({topic: {"0": 0, "1": 0}}, NO_LIMIT) == {topic: {"0": 6, "1": 0}}
+    assert made.latestOffset({topic: {"0": 0, "1": 0}}, NO_LIMIT) == {topic: {"0": 3, "1": 0}}
+    producer.commit_transaction(20)
+    began = time.monotonic()
+    while made.latestOffset({topic: {"0": 0, "1": 0}}, NO_LIMIT) != {topic: {"0": 7, "1": 0}}:
+        assert time.monotonic() - began < 10, "the marker follows the answer within a moment"
+
+
 def test_new_partitions_are_read_from_their_beginning(kafka: Kafka, topic: str) -> None:
     kafka.put(topic, [b"x"] * 5, 1)
     made = reader(kafka, topic)

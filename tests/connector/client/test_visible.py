@@ -79,8 +79,8 @@ def test_committed_and_plain_rows_and_no_others(steps: list[tuple[object, ...]],
         else:
             log.finish(*step[1:])  # type: ignore[arg-type]
     stable = min((log.first[n] for n in log.running.values()), default=log.end)
-    start = cut.draw(st.integers(0, stable))
-    end = cut.draw(st.integers(start, stable))
+    start = cut.draw(st.one_of(st.just(0), st.integers(0, stable)))
+    end = cut.draw(st.one_of(st.just(stable), st.integers(start, stable)))
     data = memoryview(bytes(log.data))
 
     def offsets(aborted: list[tuple[int, int]] | None) -> list[int]:
@@ -91,6 +91,15 @@ def test_committed_and_plain_rows_and_no_others(steps: list[tuple[object, ...]],
     wanted = [offset for offset, number in inside if number < 0 or log.outcome[number] == COMMIT]
     assert offsets(log.aborted(start, end)) == wanted
     assert offsets(None) == [offset for offset, _ in inside]
+
+
+def test_a_producer_is_seen_again_after_its_aborted_transaction() -> None:
+    log = ModelLog()
+    for kind in (ABORT, COMMIT, ABORT, COMMIT):
+        log.write(1, 2, True)
+        log.finish(1, kind)
+    seen = visible(bytes(log.data), 0, log.end, log.aborted(0, log.end))
+    assert [header.base_offset for _, header in seen.batches] == [3, 9]
 
 
 def test_a_cut_batch_at_the_end_is_left_for_the_next_answer() -> None:
