@@ -6,7 +6,6 @@ because Spark carries errors from Python workers to the driver.
 """
 
 import logging
-from collections.abc import Iterable
 
 
 class EoslogError(Exception):
@@ -68,11 +67,6 @@ class OffsetsGone(EoslogError):
 
 class DataLoss(EoslogError):
     """A query would skip records silently, and failOnDataLoss is true."""
-
-
-def addresses_text(addresses: Iterable[tuple[str, int]]) -> str:
-    """Addresses as `host:port, host:port`, for messages."""
-    return ", ".join(f"{host}:{port}" for host, port in addresses)
 
 
 def report_loss(fail: bool, what: str) -> None:

@@ -59,7 +59,8 @@ def _next_in_log(options: SourceOptions, task: plan.Range, position: int) -> int
 
 
 class BatchReader(DataSourceReader):
-    """`spark.read`: a range of offsets, fixed when the query is planned."""
+    """`spark.read`: a range of offsets, fixed when Spark first plans the DataFrame and kept by it; a new
+    load() looks again."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -116,10 +117,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         So such a query's first batch is empty: its end stores where the query began.
         """
         position = offsets.from_json(start)
-        if self._pin and position == self._initial:
-            self._pin = False
+        first, self._pin = self._pin, False
+        if first and position == self._initial:
             return offsets.to_json(position)
-        self._latest = self._log.latest() if self._target is None else self._target
+        self._latest = self._log.latest() if self._target is None else self._reachable(self._target)
         end = {**self._latest}
         lost = plan.losses(position, end)
         if lost:
@@ -160,6 +161,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Whether the first batch is replayed with a beginning later than the one it had: see latestOffset.
         That batch was empty."""
         return _moves(self.options.starting)
+
+    def _reachable(self, target: Offsets) -> Offsets:
+        """The target, or where the query began if that was found out later and is further."""
+        return {**self._initial, **{tp: max(at, self._initial.get(tp, at)) for tp, at in target.items()}}
 
     def _new(self, end: Mapping[offsets.TopicPartition, int], start: Offsets) -> Offsets:
         """Where partitions begin that appeared since `start`: 0, unless the log has lost that already."""

@@ -43,17 +43,17 @@ class EoslogDataSource(DataSource):
         """A batch write. Raises OptionError, SchemaError."""
         from eoslog.connector.batch_writer import BatchWriter  # only sinks need the commit protocol
 
-        _check_append(overwrite, 'mode("append")')
+        if overwrite:
+            raise OptionError("a log cannot be overwritten, rows are only added to it: use mode(\"append\")")
         return BatchWriter(sink_options(self.options, stream=False), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """A streaming write. Raises OptionError, SchemaError."""
+        """A streaming write; `overwrite` is Spark's word for outputMode("complete").
+
+        As with Spark's Kafka sink, the whole result is then added to the log at each micro-batch. Raises
+        OptionError, SchemaError.
+        """
         from eoslog.connector.writer import StreamWriter  # only sinks need the commit protocol
 
-        _check_append(overwrite, 'outputMode("append") or outputMode("update")')
         return StreamWriter(sink_options(self.options, stream=True), schema)
 
-
-def _check_append(overwrite: bool, instead: str) -> None:
-    if overwrite:
-        raise OptionError(f"a log cannot be overwritten, rows are only added to it: use {instead}")

@@ -217,6 +217,17 @@ def test_the_limit_is_shared_and_available_now_is_not_passed(kafka: Kafka, topic
     assert reader(kafka, topic).getDefaultReadLimit() == NO_LIMIT
 
 
+def test_a_query_that_began_after_its_target_was_fixed_has_nothing_to_read(kafka: Kafka, topic: str) -> None:
+    made = reader(kafka, topic)
+    made.prepareForTriggerAvailableNow()
+    kafka.put(topic, [b"x"] * 3, 0)
+    began = made.initialOffset()
+    assert began == {topic: {"0": 3, "1": 0}}
+    for _ in range(2):
+        assert made.latestOffset(began, NO_LIMIT) == began
+    assert planned(made, began, began) == []
+
+
 def test_an_open_transaction_holds_back_the_end_of_a_batch(kafka: Kafka, topic: str) -> None:
     kafka.put(topic, [b"before"] * 3)
     producer = kafka.transactional(topic)

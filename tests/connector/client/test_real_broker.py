@@ -149,11 +149,12 @@ def test_every_row_once_across_kills_of_the_broker(transactional: bool) -> None:
         killer.start()
         sent = 0
         with Producer(cluster, identity=identity, transactional_id=name) as producer:
-            while not done.is_set() or sent < 5_000:
+            while not done.is_set() or sent < 2_000:
                 values = [b"%d" % i for i in range(sent, sent + 100)]
                 send(producer, topic, 0, values)
                 send(producer, topic, 1, values)
                 sent += 100
+                time.sleep(0.005)
             producer.flush()
         killer.join()
         if name is not None:
