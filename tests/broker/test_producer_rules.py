@@ -35,7 +35,9 @@ class Log:
         self.states.apply(batch, base, NOW)
         return base
 
-    def mark(self, commit: bool, *, pid: int = 7, epoch: int = 0, coordinator_epoch: int = 0) -> Aborted | None:
+    def mark(
+        self, commit: bool, *, pid: int = 7, epoch: int = 0, coordinator_epoch: int = 0
+    ) -> Aborted | None:
         self.states.check_marker(pid, epoch, coordinator_epoch)
         self.end += 1
         return self.states.apply_marker(pid, epoch, coordinator_epoch, commit, self.end - 1, NOW)
@@ -60,7 +62,9 @@ def test_each_of_the_last_five_batches_is_answered_with_its_first_offset(log: Lo
     for sequence in range(0, 14, 2):
         log.write(header(sequence, 2))
     for sequence in range(4, 14, 2):
-        assert log.states.check(header(sequence, 2)) == Written(sequence, sequence + 1, sequence, sequence + 1)
+        assert log.states.check(header(sequence, 2)) == Written(
+            sequence, sequence + 1, sequence, sequence + 1
+        )
     assert log.refuses(header(2, 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 

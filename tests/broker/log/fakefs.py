@@ -21,6 +21,10 @@ from eoslog.broker.ports import Buffer, File
 BLOCK = 512
 
 
+class PowerLoss(BaseException):
+    """The machine stops here; no handler of errors may go on."""
+
+
 class Outcome(Enum):
     NOTHING = "nothing"
     ALL = "all"
@@ -44,12 +48,14 @@ class Inode:
         self.data[position : position + len(data)] = data
 
     def crash(self, outcome: Outcome, random: Random) -> None:
+        if outcome is Outcome.ALL:
+            return  # the page cache outlives the process, but nothing became more durable by its end
         if outcome is Outcome.PAGES:
             self._lose_blocks(random)
         else:
             pending = self.pending
             self.data = bytearray(self.durable)
-            keep = {Outcome.NOTHING: 0, Outcome.ALL: len(pending)}.get(outcome, random.randint(0, len(pending)))
+            keep = 0 if outcome is Outcome.NOTHING else random.randint(0, len(pending))
             for position, data in pending[:keep]:
                 self.apply(position, data)
             if outcome is Outcome.PREFIX and keep < len(pending):
@@ -64,7 +70,9 @@ class Inode:
             return
         size = random.randint(min(len(new), len(self.durable)), len(new))
         blocks = range(0, len(new), BLOCK)
-        self.data = bytearray(b"".join((new if random.random() < 0.6 else old)[b : b + BLOCK] for b in blocks))
+        self.data = bytearray(
+            b"".join((new if random.random() < 0.6 else old)[b : b + BLOCK] for b in blocks)
+        )
         del self.data[size:]
 
 
@@ -82,13 +90,12 @@ class Directory:
         self.durable, self.pending = dict(self.entries), []
 
     def crash(self, outcome: Outcome, random: Random) -> None:
-        keep = {Outcome.NOTHING: 0, Outcome.ALL: len(self.pending)}.get(
-            outcome, random.randint(0, len(self.pending))
-        )
-        self.entries = dict(self.durable)
-        for change in self.pending[:keep]:
-            _set(self.entries, change)
-        self.sync()
+        if outcome is not Outcome.ALL:
+            keep = 0 if outcome is Outcome.NOTHING else random.randint(0, len(self.pending))
+            self.entries = dict(self.durable)
+            for change in self.pending[:keep]:
+                _set(self.entries, change)
+            self.sync()
         for entry in self.entries.values():
             entry.crash(outcome, random)
 
@@ -118,6 +125,7 @@ class FakeFile:
     def write(self, parts: Sequence[Buffer], position: int) -> int:
         self._check()
         data = b"".join(parts)
+        self._fs.step()
         data, error = self._fs.admit(self.path, self._inode, data, position)
         if data:
             self._inode.pending.append((position, data))
@@ -136,6 +144,7 @@ class FakeFile:
 
     def truncate(self, size: int) -> None:
         self._check()
+        self._fs.step()
         if self._fs.fail_truncate:
             raise OSError(errno.EIO, "truncate failed", self.path)
         self._inode.pending.append((size, None))
@@ -166,6 +175,7 @@ class FakeFileSystem:
         self.fail_sync: str | None = None  # syncs of paths that hold this text fail
         self.fail_open: str | None = None  # making files whose path holds this text fails
         self.locked: set[str] = set()
+        self.steps_left: int | None = None  # after so many changes of the disk comes a PowerLoss
 
     # -- faults --------------------------------------------------------------------------------
 
@@ -178,12 +188,21 @@ class FakeFileSystem:
         self.capacity -= len(data)
         return data, None
 
+    def step(self) -> None:
+        """Called before each change."""
+        if self.steps_left is not None:
+            if self.steps_left == 0:
+                raise PowerLoss
+            self.steps_left -= 1
+
     def check_sync(self, path: str) -> None:
+        self.step()
         if self.fail_sync is not None and self.fail_sync in path:
             raise OSError(errno.EIO, "Input/output error", path)
 
     def crash(self, outcome: Outcome = Outcome.NOTHING, random: Random | None = None) -> None:
         self.life += 1
+        self.steps_left = None
         self.locked.clear()
         self.root.crash(outcome, random or Random(0))
 
@@ -191,7 +210,7 @@ class FakeFileSystem:
 
     def find(self, path: str) -> Inode | Directory | None:
         here: Inode | Directory = self.root
-        for name in path.strip("/").split("/"):
+        for name in filter(None, path.split("/")):
             if not isinstance(here, Directory) or name not in here.entries:
                 return None
             here = here.entries[name]
@@ -212,6 +231,7 @@ class FakeFileSystem:
                 raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
             if self.fail_open is not None and self.fail_open in path:
                 raise OSError(errno.ENOSPC, "No space left on device", path)
+            self.step()
             inode = Inode()
             parent.set((name, inode))
         assert isinstance(inode, Inode)
@@ -230,6 +250,7 @@ class FakeFileSystem:
         here = self.root
         for name in path.strip("/").split("/"):
             if name not in here.entries:
+                self.step()
                 here.set((name, Directory()))
             below = here.entries[name]
             assert isinstance(below, Directory)
@@ -239,6 +260,7 @@ class FakeFileSystem:
         parent, name = self._parent(old)
         target, new_name = self._parent(new)
         assert parent is target, "renames stay within a directory"
+        self.step()
         value = parent.entries[name]
         parent.set((new_name, value), (name, None))
 
@@ -246,6 +268,7 @@ class FakeFileSystem:
         parent, name = self._parent(path)
         if name not in parent.entries:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        self.step()
         parent.set((name, None))
 
     def remove_tree(self, path: str) -> None:

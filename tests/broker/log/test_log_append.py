@@ -66,9 +66,13 @@ GOOD = batch(b"x" * 100)
         pytest.param(header_only(base_offset=3), ErrorCode.INVALID_RECORD, id="base offset 3"),
         pytest.param(header_only(count=0), ErrorCode.CORRUPT_MESSAGE, id="no records"),
         pytest.param(control_batch(1, 5, 0, 0, NOW), ErrorCode.INVALID_RECORD, id="control batch"),
-        pytest.param(header_only(producer_id=5, producer_epoch=0), ErrorCode.INVALID_RECORD, id="no sequence"),
+        pytest.param(
+            header_only(producer_id=5, producer_epoch=0), ErrorCode.INVALID_RECORD, id="no sequence"
+        ),
         pytest.param(header_only(producer_id=5, base_sequence=0), ErrorCode.INVALID_RECORD, id="no epoch"),
-        pytest.param(header_only(transactional=True), ErrorCode.INVALID_RECORD, id="transaction, no producer"),
+        pytest.param(
+            header_only(transactional=True), ErrorCode.INVALID_RECORD, id="transaction, no producer"
+        ),
         pytest.param(
             batch(b"x", timestamp=NOW + 3_600_001), ErrorCode.INVALID_TIMESTAMP, id="an hour and more ahead"
         ),
@@ -158,7 +162,9 @@ def test_one_write_call_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     partition = Disk().open()
     calls = []
     write = FakeFile.write
-    monkeypatch.setattr(FakeFile, "write", lambda self, parts, at: calls.append(self.path) or write(self, parts, at))
+    monkeypatch.setattr(
+        FakeFile, "write", lambda self, parts, at: calls.append(self.path) or write(self, parts, at)
+    )
     partition.append(GOOD, now_ms=NOW)
     assert calls == ["/data/t-0/00000000000000000000.log"]
 

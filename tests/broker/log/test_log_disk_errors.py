@@ -39,7 +39,9 @@ def test_a_full_disk_leaves_the_log_as_it_was(room: int) -> None:
     assert len(stored(partition)) == 2
 
 
-def test_if_a_torn_write_cannot_be_taken_back_the_partition_goes_offline(caplog: pytest.LogCaptureFixture) -> None:
+def test_if_a_torn_write_cannot_be_taken_back_the_partition_goes_offline(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     disk = Disk()
     partition = disk.open()
     disk.append(partition, batch(b"a"))

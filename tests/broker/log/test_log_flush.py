@@ -102,7 +102,9 @@ def test_a_partition_that_is_removed_while_it_is_synced_closes_its_files_afterwa
         disk.flush.start()
         gate = threading.Event()
         partition._to_sync.append(gate.wait)
-        waiting = asyncio.ensure_future(partition.wait_durable(partition.append(batch(b"x"), now_ms=NOW).last_offset))
+        waiting = asyncio.ensure_future(
+            partition.wait_durable(partition.append(batch(b"x"), now_ms=NOW).last_offset)
+        )
         await asyncio.sleep(0.01)
         partition.close()
         file = partition._log.active.file

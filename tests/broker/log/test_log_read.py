@@ -37,7 +37,9 @@ def test_every_offset_is_found_and_a_read_begins_with_its_batch(disk: Disk) -> N
         result = partition.read(offset, ALL, committed=False)
         found = offsets(result.records)
         assert found[0] == header.base_offset
-        assert found == sorted({h.base_offset for o, h in spans.items() if found[0] <= o <= spans[found[-1]].last_offset})
+        assert found == sorted(
+            {h.base_offset for o, h in spans.items() if found[0] <= o <= spans[found[-1]].last_offset}
+        )
 
 
 def test_reading_on_from_the_end_of_each_answer_gives_everything_once(disk: Disk) -> None:
@@ -130,6 +132,29 @@ def test_committed_reads_stop_at_the_last_stable_offset_and_name_the_aborted(seg
         assert partition.read(3, ALL, committed=True).aborted == [(1, 0)]
         assert partition.read(0, ALL, committed=False).aborted is None
         assert partition.offset_for(0, committed=True) == (NOW, 0)
+
+
+def test_a_long_aborted_transaction_is_named_for_a_part_that_ends_before_shorter_ones() -> None:
+    disk = Disk(LogSettings(index_interval_bytes=0))
+    partition = disk.open()
+    disk.append(partition, sequenced(1, 0, transactional=True))
+    for sequence in range(4):
+        disk.append(partition, sequenced(2, sequence, transactional=True))
+        partition.append_marker(2, 0, False, 0, NOW)
+    partition.append_marker(1, 0, False, 0, NOW)
+    disk.sync(partition)
+    result = partition.read(0, 10, committed=True)
+    assert offsets(result.records) == [0]
+    assert (1, 0) in (result.aborted or [])
+    assert (2, 5) not in (result.aborted or []), "the part ends long before"
+    assert set(partition.read(2, ALL, committed=True).aborted or []) == {
+        (1, 0),
+        (2, 1),
+        (2, 3),
+        (2, 5),
+        (2, 7),
+    }
+    assert set(partition.read(3, ALL, committed=True).aborted or []) == {(1, 0), (2, 3), (2, 5), (2, 7)}
 
 
 def test_a_marker_decides_only_when_it_is_durable(disk: Disk) -> None:

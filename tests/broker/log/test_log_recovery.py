@@ -59,7 +59,9 @@ def test_a_tail_of_zeros_or_garbage_is_cut_off() -> None:
         assert len(disk.report) == 1
 
 
-def test_a_damaged_batch_before_valid_ones_keeps_the_partition_offline(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_batch_before_valid_ones_keeps_the_partition_offline(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     disk = Disk()
     fill(disk, 6)
     where = positions(disk)[2]
@@ -269,7 +271,32 @@ def test_a_snapshot_past_the_end_of_a_cut_log_is_not_used() -> None:
     del disk.file(LOG)[positions(disk)[2] :]
     partition = disk.open()
     assert partition.log_end_offset == 2
-    assert disk.append(partition, sequenced(1, 2)) == 2
+    assert partition.append(sequenced(1, 2), now_ms=NOW) == (2, 2, -1, 0, False)
+
+
+def test_an_abort_that_a_crash_undid_is_gone_from_the_transaction_index_too() -> None:
+    disk = Disk()
+    partition = disk.open()
+    disk.append(partition, sequenced(1, 0, transactional=True))
+    partition.append_marker(1, 0, False, 0, NOW)
+    del disk.file(LOG)[positions(disk)[1] :]  # the marker is lost, its index entry is not
+    partition = disk.open()
+    partition.append_marker(1, 0, True, 0, NOW)
+    disk.append(partition, batch(b"x"))
+    assert partition.read(0, 10**6, committed=True).aborted == []
+    partition.save()
+    partition.close()
+    assert disk.open(clean=True, point=3).read(0, 10**6, committed=True).aborted == []
+
+
+def test_what_a_recovery_has_shown_is_durable() -> None:
+    disk = Disk()
+    partition = disk.open()
+    partition.append(batch(b"written, not synced"), now_ms=NOW)
+    disk.fs.crash(Outcome.ALL)
+    assert disk.open().high_watermark == 1
+    disk.fs.crash(Outcome.NOTHING)
+    assert disk.open().log_end_offset == 1
 
 
 def test_producers_that_were_idle_for_a_day_are_forgotten_by_the_broker_s_clock() -> None:
