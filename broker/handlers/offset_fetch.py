@@ -115,15 +115,7 @@ class _Group:
             topics.append({"name": name or "", "topic_id": topic_id, "partitions": partitions})
         return topics
 
-    def alone(self, body: Message, version: int) -> Message:
-        """Return the answer to a request of one group only, without ids, at first without a group's error."""
-        topics = [{"name": topic["name"], "partitions": topic["partitions"]} for topic in body["topics"]]
-        error = body["error_code"]
-        if version >= _GROUP_ERROR:
-            return {"topics": topics, "error_code": error}
-        return {"topics": self._each_refused(error) if error else topics}
-
-    def _each_refused(self, error: ErrorCode) -> list[Message]:
+    def each_refused(self, error: ErrorCode) -> list[Message]:
         """Return the error for every partition, for versions without one for the whole."""
         refused = Fetched(error=error)
         return [
