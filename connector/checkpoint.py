@@ -83,7 +83,7 @@ class Checkpoint:
 
     def planned(self, batch_id: int) -> Planned:
         """A batch of the offset log."""
-        version, *lines = self._read(f"offsets/{batch_id}").splitlines()
+        version, *lines = self._read(f"offsets/{batch_id}").splitlines() or [""]
         if version != "v1" or not lines:
             raise CheckpointUnreadable(
                 f"checkpoint {self.location}: offsets/{batch_id} has format {version!r} with {len(lines)} "
