@@ -163,7 +163,9 @@ class BrokerConfig:
         if self.flush not in get_args(FlushMode):
             raise ConfigError(f"flush.mode={self.flush}: must be fsync or os")
         if self.timestamp_type not in TIMESTAMP_TYPES:
-            raise ConfigError(f"log.message.timestamp.type={self.timestamp_type}: must be {TIMESTAMP_TYPES}")
+            raise ConfigError(
+                f"log.message.timestamp.type={self.timestamp_type}: must be {' or '.join(TIMESTAMP_TYPES)}"
+            )
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> BrokerConfig:

@@ -39,10 +39,11 @@ def offsets_of(names: Iterable[str], suffix: str) -> list[int]:
     )
 
 
-def write_whole(fs: FileSystem, path: str, data: bytes, *, sync_dir: bool = True) -> None:
+def write_whole(fs: FileSystem, path: str, data: bytes, *, sync: bool = True, sync_dir: bool = True) -> None:
     """Replace a file's content, all or nothing even if the power fails. Raises OSError.
 
-    With `sync_dir` false the caller syncs the directory, before it relies on the file.
+    With `sync_dir` false the caller syncs the directory, before it relies on the file. `sync` false is
+    for files that nothing relies on: a power loss may leave them empty.
     """
     temporary = path + TEMPORARY
     file = fs.open(temporary, create=True)
@@ -50,7 +51,8 @@ def write_whole(fs: FileSystem, path: str, data: bytes, *, sync_dir: bool = True
         file.truncate(0)
         if file.write([data], 0) != len(data):
             raise OSError(f"{temporary}: wrote only a part of {len(data)} bytes (disk full?)")
-        file.sync()
+        if sync:
+            file.sync()
     finally:
         file.close()
     fs.rename(temporary, path)

@@ -24,7 +24,7 @@ def create_directory(fs: FileSystem, directory: str, topic_id: bytes, interval: 
     metadata = os.path.join(directory, files.PARTITION_METADATA)
     files.write_whole(fs, metadata, files.encode_partition_metadata(topic_id), sync_dir=False)
     epochs = os.path.join(directory, files.LEADER_EPOCHS)
-    files.write_whole(fs, epochs, files.encode_checkpoint(["0 0"]), sync_dir=False)
+    files.write_whole(fs, epochs, files.encode_checkpoint(["0 0"]), sync=False, sync_dir=False)
     Segment.create(fs, directory, 0, interval).close()
     fs.sync_dir(directory)
 
