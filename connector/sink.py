@@ -5,27 +5,22 @@ the tasks' reports. Only begin remembers anything from batch to batch, and it ma
 """
 
 import logging
-import os
 import uuid
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from eoslog.connector import memory
 from eoslog.connector.checkpoint import Checkpoint, CheckpointUnreadable, Planned
 from eoslog.connector.client import offsets as group_offsets
-from eoslog.connector.client.config import ClientConfig
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import Aborted, SourceOffsets, abort, commit
-from eoslog.connector.commit.messages import Batch, Begun, Report, Run
+from eoslog.connector.commit.messages import Batch, Begun, Report
 from eoslog.connector.commit.names import Sink
 from eoslog.connector.driver import Driver, shared_cluster
 from eoslog.connector.errors import OptionError
 from eoslog.connector.options import Guarantee, SinkOptions
 
 log = logging.getLogger(__name__)
-
-_runs: dict[tuple[int, ClientConfig, str, str], Run] = {}
-"""What this process remembers, by process (a fork knows nothing), cluster, sink and query."""
-
 
 def driver_for(options: SinkOptions) -> Driver:
     """Runs rules on the options' cluster, over this process's connections."""
@@ -52,18 +47,18 @@ def begin_stream(options: SinkOptions, driver: Driver | None = None) -> Begun | 
     batch = None
     if view.query_id is not None and view.planned is not None:
         batch = Batch(view.query_id, view.planned.batch_id, view.planned.digest)
-    key = (os.getpid(), options.client, sink.id, str(view.query_id))
+    key = (repr(options.client.bootstrap), sink.id, str(view.query_id))
     begun, run = (driver or driver_for(options)).run(
         begin(
             sink,
             batch,
-            last_run=_runs.pop(key, None),
+            last_run=memory.take(*key),
             completed=view.completed,
             once_at_most=options.guarantee is Guarantee.AT_MOST_ONCE,
         )
     )
     if run is not None:
-        _runs[key] = run
+        memory.keep(run, *key)
     return begun
 
 

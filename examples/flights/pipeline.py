@@ -50,7 +50,7 @@ def routed(spark: SparkSession, flights: DataFrame) -> DataFrame:
 
 
 def counted(flights: DataFrame) -> DataFrame:
-    """The running number of flights a carrier."""
+    """The running number of flights a carrier, for all carriers at each micro-batch."""
     counts = flights.groupBy(F.col("f.carrier").alias("carrier")).count()
     return counts.select(
         F.col("carrier").alias("key"),
@@ -102,7 +102,7 @@ def main() -> int:
     flights = read_flights(spark, args.bootstrap, args.rows_per_batch)
     queries = [
         start(routed(spark, flights), "route", "append", args),
-        start(counted(flights), "count", "update", args),
+        start(counted(flights), "count", "complete", args),
     ]
     while not stopping.wait(0.5):
         for query in queries:

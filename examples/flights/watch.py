@@ -39,7 +39,14 @@ class Watch:
     """Looks at broker and checkpoint; a broker that is down makes a look incomplete, never late."""
 
     def __init__(self, bootstrap: str, partitions: dict[str, int], checkpoints: Path) -> None:
-        quiet = {"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 500}
+        quiet = {
+            "bootstrap.servers": bootstrap,
+            "log_level": 0,
+            "reconnect.backoff.max.ms": 500,
+            # librdkafka 2.16 drops the broker when all are down, and then keeps asking the dropped one
+            # for the offsets of groups whose coordinator it had looked up before.
+            "metadata.recovery.strategy": "none",
+        }
         self.consumer = Consumer({**quiet, "group.id": "flights-watch", "enable.auto.commit": False})
         self.admin = AdminClient(quiet)
         self.partitions = partitions
