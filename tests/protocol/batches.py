@@ -26,7 +26,7 @@ def records(draw: st.DrawFn, deltas: st.SearchStrategy[int]) -> Batch:
     first = draw(st.integers(0, 2**40))
     base_time = draw(times)
     rows, offset = [], first
-    for _ in range(draw(st.integers(1, 8))):
+    for _ in range(draw(st.integers(1, 5))):
         offset += draw(deltas)
         row_headers = draw(st.just([]) | headers)
         rows.append(Rec(draw(blobs), draw(blobs), base_time + draw(times | st.just(0)), row_headers, offset))

@@ -52,7 +52,7 @@ def with_codec(batch: Batch, codec: int) -> Batch:
     return batch
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(st.lists(uncompressed, min_size=1, max_size=3), st.sampled_from([1, 64]), st.data())
 def test_flipped_bytes_of_records(batches: list[Batch], least: int, data: st.DataObject) -> None:
     encoded = [bytearray(oracle.encode(batch)) for batch in batches]
@@ -65,7 +65,7 @@ def test_flipped_bytes_of_records(batches: list[Batch], least: int, data: st.Dat
         judge(b"".join(with_right_crc(bytes(batch)) for batch in encoded))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(st.lists(st.sampled_from([0, 1, 2, 3, 4, 12, 14, 16, 127, 128, 255]), max_size=40), st.integers(0, 6))
 def test_small_numbers_in_any_order(section: list[int], count: int) -> None:
     """Sections made of what lengths are made of: more often almost right than flips are."""
@@ -73,7 +73,7 @@ def test_small_numbers_in_any_order(section: list[int], count: int) -> None:
     judge(oracle.encode(batch, bytes(section)))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None)
 @given(uncompressed, st.integers(0, 60), st.data())
 def test_cut_and_lengthened_sections(batch: Batch, more: int, data: st.DataObject) -> None:
     encoded = oracle.encode(batch)
@@ -84,7 +84,7 @@ def test_cut_and_lengthened_sections(batch: Batch, more: int, data: st.DataObjec
     assert not judge(oracle.encode(batch, section))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None)
 @given(records(st.just(0)), st.integers(1, 3), st.data())
 def test_damaged_compression(batch: Batch, codec: int, data: st.DataObject) -> None:
     """Whatever comes out of a damaged stream, it is an error or whole records, never a crash."""
@@ -99,7 +99,7 @@ def test_damaged_compression(batch: Batch, codec: int, data: st.DataObject) -> N
         assert len(decoded) == len(batch.records)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(records(st.just(0)), st.data())
 def test_damaged_headers(batch: Batch, data: st.DataObject) -> None:
     encoded = bytearray(oracle.encode(batch))
@@ -148,6 +148,7 @@ def test_the_damaged_batch_among_many_is_named() -> None:
         (b"\x02v\x02\x02h\x02x", b"\x02v\x06\x02h\x02x", "add up"),  # more headers than bytes for them
         (b"\x02v\x02\x02h\x02x", b"\x02v\x04\x02h\x02x", "headers"),  # a header more than there is
         (b"\x02v\x02\x02h\x02x", b"\x02v\x02\x01\x04hx", "without a key"),
+        (b"\x02v\x02\x02h\x02x", b"\x02v\x02\x04hh\x03", "negative length"),  # at the record's end
         (b"\x02v\x02\x02h\x02x", b"\x02v\x02\x02h\x03x", "headers"),  # a header's value of -2 bytes
     ],
 )
@@ -160,12 +161,22 @@ def test_each_rule(find: bytes, put: bytes, message: str) -> None:
         decode_batches(damaged, headers=True)
 
 
-def test_numbers_without_an_end() -> None:
-    for size in (1, 4, 5, 9, 10, 11):
-        batch = Batch([Rec(None, None)])
-        assert not judge(oracle.encode(batch, b"\x80" * size + bytes(20)))
-        body = b"\0" + b"\x80" * size + bytes(20)
-        judge(oracle.encode(batch, oracle.varint(len(body)) + body))
+@pytest.mark.parametrize("most", range(1, 12))
+@pytest.mark.parametrize("which", ["length", "time", "offset", "key", "value", "headers"])
+def test_numbers_of_too_many_bytes(which: str, most: int) -> None:
+    """Long forms of a small number are legal up to 5 bytes, 10 for the time; the rest adds up in any case."""
+    numbers = {"length": 0, "time": 0, "offset": 0, "key": 1, "value": 1, "headers": 0}
+    forms = {name: bytes([number]) for name, number in numbers.items()}
+    forms[which] = bytes([numbers[which] | 0x80]) + b"\x80" * (most - 1)
+    for last in (b"", b"\0"):  # not ended within `most` bytes, or ended with one more
+        ended = forms | {which: forms[which] + last}
+        body = b"\0" + b"".join(ended[name] for name in ("time", "offset", "key", "value", "headers"))
+        length = bytes([2 * len(body)])
+        if which == "length":
+            length = bytes([2 * len(body) | 0x80]) + ended["length"][1:]
+        legal = last != b"" and most + 1 <= (10 if which == "time" else 5)
+        assert judge(oracle.encode(Batch([Rec(None, None)]), length + body)) == legal
+        assert judge(oracle.encode(Batch([Rec(None, None)]), length + body) * 100) == legal
 
 
 def test_more_records_than_bytes_for_them() -> None:
