@@ -22,9 +22,14 @@ from eoslog.connector.options import Guarantee, SinkOptions
 
 log = logging.getLogger(__name__)
 
+OWN_TIMEOUT_MS = 60_000
+"""Time-out of the sink's own transaction: it is open for a few requests only, and while a crashed driver's
+is open, nobody who starts from the committed source offsets can read them."""
+
+
 def driver_for(options: SinkOptions) -> Driver:
     """Runs rules on the options' cluster, over this process's connections."""
-    return Driver(shared_cluster(options.client), options.transaction_timeout_ms)
+    return Driver(shared_cluster(options.client), min(OWN_TIMEOUT_MS, options.transaction_timeout_ms))
 
 
 class _View(NamedTuple):
