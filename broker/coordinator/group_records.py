@@ -24,7 +24,7 @@ KeyValue = tuple[bytes, bytes | None]
 
 _OFFSET_KEY, _GROUP_KEY = 1, 2
 _OFFSET_KEYS = (0, 1)
-_OFFSET_VALUE, _OFFSET_VALUE_EXPIRING, _GROUP_VALUE = 4, 1, 3
+_OFFSET_VALUE, _GROUP_VALUE = 4, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +45,16 @@ class GroupRecord:
 
 
 def encode_offset(group_id: str, place: Place, value: Committed) -> KeyValue:
-    """Encode a committed offset. Only version 1 of the value carries an expiry of its own."""
-    version = _OFFSET_VALUE if value.expire_timestamp == -1 else _OFFSET_VALUE_EXPIRING
+    """Encode a committed offset."""
     body = {
         "offset": value.offset,
         "leader_epoch": value.leader_epoch,
         "metadata": value.metadata,
         "commit_timestamp": value.commit_timestamp,
-        "expire_timestamp": value.expire_timestamp,
         "topic_id": value.topic_id,
     }
     key = encode_offset_tombstone(group_id, place)[0]
-    return key, coordinator_records.encode(OFFSET_COMMIT_VALUE, version, body)
+    return key, coordinator_records.encode(OFFSET_COMMIT_VALUE, _OFFSET_VALUE, body)
 
 
 def encode_offset_tombstone(group_id: str, place: Place) -> KeyValue:
@@ -120,7 +118,6 @@ def _decode_offset(key: bytes, record: Record) -> OffsetRecord:
             commit_timestamp=body["commit_timestamp"],
             record_offset=record.offset,
             topic_id=body.get("topic_id", NO_TOPIC_ID),
-            expire_timestamp=body.get("expire_timestamp", -1),
         )
     return OffsetRecord(names["group"], (names["topic"], names["partition"]), value)
 

@@ -40,14 +40,13 @@ FIRST_IMPLICIT = 5
 
 @dataclass(frozen=True, slots=True)
 class NewOffset:
-    """An offset to commit; `retention_ms` -1 for the broker's own."""
+    """An offset to commit."""
 
     place: Place
     topic_id: bytes
     offset: int
     leader_epoch: int
     metadata: str | None
-    retention_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +157,7 @@ class GroupOffsets:
         if fitting:
             now = self._clock.now_ms()
             values = [_committed(o, now) for o in fitting]
-            records = [
-                encode_offset(who.group_id, o.place, v) for o, v in zip(fitting, values, strict=True)
-            ]
+            records = [encode_offset(who.group_id, o.place, v) for o, v in zip(fitting, values, strict=True)]
             base = self._journal.append(partition, records, producer)
             store, producer_id = self.store(partition), producer[0] if producer else None
             for record_offset, (new, value) in enumerate(zip(fitting, values, strict=True), base):
@@ -224,7 +221,6 @@ def _committed(new: NewOffset, now: int) -> Committed:
         commit_timestamp=now,
         record_offset=-1,
         topic_id=new.topic_id,
-        expire_timestamp=-1 if new.retention_ms == -1 else now + new.retention_ms,
     )
 
 

@@ -1,9 +1,9 @@
 """OffsetCommit (key 8, versions 2-10): remember how far a group has read.
 
 Unknown topics and partitions are refused one by one, as is metadata that is too long; a wrong member or
-generation refuses all. From version 10 topics are named by id (KIP-848). Versions 2-4 may ask for a
-retention time of their own, which is kept with the offset.
-Left out: offsets are never expired, so that a group that slept long goes on where it was.
+generation refuses all. From version 10 topics are named by id (KIP-848).
+Left out: offsets do not expire, so that a group that slept long goes on where it was; the retention time
+that versions 2-4 may ask for is not looked at.
 """
 
 from __future__ import annotations
@@ -65,14 +65,13 @@ class Named:
         self._by_id = by_id
         self.offsets: list[NewOffset] = []
         self.unknown: dict[tuple[Any, int], ErrorCode] = {}
-        retention = request.get("retention_time_ms", -1)
         for asked in request["topics"]:
             topics = context.broker.topics
             topic = topics.by_id(asked["topic_id"]) if by_id else topics.get(asked["name"])
             for part in asked["partitions"]:
-                self._sort(asked, topic, part, retention)
+                self._sort(asked, topic, part)
 
-    def _sort(self, asked: Message, topic: Topic | None, part: Message, retention: int) -> None:
+    def _sort(self, asked: Message, topic: Topic | None, part: Message) -> None:
         index = part["partition_index"]
         if topic is not None and 0 <= index < len(topic.partitions):
             new = NewOffset(
@@ -81,7 +80,6 @@ class Named:
                 offset=part["committed_offset"],
                 leader_epoch=part["committed_leader_epoch"],
                 metadata=part["committed_metadata"],
-                retention_ms=retention,
             )
             self.offsets.append(new)
             asked["name"] = topic.name

@@ -236,9 +236,7 @@ class Work:
             answer = SyncAnswer(ErrorCode.NONE, group.protocol_type, group.protocol, assignment)
             self.answer(member.sync_ticket, answer)
             deadline = self.now + member.session_timeout_ms
-            self.update(
-                replace(member, assignment=assignment, sync_ticket=None, session_deadline=deadline)
-            )
+            self.update(replace(member, assignment=assignment, sync_ticket=None, session_deadline=deadline))
         self.transition(GroupState.STABLE)
         self.persist = True
 

@@ -35,7 +35,6 @@ class Committed:
     commit_timestamp: int
     record_offset: int
     topic_id: bytes = NO_TOPIC_ID
-    expire_timestamp: int = -1
 
 
 class OffsetStore:

@@ -123,6 +123,20 @@ def test_a_group_whose_partition_is_offline(
     run(attempt())
 
 
+@pytest.mark.parametrize("version", range(1, 11))
+def test_a_topic_made_anew_has_none_of_the_old_one_s_offsets(tmp_path: Path, version: int) -> None:
+    async def attempt() -> None:
+        shell = Shell(tmp_path / "data")
+        await shell.commit("g", p0=7)
+        shell.topics.delete("t")  # and the deletion of its offsets is cut short by a crash
+        topic_id = shell.topic()
+        answer = await call(offset_fetch, shell, version, fetch_body(version, topic_id))
+        (topic,) = (answer["groups"][0] if version >= 8 else answer)["topics"]
+        assert topic["partitions"][0]["committed_offset"] == -1
+
+    run(attempt())
+
+
 @pytest.mark.parametrize("version", [0, 1, 3, 4, 6])
 def test_a_coordinator_whose_topic_cannot_be_made(tmp_path: Path, version: int) -> None:
     def fail(name: str) -> None:
