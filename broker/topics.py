@@ -19,10 +19,11 @@ from typing import Any
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log import files
+from eoslog.broker.log.answers import Place
 from eoslog.broker.log.data_dir import DataDir, DataDirError, new_id
 from eoslog.broker.log.flush import GroupFlush
 from eoslog.broker.log.opening import create_directory, open_partition
-from eoslog.broker.log.partition import Partition, Place
+from eoslog.broker.log.partition import Partition
 from eoslog.broker.log.recovery import Finding, Known
 from eoslog.broker.log.settings import LogSettings
 from eoslog.broker.ports import Clock, FileSystem

@@ -13,8 +13,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 from eoslog.broker.config import FlushMode
+from eoslog.broker.ports import File
 
 Job = Callable[[], object]
+
+
+def sync_and_close(file: File) -> Job:
+    """A job that syncs a file and closes it, come what may."""
+
+    def job() -> None:
+        try:
+            file.sync()
+        finally:
+            file.close()
+
+    return job
 
 
 class Flushable(Protocol):

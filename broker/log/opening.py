@@ -6,8 +6,9 @@ import logging
 import os
 
 from eoslog.broker.log import files
+from eoslog.broker.log.answers import Place
 from eoslog.broker.log.flush import GroupFlush
-from eoslog.broker.log.partition import Partition, Place
+from eoslog.broker.log.partition import Partition
 from eoslog.broker.log.recovery import DamagedLog, Finding, Known, load_producers, open_segments
 from eoslog.broker.log.scan import DamagedBatch
 from eoslog.broker.log.segment import Segment

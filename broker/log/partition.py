@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from eoslog.broker.log import snapshot
+from eoslog.broker.log.answers import LEADER_EPOCH, Appended, Place, ReadResult
 from eoslog.broker.log.checks import STORED_START, check_batch, stored_start, with_append_time
-from eoslog.broker.log.flush import GroupFlush, Job
+from eoslog.broker.log.flush import GroupFlush, Job, sync_and_close
 from eoslog.broker.log.scan import DamagedBatch
 from eoslog.broker.log.segment import LostFile, Segment
 from eoslog.broker.log.segments import Segments
 from eoslog.broker.log.settings import LogSettings
 from eoslog.broker.log.watch import Watch
-from eoslog.broker.ports import Buffer, File, FileSystem
+from eoslog.broker.ports import Buffer, FileSystem
 from eoslog.broker.rules.producer import ProducerState, ProducerStates
 from eoslog.protocol.batch import (
     ABORT,
@@ -37,37 +38,6 @@ from eoslog.protocol.batch import (
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 _LOG = logging.getLogger(__name__)
-
-LEADER_EPOCH = 0  # a single broker leads all its partitions for ever
-
-
-class Appended(NamedTuple):
-    """Where a batch lies. `log_append_time` is -1 unless the topic stamps records with the broker's time."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time: int
-    log_start_offset: int
-    duplicate: bool
-
-
-class ReadResult(NamedTuple):
-    """Batches as stored; the first may begin below the offset asked for, the last may be cut."""
-
-    records: Buffer
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: list[tuple[int, int]] | None  # (producer id, first offset); None unless `committed` was asked
-
-
-class Place(NamedTuple):
-    """Which partition this is, and where."""
-
-    topic: str
-    number: int
-    topic_id: bytes
-    directory: str
 
 
 class Partition:
@@ -111,10 +81,13 @@ class Partition:
 
     # -- writing -------------------------------------------------------------------------------
 
-    def append(self, batch: Buffer, *, now_ms: int, coordinator: bool = False) -> Appended:
+    def append(
+        self, batch: Buffer, *, now_ms: int, coordinator: bool = False, from_zero: bool = False
+    ) -> Appended:
         """Write one record batch at the end of the log.
 
         With `coordinator` it is the broker's own: control batches are allowed, sequences not looked at.
+        With `from_zero` a producer not known here has to begin with sequence 0 (transactions of KIP-890).
         Raises KafkaError with nothing changed: see `checks` and `rules.producer` for the codes, and
         KAFKA_STORAGE_ERROR where the disk fails. The batch is durable once `wait_durable` says so.
         """
@@ -128,7 +101,7 @@ class Partition:
                     view, header, control.type == COMMIT, control.coordinator_epoch, now_ms
                 )
         elif header.producer_id >= 0:
-            written = self._producers.check(header, coordinator=coordinator)
+            written = self._producers.check(header, coordinator=coordinator, from_zero=from_zero)
             if written is not None:
                 return Appended(written.first_offset, written.last_offset, -1, self.log_start_offset, True)
         append_time = -1
@@ -199,7 +172,7 @@ class Partition:
         """Start a new segment. Raises OSError; the old one then stays the active one."""
         old, end = self._log.active, self.log_end_offset
         saved = old.save_indexes()
-        sealing = [*self._to_sync, old.file.sync, *(_sync_and_close(file) for file in saved)]
+        sealing = [*self._to_sync, old.file.sync, *(sync_and_close(file) for file in saved)]
         if self._lazy:
             self._to_sync = sealing
             self._flush.mark(self)
@@ -406,7 +379,7 @@ class Partition:
         active = self._log.active
         active.transactions.sync()
         for file in active.save_indexes():
-            _sync_and_close(file)()
+            sync_and_close(file)()
         snapshot.save(self._fs, self.directory, self.log_end_offset, self._producers.all())
         self._fs.sync_dir(self.directory)
         snapshot.drop_others(
@@ -422,13 +395,3 @@ class Partition:
         gone = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {self} was removed or closed")
         self._watch.refuse(gone)
         self._flush.when_free(self, self._log.close)
-
-
-def _sync_and_close(file: File) -> Job:
-    def job() -> None:
-        try:
-            file.sync()
-        finally:
-            file.close()
-
-    return job

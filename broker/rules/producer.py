@@ -12,7 +12,7 @@ write, so that a failed write leaves no trace here. Recovery only applies.
 | one of the last five, same epoch               | duplicate: its first offset   |
 | epoch below the known one                      | INVALID_PRODUCER_EPOCH        |
 | epoch above the known one, sequence not 0      | OUT_OF_ORDER_SEQUENCE_NUMBER  |
-| producer not known                             | taken, whatever its sequence  |
+| producer not known                             | taken (see `from_zero`)       |
 | not the sequence that follows                  | OUT_OF_ORDER_SEQUENCE_NUMBER  |
 | outside of a transaction while one is open     | INVALID_TXN_STATE             |
 """
@@ -79,15 +79,21 @@ class ProducerStates:
 
     # -- batches -------------------------------------------------------------------------------
 
-    def check(self, header: BatchHeader, *, coordinator: bool = False) -> Written | None:
+    def check(
+        self, header: BatchHeader, *, coordinator: bool = False, from_zero: bool = False
+    ) -> Written | None:
         """Judge a batch with a producer id before it is written.
 
         Returns the batch as written before if this is a repetition, else None: go ahead. With
-        `coordinator` the batch is the broker's own: its sequence is not looked at.
+        `coordinator` the batch is the broker's own: its sequence is not looked at. With `from_zero` a
+        producer that is not known has to begin with sequence 0, as KIP-890 can ask since every
+        transaction has an epoch of its own: anything else has lost a batch on its way.
         Raises KafkaError as the table above says.
         """
         state = self._producers.get(header.producer_id)
         if state is None:
+            if from_zero and header.base_sequence != 0:
+                raise _out_of_order(header, 0)
             return None
         epoch = header.producer_epoch
         if not coordinator and epoch == state.epoch:
@@ -227,11 +233,15 @@ def _check_sequence(state: ProducerState, header: BatchHeader) -> None:
     new_epoch = header.producer_epoch != state.epoch
     expected = 0 if new_epoch or not state.batches else sequence.next_sequence(state.last_sequence)
     if header.base_sequence != expected:
-        raise KafkaError(
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"producer {state.producer_id} epoch {header.producer_epoch} sent sequence "
-            f"{header.base_sequence}, expected {expected}",
-        )
+        raise _out_of_order(header, expected)
+
+
+def _out_of_order(header: BatchHeader, expected: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"producer {header.producer_id} epoch {header.producer_epoch} sent sequence "
+        f"{header.base_sequence}, expected {expected}",
+    )
 
 
 def _set_epoch(state: ProducerState, epoch: int) -> None:

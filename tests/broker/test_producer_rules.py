@@ -58,6 +58,15 @@ def test_an_unknown_producer_may_begin_with_any_sequence(log: Log) -> None:
     assert log.write(header(4712)) == 1
 
 
+def test_an_unknown_producer_may_have_to_begin_at_zero(log: Log) -> None:
+    with pytest.raises(KafkaError) as caught:
+        log.states.check(header(1), from_zero=True)
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.states.check(header(0), from_zero=True) is None
+    log.write(header(5))
+    assert log.states.check(header(6), from_zero=True) is None
+
+
 def test_each_of_the_last_five_batches_is_answered_with_its_first_offset(log: Log) -> None:
     for sequence in range(0, 14, 2):
         log.write(header(sequence, 2))

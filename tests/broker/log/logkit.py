@@ -8,9 +8,10 @@ from typing import Any
 from fakefs import FakeFileSystem, Inode
 
 from eoslog.broker.config import FlushMode
+from eoslog.broker.log.answers import Place
 from eoslog.broker.log.flush import GroupFlush
 from eoslog.broker.log.opening import create_directory, open_partition
-from eoslog.broker.log.partition import Partition, Place
+from eoslog.broker.log.partition import Partition
 from eoslog.broker.log.recovery import Finding, Known
 from eoslog.broker.log.settings import LogSettings
 from eoslog.protocol.batch import build_batch, iter_headers

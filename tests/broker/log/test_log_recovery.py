@@ -316,3 +316,23 @@ def test_leftovers_of_torn_small_files_are_removed() -> None:
     disk.fs.open(f"{DIRECTORY}/00000000000000000002.snapshot.tmp", create=True)
     assert len(stored(disk.open())) == 2
     assert not [name for name in disk.fs.list(DIRECTORY) if name.endswith(".tmp")]
+
+
+def test_with_flush_os_kill_9_loses_nothing_and_a_roll_makes_what_is_before_it_durable() -> None:
+    disk = Disk(LogSettings(segment_bytes=1500), flush="os")
+    partition = disk.open()
+    for sequence in range(40):
+        partition.append(sequenced(1, sequence), now_ms=NOW)
+    assert partition.recovery_point == 0
+    disk.fs.crash(Outcome.ALL)
+    partition = disk.open()
+    assert (partition.log_end_offset, disk.report) == (40, [])
+    for sequence in range(40, 80):
+        partition.append(sequenced(1, sequence), now_ms=NOW)
+    disk.sync(partition)  # as the flush does after a roll
+    assert partition.recovery_point == 80
+    partition.append(sequenced(1, 80), now_ms=NOW)
+    disk.fs.crash(Outcome.NOTHING)
+    partition = disk.open(point=80)
+    assert (partition.log_end_offset, partition.offline) == (80, None)
+    assert partition.append(sequenced(1, 75), now_ms=NOW).duplicate

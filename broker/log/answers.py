@@ -1,0 +1,38 @@
+"""What a partition is called and what it answers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from eoslog.broker.ports import Buffer
+
+LEADER_EPOCH = 0  # a single broker leads all its partitions for ever
+
+
+class Appended(NamedTuple):
+    """Where a batch lies. `log_append_time` is -1 unless the topic stamps records with the broker's time."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time: int
+    log_start_offset: int
+    duplicate: bool
+
+
+class ReadResult(NamedTuple):
+    """Batches as stored; the first may begin below the offset asked for, the last may be cut."""
+
+    records: Buffer
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: list[tuple[int, int]] | None  # (producer id, first offset); None unless `committed` was asked
+
+
+class Place(NamedTuple):
+    """Which partition this is, and where."""
+
+    topic: str
+    number: int
+    topic_id: bytes
+    directory: str
