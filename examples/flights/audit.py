@@ -7,6 +7,7 @@ flights themselves.
 import argparse
 import json
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -79,9 +80,12 @@ class Reader:
         """Every committed record of the topic, in order within each partition."""
         waiting = {p for p, end in self.ends(topic).items() if end > 0}
         self.consumer.assign([TopicPartition(topic, p, 0) for p in waiting])
+        heard = time.monotonic()
         while waiting:
-            messages = self.consumer.consume(10_000, timeout=READ_TIMEOUT_SECONDS)
-            if not messages:
+            messages = self.consumer.consume(5_000, timeout=0.2)  # it waits the whole time for the number
+            if messages:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > READ_TIMEOUT_SECONDS:
                 raise TimeoutError(f"{topic}: partitions {sorted(waiting)} did not end in time")
             for message in messages:
                 error = message.error()
@@ -148,8 +152,9 @@ def audit_counts(reader: Reader, verdict: Verdict, expected: list[dict[str, obje
 def committed(bootstrap: str, group: str, topic: str, partitions: list[int]) -> dict[int, int]:
     """The offsets that the group has committed, by partition."""
     asked = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, p) for p in partitions])]
-    answer = AdminClient({"bootstrap.servers": bootstrap}).list_consumer_group_offsets(asked)
-    return {p.partition: p.offset for p in answer[group].result(30).topic_partitions}
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    found = admin.list_consumer_group_offsets(asked)[group].result(30)
+    return {p.partition: p.offset for p in found.topic_partitions}
 
 
 def audit_offsets(reader: Reader, verdict: Verdict) -> None:

@@ -8,6 +8,7 @@ again what it killed; and lets an auditor that shares no code with the connector
 import argparse
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -219,6 +220,8 @@ def main() -> int:
     args = parser.parse_args()
     args.data = args.data.resolve()
     console = Console()
+    # So that the processes below end with this one, however it is ended.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(1))
     demo = prepare(args, console)
     try:
         kills = perform(demo)
