@@ -44,7 +44,7 @@ def begin(
     batch in Spark's own commit log. Returns what tasks need, and what to remember. Raises CommitFault.
     """
     owned = None
-    if last_run is not None and batch is not None and batch.batch_id > last_run.batch.batch_id:
+    if last_run is not None and batch is not None and batch.batch_id == last_run.batch.batch_id + 1:
         owned = yield from _keep(sink, last_run)
     if owned is None:
         owned = yield from _acquire(sink)
@@ -83,9 +83,10 @@ def fetch_stored(sink: Sink) -> Rules[Stored]:
 def _keep(sink: Sink, run: Run) -> Rules[_Owned | None]:
     """Go on under the run's identity if it still owns the sink; None: acquire it again.
 
-    A batch number above the last one begun here means that Spark has committed that one: this is
-    the same run. The state is asked before the decision, never after: a state that is followed by
-    our own decision as the newest cannot have been left by another driver. Raises SinkFenced.
+    The next number means that Spark has committed the batch begun here: this is the same run. (The
+    same number is a replay, and after a gap somebody else has begun batches in between.) The state is
+    asked before the decision, never after: a state that is followed by our own decision as the newest
+    cannot have been left by another driver. Raises SinkFenced.
     """
     states = yield from demand(Describe((sink.coordinator,)), f"sink {sink.id} cannot be looked up")
     state = states[sink.coordinator]

@@ -324,10 +324,11 @@ class Simulation:
             raise
 
     def _begin(self, process: Process, batch: Batch) -> Steps[Begun]:
+        planner = str(self.choices.pick(2)) if self.shape.spread else "0"  # each remembers for itself
         rules = begin_rules.begin(
             self.sink,
             None if self.shape.blind else batch,
-            last_run=process.memory.pop("run", None),
+            last_run=process.memory.pop(planner, None),
             completed=None if self.shape.blind else max(self.completed, default=None),
             once_at_most=self.shape.at_most_once,
         )
@@ -336,7 +337,7 @@ class Simulation:
             assert not self.broker.ongoing(self.sink.prefix), "begin leaves readers held back"
         process.reports = {}
         if run is not None:
-            process.memory["run"] = run
+            process.memory[planner] = run
         return begun
 
     def _task(self, spawn: Spawn, partition: int, worker: int) -> Steps[Report]:

@@ -1,6 +1,7 @@
 """The judge of the commit protocol: whatever is killed, lost, repeated, hung or timed out, the readers of
 the model cluster see every row once, or somebody says loudly that it is not so."""
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -90,7 +91,17 @@ def test_large_histories_at_random(
         late_markers=late_markers, blind=blind, last_epoch=last_epoch, empty=frozenset({(1, 2)}),
     )  # fmt: skip
 
-    def mostly_zero(options: int) -> int:
-        return dice.randrange(options) if dice.random() < 0.2 else 0
+    judge(Simulation(shape, Choices(fallback=mostly_zero(dice))).run())
 
-    judge(Simulation(shape, Choices(fallback=mostly_zero)).run())
+
+@settings(max_examples=50, deadline=None, derandomize=True, database=None)
+@given(dice=st.randoms(use_true_random=False), tv=st.sampled_from([1, 2]))
+def test_without_faults_nobody_stops(dice: Random, tv: int) -> None:
+    """Whichever planner process begins a batch, and whatever late attempts do."""
+    shape = Shape(tv=tv, batches=6, partitions=3, faults=0, spread=True, late_markers=True)
+    done = Simulation(shape, Choices(fallback=mostly_zero(dice))).run()
+    assert judge(done) == "whole" and done.restarts == 1 and not done.faults
+
+
+def mostly_zero(dice: Random) -> Callable[[int], int]:
+    return lambda options: dice.randrange(options) if dice.random() < 0.2 else 0

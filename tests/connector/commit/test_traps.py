@@ -103,6 +103,17 @@ def test_trap_4_a_driver_that_slept_through_a_whole_run_stops_at_its_next_begin(
 
 
 @BOTH
+def test_a_planner_process_that_missed_a_batch_is_no_replaced_driver(tv: int) -> None:
+    """Spark has a pool of planner processes: what one remembers may be a few batches old."""
+    bench = Bench(tv)
+    bench.whole_batch(0)
+    old = bench.remembered
+    bench.whole_batch(1)
+    bench.whole_batch(2, run=old)
+    assert len(bench.broker.visible()) == 6
+
+
+@BOTH
 def test_trap_5_commit_may_be_called_again(tv: int) -> None:
     bench = Bench(tv)
     reports = bench.whole_batch(0)
