@@ -233,14 +233,21 @@ class Connection(asyncio.Protocol):
                 message = await answer
         except Exception as error:
             message = self._fault(slot.header, error)
-        except asyncio.CancelledError:
-            if not (self._closing and abandonable):
-                raise
-            message = None
+        except asyncio.CancelledError as error:
+            message = self._cancelled(slot, error, abandonable)
         slot.answer = None
         if len(self._line) == 1:
             self._blocked = False  # only the last one begun can be the one that blocks
         self._fill(slot, message)
+
+    def _cancelled(self, slot: _Slot, error: asyncio.CancelledError, abandonable: bool) -> Message | None:
+        """Someone was cancelled: we ourselves at the end, or what we waited for, which leaves no answer."""
+        task = asyncio.current_task()
+        if task is None or not task.cancelling():
+            return self._fault(slot.header, error)
+        if self._closing and abandonable:
+            return None
+        raise error
 
     def _fill(self, slot: _Slot, message: Message | None) -> None:
         if message is None or self._closing:
@@ -263,7 +270,7 @@ class Connection(asyncio.Protocol):
         for part in parts:
             write(part)
 
-    def _fault(self, header: RequestHeader, error: Exception) -> Message | None:
+    def _fault(self, header: RequestHeader, error: BaseException) -> Message | None:
         """A handler failed. Tell the client if the API has a place for it, else end the connection."""
         what = f"API key {header.api_key} v{header.api_version} from {self.peer} ({header.client_id})"
         if isinstance(error, CloseConnection):

@@ -11,8 +11,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import decode_response, encode_request
 
-# A broker that was killed is back in a moment: look for it often.
-QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
+# A broker that was killed is back in a moment: look for it often. And no re-bootstrap, which librdkafka
+# begins when all brokers are down, here always: it puts the broker's handle away but goes on to wait for
+# it as the group coordinator, so send_offsets_to_transaction hangs (librdkafka issue 5511, seen with 2.16).
+QUICK = {
+    "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20,
+    "metadata.recovery.strategy": "none",
+}  # fmt: skip
 
 
 class Wire:

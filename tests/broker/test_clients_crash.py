@@ -3,7 +3,7 @@
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 
 import pytest
 from broker_clients import QUICK, create, numbers, read_all
@@ -18,24 +18,42 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield started
 
 
-def crash_while(broker: EmbeddedBroker, work: Callable[[], None], pauses: list[float]) -> None:
-    """Run `work` and kill the broker after each pause, with a moment until it is back."""
+def crash_while(
+    broker: EmbeddedBroker, work: Callable[[threading.Event], None], done: Sized, every: int
+) -> None:
+    """Run `work` and kill the broker four times, each after `every` more things are done, at a random moment.
+
+    By progress and not by time, so that a slow machine sees the same. `work` ends once it is told to.
+    """
     failure: list[BaseException] = []
+    over = threading.Event()
+    chance = random.Random(3)
 
     def guarded() -> None:
         try:
-            work()
+            work(over)
         except BaseException as error:
             failure.append(error)
 
-    thread = threading.Thread(target=guarded)
+    def wait_for(count: int) -> None:
+        deadline = time.monotonic() + 40
+        while len(done) < count and not failure:
+            assert time.monotonic() < deadline, f"{len(done)} of {count} done: {broker.output()}"
+            time.sleep(0.002)
+
+    thread = threading.Thread(target=guarded, daemon=True)
     thread.start()
-    for pause in pauses:
-        time.sleep(pause)
-        broker.kill()
-        broker.start()
-    thread.join(60)
-    assert not thread.is_alive(), "the work did not end"
+    try:
+        for _ in range(4):
+            wait_for(len(done) + every)
+            time.sleep(chance.random() * 0.03)
+            broker.kill()
+            broker.start()
+        wait_for(len(done) + every)
+    finally:
+        over.set()
+    thread.join(40)
+    assert not thread.is_alive(), f"the work did not end: {broker.output()}"
     if failure:
         raise failure[0]
 
@@ -48,24 +66,26 @@ def test_idempotent_producer(broker: EmbeddedBroker) -> None:
     def note(number: int) -> Callable[[KafkaError | None, object], None]:
         return lambda error, message: refused.append(error) if error else acked.add(number)
 
-    def work() -> None:
+    def work(over: threading.Event) -> None:
         producer = Producer({
             "bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "linger.ms": 1,
-            "batch.num.messages": 50, **QUICK,
+            "batch.num.messages": 50, "queue.buffering.max.messages": 3000, **QUICK,
         })  # fmt: skip
-        end = time.monotonic() + 4
         number = 0
-        while time.monotonic() < end:
-            producer.produce(
-                "t", str(number).encode() + b" " * 200, partition=number % 3, on_delivery=note(number)
-            )
-            producer.poll(0.0005)
+        while not over.is_set():
+            try:
+                producer.produce(
+                    "t", str(number).encode() + b" " * 200, partition=number % 3, on_delivery=note(number)
+                )
+            except BufferError:  # the broker is down
+                producer.poll(0.05)
+                continue
+            producer.poll(0)
             number += 1
         assert producer.flush(30) == 0
 
-    crash_while(broker, work, [0.4, 0.7, 0.5, 0.3])
+    crash_while(broker, work, acked, 1000)
     assert not refused
-    assert len(acked) > 500
     found = numbers(read_all(broker.bootstrap, "t"))
     assert found == {p: sorted(n for n in acked if n % 3 == p) for p in range(3)}
 
@@ -89,14 +109,12 @@ def test_transactional_producer(broker: EmbeddedBroker) -> None:
     outcome: dict[int, bool] = {}
     chance = random.Random(7)
 
-    def work() -> None:
+    def work(over: threading.Event) -> None:
         producer = Producer({
-            "bootstrap.servers": broker.bootstrap, "transactional.id": "x", "linger.ms": 1,
-            "transaction.timeout.ms": 10000, **QUICK,
+            "bootstrap.servers": broker.bootstrap, "transactional.id": "x", "linger.ms": 1, **QUICK,
         })  # fmt: skip
         producer.init_transactions(20)
-        end = time.monotonic() + 4
-        while time.monotonic() < end:
+        while not over.is_set():
             transaction = len(outcome)
             producer.begin_transaction()
             for part in range(20):
@@ -109,9 +127,9 @@ def test_transactional_producer(broker: EmbeddedBroker) -> None:
             outcome[transaction] = end_transaction(producer, chance.random() < 0.8)
 
     group = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", **QUICK})
-    crash_while(broker, work, [0.6, 0.5, 0.7, 0.4])
+    crash_while(broker, work, outcome, 6)
     committed = [transaction for transaction, whether in outcome.items() if whether]
-    assert len(committed) > 5
+    assert committed
     wanted = {p: [t * 100 + part for t in committed for part in range(p, 20, 2)] for p in range(2)}
     assert numbers(read_all(broker.bootstrap, "t")) == wanted
     assert [place.offset for place in group.committed([TopicPartition("t", 0)], 10)] == [committed[-1]]

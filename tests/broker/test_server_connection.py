@@ -165,6 +165,23 @@ def test_a_fault_is_told_where_the_api_has_a_place_for_it(
     run(test)
 
 
+def test_work_that_is_cancelled_leaves_no_client_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async def cancelled(context: Any, request: dict[str, Any]) -> dict[str, Any]:
+            task = asyncio.ensure_future(asyncio.sleep(10))
+            task.cancel()
+            await task
+            return {}
+
+        async with serving(monkeypatch, {END_TXN: cancelled, HEARTBEAT: heartbeat}) as (_, connect):
+            client = await connect()
+            client.send(END_TXN, 3)
+            client.send(HEARTBEAT, 4)
+            assert [(await client.receive())[1]["error_code"] for _ in range(2)] == [-1, 0]
+
+    run(test)
+
+
 def test_an_answer_that_does_not_fit_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         table: Table = {HEARTBEAT: lambda context, request: {"error_code": "no number"}}
