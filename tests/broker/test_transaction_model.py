@@ -193,7 +193,7 @@ class Transactions(RuleBasedStateMachine):
     @precondition(lambda self: self.known is not None)
     @rule()
     def restart(self) -> None:
-        """What the log does not hold is forgotten: who the holder was before, unless an end under TV2 tells."""
+        """What the log does not hold is forgotten: who the holder was before, unless TV2's bump tells."""
         assert self.known is not None
         key, value = transaction_records.encode(self.known)
         decoded = transaction_records.decode(Record(0, 0, key, value, []))

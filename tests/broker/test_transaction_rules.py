@@ -1,4 +1,4 @@
-"""The rules of transactional ids, line by line: legal predecessors, InitProducerId, joining, EndTxn, time-outs."""
+"""The rules of transactional ids, line by line: predecessors, InitProducerId, joining, EndTxn, time-outs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ PrepareEpochFence <- Ongoing
 def test_predecessors_are_those_of_the_protocol() -> None:
     lines = [line.split(" <- ") for line in ALLOWED.strip().splitlines()]
     table = {STATE_BY_TEXT[s]: {STATE_BY_TEXT[p] for p in before.split(", ")} for s, before in lines}
-    assert PREDECESSORS == table
+    assert table == PREDECESSORS
     assert set(table) == set(State)
 
 
@@ -85,7 +85,9 @@ def test_numbers_and_names_are_those_of_the_log() -> None:
 # InitProducerId
 
 
-def init(known: Metadata | None, expected: tuple[int, int] | None = None, **more: int | bool | str) -> Decision:
+def init(
+    known: Metadata | None, expected: tuple[int, int] | None = None, **more: int | bool | str
+) -> Decision:
     """InitProducerId with a legal time-out, unless said otherwise."""
     fields = {"transactional_id": "id", "timeout_ms": 50_000, **more}
     request = rules.InitRequest(expected=expected, **fields)  # type: ignore[arg-type]
@@ -125,6 +127,7 @@ def test_an_empty_id_is_refused() -> None:
     assert init(None, transactional_id="").error is E.INVALID_REQUEST
 
 
+PERSISTED = [state for state in State if state < S.DEAD]
 AT_REST = (S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT)
 
 
@@ -206,12 +209,13 @@ def test_an_open_transaction_is_fenced_and_aborted(version: int) -> None:
     assert decision.error is E.CONCURRENT_TRANSACTIONS
     assert decision.writes_markers
     assert aborting is not None
-    assert (aborting.state, aborting.producer_epoch, aborting.partitions) == (S.PREPARE_ABORT, EPOCH + 1, {T0})
+    assert (aborting.state, aborting.producer_epoch) == (S.PREPARE_ABORT, EPOCH + 1)
+    assert aborting.partitions == {T0}
     assert aborting.client_version == TV2
     done = complete(aborting, LATER)
     assert init(done).answer == (PID, EPOCH + 2), "the new user's retry bumps again"
-    assert end_txn(done, EndRequest(PID, EPOCH, True, TV1), LATER, new_producer_id=-1).error is E.PRODUCER_FENCED
-    assert end_txn(done, EndRequest(PID, EPOCH, True, TV2), LATER, new_producer_id=-1).error is E.INVALID_TXN_STATE
+    assert end(done, PID, EPOCH, True, TV1).error is E.PRODUCER_FENCED
+    assert end(done, PID, EPOCH, True, TV2).error is E.INVALID_TXN_STATE
 
 
 def test_fencing_with_the_last_epoch_goes_over_to_a_new_producer_id() -> None:
@@ -258,8 +262,8 @@ def test_known_partitions_change_nothing() -> None:
     ("known", "pid", "epoch", "error"),
     [
         (None, PID, EPOCH, E.INVALID_PRODUCER_ID_MAPPING),
-        *[(at(state), PID + 1, EPOCH, E.INVALID_PRODUCER_ID_MAPPING) for state in State if state < S.DEAD],
-        *[(at(state), PID, EPOCH + by, E.PRODUCER_FENCED) for state in State if state < S.DEAD for by in (-1, 1)],
+        *[(at(state), PID + 1, EPOCH, E.INVALID_PRODUCER_ID_MAPPING) for state in PERSISTED],
+        *[(at(state), PID, EPOCH + by, E.PRODUCER_FENCED) for state in PERSISTED for by in (-1, 1)],
         (at(S.PREPARE_COMMIT), PID, EPOCH, E.CONCURRENT_TRANSACTIONS),
         (at(S.PREPARE_ABORT), PID, EPOCH, E.CONCURRENT_TRANSACTIONS),
     ],
