@@ -8,17 +8,13 @@ the next start. A directory with records that no note explains is never removed:
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import re
-import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log import files
+from eoslog.broker.log import files, registry
 from eoslog.broker.log.answers import Place
 from eoslog.broker.log.data_dir import DataDir, DataDirError, new_id
 from eoslog.broker.log.flush import GroupFlush
@@ -26,6 +22,7 @@ from eoslog.broker.log.opening import create_directory, open_partition
 from eoslog.broker.log.partition import Partition
 from eoslog.broker.log.recovery import Finding, Known
 from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.log.tidy import remove_directories, tidy
 from eoslog.broker.ports import Clock, FileSystem
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -35,9 +32,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 
 MAX_NAME = 249
-_REGISTRY = "topics.json"
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
-_PARTITION_DIR = re.compile(r"(.+)-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -187,10 +182,13 @@ class Topics:
         try:
             for index in range(partitions):
                 place = self._place(name, index, topic_id)
+                if self._fs.exists(place.directory):
+                    raise OSError(f"{place.directory} is in the way; what a deletion left goes at a restart")
                 made.append(place)
                 create_directory(self._fs, place.directory, topic_id, settings.index_interval_bytes)
             self._fs.sync_dir(self._dir.path)
-            topic = self._open_topic(name, topic_id, partitions, dict(configs), lambda _: Known(clean=True))
+            entry = registry.Entry(name, topic_id, partitions, dict(configs))
+            topic = self._open_topic(entry, lambda *_: Known(clean=True))
             for partition in topic.partitions:
                 if partition.offline is not None:
                     raise OSError(partition.offline)
@@ -244,125 +242,61 @@ class Topics:
         for partition in topic.partitions:
             partition.close()
         try:
-            self._remove([partition.directory for partition in topic.partitions])
+            remove_directories(self._fs, self._dir.path, [p.directory for p in topic.partitions])
             self._deleting.discard(topic.topic_id)
             self._save()
         except OSError as error:
             _LOG.warning("topic %s is deleted, its files go at the next start: %s", name, error)
 
-    def _remove(self, directories: Iterable[str]) -> None:
-        """Rename and remove partition directories, so that a new topic of the name never meets old files."""
-        renamed = []
-        for directory in directories:
-            target = f"{directory}.{uuid.uuid4().hex}{files.DELETED}"
-            self._fs.rename(directory, target)
-            renamed.append(target)
-        self._fs.sync_dir(self._dir.path)
-        for target in renamed:
-            self._fs.remove_tree(target)
-
     # -- the registry --------------------------------------------------------------------------
 
     def _save(self) -> None:
-        registry = {
-            "version": 1,
-            "topics": [
-                {
-                    "name": topic.name,
-                    "id": files.encode_uuid(topic.topic_id),
-                    "partitions": len(topic.partitions),
-                    "configs": topic.configs,
-                }
-                for topic in self._by_name.values()
-            ],
-            "deleting": [files.encode_uuid(topic_id) for topic_id in self._deleting],
-        }
-        files.write_whole(self._fs, self._dir.file(_REGISTRY), json.dumps(registry, indent=1).encode())
-
-    def _read_registry(self) -> dict[str, Any]:
-        path = self._dir.file(_REGISTRY)
-        if not self._fs.exists(path):
-            return {"topics": [], "deleting": []}
-        try:
-            registry = json.loads(files.read_whole(self._fs, path))
-            if registry["version"] != 1:
-                raise ValueError(f"version {registry['version']}")
-            return dict(registry)
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataDirError(f"{path} cannot be understood ({error!r}); put it back from a copy") from error
+        entries = [
+            registry.Entry(topic.name, topic.topic_id, len(topic.partitions), topic.configs)
+            for topic in self._by_name.values()
+        ]
+        path = self._dir.file(registry.FILE)
+        files.write_whole(self._fs, path, registry.encode(entries, self._deleting))
 
     def _load(self) -> None:
-        registry = self._read_registry()
-        self._deleting = {files.decode_uuid(text) for text in registry["deleting"]}
-        known = {files.decode_uuid(entry["id"]) for entry in registry["topics"]}
-        self._tidy(known)
-        for entry in registry["topics"]:
-            topic_id = files.decode_uuid(entry["id"])
-            name = entry["name"]
-            topic = self._open_topic(name, topic_id, entry["partitions"], entry["configs"], self._known(name))
-            self._by_name[name] = self._by_id[topic_id] = topic
+        path = self._dir.file(registry.FILE)
+        known = registry.Registry()
+        try:
+            if self._fs.exists(path):
+                known = registry.decode(files.read_whole(self._fs, path), path)
+            self._deleting = set(known.deleting)
+            tidy(self._fs, self._dir.path, known.ids, known.deleting)
+        except files.BadFile as error:
+            raise DataDirError(str(error)) from error
+        for entry in known.topics:
+            topic = self._open_topic(entry, self._known)
+            self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
         if self._deleting:
             self._deleting.clear()
             self._save()
 
-    def _known(self, name: str) -> Any:
-        return lambda index: Known(self._dir.recovery_points.get((name, index), 0), self._dir.clean)
-
-    def _tidy(self, known: set[bytes]) -> None:
-        """Finish what a crash left undone: deleted topics, and directories of topics never registered."""
-        for name in self._fs.list(self._dir.path):
-            path = self._dir.file(name)
-            if name.endswith(files.DELETED):
-                self._fs.remove_tree(path)
-            elif name.endswith(files.TEMPORARY):
-                self._fs.remove(path)
-            elif _PARTITION_DIR.fullmatch(name) and not name.endswith("-checkpoint"):
-                self._tidy_partition(path, known)
-
-    def _tidy_partition(self, path: str, known: set[bytes]) -> None:
-        names = self._fs.list(path)
-        metadata = os.path.join(path, files.PARTITION_METADATA)
-        topic_id = None
-        if files.PARTITION_METADATA in names:
-            topic_id = files.decode_partition_metadata(files.read_whole(self._fs, metadata), metadata)
-        if topic_id in known:
-            return
-        filled = any(self._size(path, name) for name in names if name.endswith(files.LOG))
-        if filled and topic_id not in self._deleting:
-            raise DataDirError(
-                f"{path} holds records of a topic that {self._dir.file(_REGISTRY)} does not know. Put that "
-                "file back from a copy, or move the directory away"
-            )
-        self._remove([path])
-
-    def _size(self, directory: str, name: str) -> int:
-        file = self._fs.open(os.path.join(directory, name))
-        try:
-            return file.size()
-        finally:
-            file.close()
+    def _known(self, name: str, index: int) -> Known:
+        return Known(self._dir.recovery_points.get((name, index), 0), self._dir.clean)
 
     def _place(self, name: str, index: int, topic_id: bytes) -> Place:
         return Place(name, index, topic_id, self._dir.file(f"{name}-{index}"))
 
-    def _open_topic(
-        self, name: str, topic_id: bytes, partitions: int, configs: dict[str, str], known: Any
-    ) -> Topic:
-        settings = LogSettings.of(self._config, configs)
+    def _open_topic(self, entry: registry.Entry, known: Callable[[str, int], Known]) -> Topic:
+        settings = LogSettings.of(self._config, entry.configs)
         now_ms = self._clock.now_ms()
         opened = [
             open_partition(
                 self._fs,
-                self._place(name, index, topic_id),
+                self._place(entry.name, index, entry.topic_id),
                 settings,
                 self._flush,
-                known(index),
+                known(entry.name, index),
                 now_ms,
                 self.report,
             )
-            for index in range(partitions)
+            for index in range(entry.partitions)
         ]
-        return Topic(name, topic_id, opened, configs)
+        return Topic(entry.name, entry.topic_id, opened, entry.configs)
 
     # -- now and then, and the end -------------------------------------------------------------
 

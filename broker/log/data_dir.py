@@ -18,6 +18,7 @@ from eoslog.broker.ports import FileSystem
 
 _LOG = logging.getLogger(__name__)
 
+META = "meta.properties"
 _CLEAN = b'{"version":0,"brokerEpoch":-1}'
 
 
@@ -51,14 +52,16 @@ class DataDir:
             raise
 
     def _make(self) -> None:
-        """Make the directory and what is missing above it, durable each in the one above."""
-        missing = []
+        """Make the directory and what is missing above it, each durable in the one above."""
         path = os.path.abspath(self.path)
+        above = []
         while not self._fs.exists(path):
             path = os.path.dirname(path)
-            missing.append(path)
+            above.append(path)
         self._fs.make_dir(self.path)
-        for parent in missing:
+        if not above and not self._fs.exists(self.file(META)):
+            above.append(os.path.dirname(path))  # somebody made it a moment ago, perhaps
+        for parent in above:
             self._fs.sync_dir(parent)
 
     def file(self, name: str) -> str:
@@ -66,7 +69,7 @@ class DataDir:
         return os.path.join(self.path, name)
 
     def _load_meta(self, node_id: int) -> str:
-        path = self.file("meta.properties")
+        path = self.file(META)
         if self._fs.exists(path):
             values = files.decode_properties(files.read_whole(self._fs, path))
             if not values.get("cluster.id") or values.get("node.id") != str(node_id):

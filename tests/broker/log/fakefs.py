@@ -174,6 +174,7 @@ class FakeFileSystem:
         self.fail_truncate = False
         self.fail_sync: str | None = None  # syncs of paths that hold this text fail
         self.fail_open: str | None = None  # making files whose path holds this text fails
+        self.fail_rename: str | None = None  # renames of paths that hold this text fail
         self.locked: set[str] = set()
         self.steps_left: int | None = None  # after so many changes of the disk comes a PowerLoss
 
@@ -242,8 +243,10 @@ class FakeFileSystem:
 
     def list(self, path: str) -> list[str]:
         here = self.find(path)
-        if not isinstance(here, Directory):
+        if here is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        if isinstance(here, Inode):
+            raise NotADirectoryError(errno.ENOTDIR, "Not a directory", path)
         return sorted(here.entries)
 
     def make_dir(self, path: str) -> None:
@@ -257,6 +260,8 @@ class FakeFileSystem:
             here = below
 
     def rename(self, old: str, new: str) -> None:
+        if self.fail_rename is not None and self.fail_rename in old:
+            raise OSError(errno.EIO, "Input/output error", old)
         parent, name = self._parent(old)
         target, new_name = self._parent(new)
         assert parent is target, "renames stay within a directory"

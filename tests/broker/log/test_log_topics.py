@@ -361,3 +361,44 @@ def test_a_directory_of_another_node_is_refused(fs: FakeFileSystem) -> None:
     with pytest.raises(DataDirError, match=r"node.id=1 .* this broker is node.id=2"):
         opened(fs, node_id=2)
     opened(fs)
+
+
+def test_a_data_directory_is_durable_whoever_made_it(fs: FakeFileSystem) -> None:
+    for directory in ("/made/by/us", "/there"):
+        if directory == "/there":
+            fs.make_dir(directory)
+        topics = Topics.open(fs, directory, BrokerConfig(), FakeClock(), GroupFlush())
+        topics.create("t", 1)
+        fs.crash(Outcome.NOTHING)
+        assert Topics.open(fs, directory, BrokerConfig(), FakeClock(), GroupFlush()).names() == ["t"]
+
+
+def test_other_people_s_files_are_left_alone(fs: FakeFileSystem) -> None:
+    opened(fs).create("t", 1)
+    fs.crash(Outcome.ALL)
+    for directory in ("photos-2024", "old-delete", "t-0.x-delete", "t-0.backup"):
+        fs.make_dir(f"{DATA}/{directory}")
+        fs.open(f"{DATA}/{directory}/me.jpg", create=True)
+    for file in ("notes-1", "draft.tmp", "x-checkpoint"):
+        fs.open(f"{DATA}/{file}", create=True)
+    before = fs.list(DATA)
+    assert opened(fs).names() == ["t"]
+    assert fs.list(DATA) == before
+    assert fs.exists(f"{DATA}/photos-2024/me.jpg")
+
+
+def test_old_records_never_show_up_in_a_new_topic_of_the_name(fs: FakeFileSystem) -> None:
+    topics = opened(fs)
+    for partition in topics.create("t", 2).partitions:
+        partition.append(batch(b"old"), now_ms=NOW)
+        partition._flush.flush_now(partition)
+    fs.fail_rename = "t-1"
+    topics.delete("t")
+    assert topics.get("t") is None
+    fs.fail_rename = None
+    assert code(lambda: topics.create("t", 2)) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert fs.exists(f"{DATA}/t-1/00000000000000000000.log"), "not ours to remove any more"
+    fs.crash(Outcome.ALL)
+    again = opened(fs)
+    assert again.names() == []
+    assert [p.log_end_offset for p in again.create("t", 2).partitions] == [0, 0]

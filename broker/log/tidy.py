@@ -1,0 +1,85 @@
+"""Removing partition directories, and at a start finishing what a crash left undone.
+
+Only what a broker makes is ever touched: the data directory may hold other people's files. A directory
+with records of a topic that nobody knows is not removed either: `DataDirError`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Container, Iterable
+
+from eoslog.broker.log import files, registry
+from eoslog.broker.log.data_dir import META, DataDirError
+from eoslog.broker.ports import FileSystem
+
+_PARTITION = re.compile(r"[a-zA-Z0-9._-]+-\d+")
+_REMOVED = re.compile(_PARTITION.pattern + r"\.[0-9a-f]{32}" + files.DELETED)
+_OURS = re.compile(
+    rf"\d{{20}}\.(log|index|timeindex|txnindex|snapshot)|{files.PARTITION_METADATA}|{files.LEADER_EPOCHS}"
+)
+_WRITTEN_WHOLE = (META, registry.FILE, files.RECOVERY_POINTS, files.CLEAN_SHUTDOWN)
+
+
+def remove_directories(fs: FileSystem, root: str, directories: Iterable[str]) -> None:
+    """Remove partition directories of the data directory `root`.
+
+    They are renamed before, so that a new topic of the name never meets old files. Raises OSError.
+    """
+    renamed = []
+    for directory in directories:
+        target = f"{directory}.{uuid.uuid4().hex}{files.DELETED}"
+        fs.rename(directory, target)
+        renamed.append(target)
+    fs.sync_dir(root)
+    for target in renamed:
+        fs.remove_tree(target)
+
+
+def tidy(fs: FileSystem, root: str, known: Container[bytes], deleting: Container[bytes]) -> None:
+    """Finish what a crash left undone: deleted topics, directories of topics that were never registered.
+
+    `known`, `deleting`: topic ids. Raises DataDirError, BadFile, OSError.
+    """
+    for name in fs.list(root):
+        path = os.path.join(root, name)
+        if _REMOVED.fullmatch(name):
+            fs.remove_tree(path)
+        elif name.removesuffix(files.TEMPORARY) in _WRITTEN_WHOLE and name.endswith(files.TEMPORARY):
+            fs.remove(path)
+        elif _PARTITION.fullmatch(name) and _is_left_over(fs, root, path, known, deleting):
+            remove_directories(fs, root, [path])
+
+
+def _is_left_over(
+    fs: FileSystem, root: str, path: str, known: Container[bytes], deleting: Container[bytes]
+) -> bool:
+    try:
+        names = fs.list(path)
+    except NotADirectoryError:
+        return False
+    if not all(_OURS.fullmatch(name.removesuffix(files.TEMPORARY)) for name in names):
+        return False
+    topic_id = None
+    if files.PARTITION_METADATA in names:
+        metadata = os.path.join(path, files.PARTITION_METADATA)
+        topic_id = files.decode_partition_metadata(files.read_whole(fs, metadata), metadata)
+        if topic_id in known:
+            return False
+    filled = any(_size(fs, os.path.join(path, name)) for name in names if name.endswith(files.LOG))
+    if filled and topic_id not in deleting:
+        raise DataDirError(
+            f"{path} holds records of a topic that {os.path.join(root, registry.FILE)} does not know. Put "
+            "that file back from a copy, or move the directory away"
+        )
+    return True
+
+
+def _size(fs: FileSystem, path: str) -> int:
+    file = fs.open(path)
+    try:
+        return file.size()
+    finally:
+        file.close()
