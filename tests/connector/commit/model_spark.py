@@ -185,8 +185,8 @@ class Simulation:
     def _possible(self, kind: Fault, process: Process, request: Request) -> bool:
         if kind is Fault.EXPIRE:
             return bool(self.broker.ongoing(self.sink.prefix))
-        if kind in (Fault.SUSPEND, Fault.WIPE):
-            return process.partition is None and not any(p.suspended for p in self.live)
+        if kind in (Fault.SUSPEND, Fault.WIPE):  # not while there is another driver, asleep or woken up
+            return [p for p in self.live if p.partition is None] == [process]
         return kind is Fault.KILL or not request.local
 
     # -- processes ----------------------------------------------------------------------------
@@ -244,13 +244,14 @@ class Simulation:
     def _task_ended(self, task: Process, report: Report | None) -> None:
         parent, partition = task.parent, task.partition
         assert parent is not None and partition is not None
-        if parent not in self.live or parent.pending is not None or partition in parent.reports:
+        waits = parent in self.live and parent.pending is None and parent.spawn is task.spawn
+        if not waits or partition in parent.reports:
             return  # nobody waits for it any more
         if report is not None:
             parent.reports[partition] = report
             if len(parent.reports) == self.shape.partitions:
                 self._resume(parent, [parent.reports[p] for p in range(self.shape.partitions)])
-        elif not any(p.parent is parent and p.partition == partition for p in self.live):
+        elif not any(p.spawn is task.spawn and p.partition == partition for p in self.live):
             if parent.attempts[partition] >= ATTEMPTS:
                 self._resume(parent, None, TaskFailed())
             else:
@@ -276,7 +277,7 @@ class Simulation:
             self.workers += 1
         assert driver.spawn is not None
         steps = self._task(driver.spawn, partition, worker)
-        self._resume(Process(steps, driver, partition, worker), None)
+        self._resume(Process(steps, driver, partition, worker, spawn=driver.spawn), None)
 
     # -- what they do -------------------------------------------------------------------------
 
