@@ -309,6 +309,8 @@ class TransactionCoordinator:
         except BaseException as error:
             # The record may be on the disk or not: only the next start can tell.
             entry.lose(f"whether {following.state.text} was recorded is not known ({error})")
+            if isinstance(error, KafkaError):
+                entry.check_certain()
             raise
         entry.take_over(following)
 
