@@ -10,15 +10,22 @@ from collections.abc import Callable, Sequence
 
 from eoslog.broker.broker import Broker
 from eoslog.broker.config import BrokerConfig, ConfigError
+from eoslog.broker.coordinator.transaction_journal import DamagedTransactionLog
 from eoslog.broker.log.data_dir import DataDirError
+from eoslog.broker.log.files import BadFile
 from eoslog.broker.server import Server
+from eoslog.protocol.errors import KafkaError
 
 GRACE = 5.0
 """Seconds that begun requests have to end after a signal."""
 
 
 class StartError(Exception):
-    """The broker cannot start; the text says why and what to do."""
+    """The broker cannot start, or not end in order; the text says why and what to do."""
+
+
+# What opening the rooms may raise about damaged data; their texts say which file and what is wrong.
+_DAMAGE = (DamagedTransactionLog, BadFile, KafkaError)
 
 
 def configure(data: str, listen: str, flush: str, settings: Sequence[str]) -> BrokerConfig:
@@ -52,7 +59,6 @@ async def _run(config: BrokerConfig, on_ready: Callable[[str], None]) -> None:
     port = await _bind(server, config)
     broker = _open(config)
     try:
-        broker.start()
         await server.serve(broker)
         # What start-up made stays for ever: keep the garbage collector from walking it again and again.
         gc.collect()
@@ -62,18 +68,29 @@ async def _run(config: BrokerConfig, on_ready: Callable[[str], None]) -> None:
         await ended.wait()
         await server.stop(GRACE)
     finally:
-        await broker.close()
+        await _close(broker)
 
 
 def _open(config: BrokerConfig) -> Broker:
     try:
-        return Broker(config)
+        broker = Broker(config)
+        broker.start()
+        return broker
+    except _DAMAGE as error:
+        raise StartError(f"damaged data in {config.log_dirs}: {error}. Put it back from a copy") from error
     except DataDirError as error:
         raise StartError(f"{error} (give another --data?)") from error
     except OSError as error:
         raise StartError(
             f"data directory {config.log_dirs} cannot be used ({error}): mend that or give another --data"
         ) from error
+
+
+async def _close(broker: Broker) -> None:
+    try:
+        await broker.close()
+    except OSError as error:
+        raise StartError(f"not all was saved ({error}): the next start recovers it from the logs") from error
 
 
 async def _bind(server: Server, config: BrokerConfig) -> int:

@@ -52,7 +52,7 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
     if verdicts:
         return produce.append_after(verdicts)
     produce.append()
-    return Settled(produce.settle()) if produce.appended else produce.answer()
+    return produce.answer() if produce.durable else Settled(produce.settle())
 
 
 @dataclass(slots=True, eq=False)
@@ -222,6 +222,11 @@ class _Produce:
                 log_start_offset=done.log_start_offset,
             )
             self.appended.append(item)
+
+    @property
+    def durable(self) -> bool:
+        """Whether nothing has to be waited for: with flush.mode=os, or when all were repetitions."""
+        return all(i.partition and i.last_offset < i.partition.high_watermark for i in self.appended)
 
     async def settle(self) -> Message | None:
         """Wait until all that was appended is durable, then answer. The flush is one for all partitions."""

@@ -90,6 +90,15 @@ def test_directory_of_another_node(tmp_path: Path) -> None:
     assert "belongs to node.id=1" in refusal(data=tmp_path, config={"node.id": "7"})
 
 
+def test_damaged_data_is_named(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
+        producer.produce("t", b"x")
+        assert producer.flush(10) == 0
+    (tmp_path / "producer-ids").write_text("garbage")
+    assert "producer-ids" in refusal(data=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [({"no.such.option": "1"}, "no.such.option"), ({"num.partitions": "many"}, "num.partitions=many")],
