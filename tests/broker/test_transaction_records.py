@@ -1,0 +1,84 @@
+"""Records of `__transaction_state`, byte by byte as Kafka's definition of them has it, and there and back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from struct import pack
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eoslog.broker.coordinator.transaction_records import decode, encode
+from eoslog.broker.rules.transaction_state import (
+    NEVER_PERSISTED,
+    TV1,
+    TV2,
+    Metadata,
+    State,
+    remembered_epoch,
+)
+from eoslog.protocol.plain_records import Record
+from eoslog.protocol.schema import ProtocolError
+
+
+def test_an_empty_id() -> None:
+    known = Metadata("ab", 7, 60_000, 1234, producer_epoch=3, previous_producer_id=7)
+    key, value = encode(known)
+    assert key == pack(">hh2s", 0, 2, b"ab")
+    tagged = b"\x01" + b"\x00\x08" + pack(">q", 7)  # one tagged field: 0, 8 bytes, the previous producer id
+    assert value == pack(">hqhib", 1, 7, 3, 60_000, 0) + b"\x00" + pack(">qq", 1234, -1) + tagged
+
+
+def test_a_decision_under_tv2_with_a_new_producer_id() -> None:
+    known = Metadata(
+        "x", 7, 60_000, 1234, producer_epoch=32767, previous_producer_id=7, next_producer_id=9,
+        state=State.PREPARE_COMMIT, partitions=frozenset({("b", 1), ("a", 2), ("b", 0)}), start_ms=1200,
+        client_version=TV2,
+    )  # fmt: skip
+    topics = b"\x03" + b"\x02a\x02" + pack(">i", 2) + b"\x00" + b"\x02b\x03" + pack(">ii", 0, 1) + b"\x00"
+    tagged = b"\x03" + b"\x00\x08" + pack(">q", 7) + b"\x01\x08" + pack(">q", 9) + b"\x02\x02" + pack(">h", 2)
+    value = pack(">hqhib", 1, 7, 32767, 60_000, 2) + topics + pack(">qq", 1234, 1200) + tagged
+    assert encode(known)[1] == value
+
+
+def test_a_tv1_client_leaves_no_version() -> None:
+    known = Metadata("x", 7, 1, 2, producer_epoch=0, state=State.COMPLETE_ABORT, start_ms=2)
+    assert known.client_version == TV1
+    assert encode(known)[1] == pack(">hqhib", 1, 7, 0, 1, 5) + b"\x01" + pack(">qq", 2, 2) + b"\x00"
+
+
+int64 = st.integers(0, 2**63 - 1)
+metadata = st.builds(
+    Metadata,
+    st.text(min_size=1, max_size=20).filter(lambda text: text.isprintable()),
+    int64,
+    st.integers(1, 2**31 - 1),
+    int64,
+    producer_epoch=st.integers(0, 2**15 - 1),
+    previous_producer_id=st.integers(-1, 2**63 - 1),
+    next_producer_id=st.integers(-1, 2**63 - 1),
+    state=st.sampled_from([state for state in State if state not in NEVER_PERSISTED | {State.EMPTY}]),
+    partitions=st.frozensets(st.tuples(st.sampled_from(["a", "b", "long.name"]), st.integers(0, 9))),
+    start_ms=st.integers(-1, 2**63 - 1),
+    client_version=st.sampled_from([TV1, TV2]),
+)
+
+
+@given(metadata)
+def test_there_and_back(known: Metadata) -> None:
+    key, value = encode(known)
+    expected = replace(known, last_epoch=remembered_epoch(known))
+    assert decode(Record(0, 0, key, value, [])) == (known.transactional_id, expected)
+    assert decode(Record(0, 0, key, None, [])) == (known.transactional_id, None)
+
+
+@pytest.mark.parametrize("state", sorted(NEVER_PERSISTED))
+def test_passing_states_are_never_written(state: State) -> None:
+    with pytest.raises(ValueError, match="never persisted"):
+        encode(Metadata("x", 1, 1, 1, producer_epoch=0, state=state))
+
+
+def test_a_record_without_a_key() -> None:
+    with pytest.raises(ProtocolError, match="without a key"):
+        decode(Record(0, 0, None, b"", []))
