@@ -24,7 +24,7 @@ from rich.live import Live
 from eoslog.testing import EmbeddedBroker
 from examples.flights.audit import Verdict
 from examples.flights.data import flights
-from examples.flights.stage import ROOT, Child, send_kill, task_workers
+from examples.flights.stage import ROOT, Child, kill_worker_at_work
 from examples.flights.view import closing, live
 from examples.flights.watch import Watch
 
@@ -32,7 +32,7 @@ PARTITIONS = {"flights": 4, "flights_late": 3, "flights_other": 3, "carrier_coun
 LOOK_SECONDS = 0.1
 LIMIT_SECONDS = 600
 """A demo that is not through by then has failed."""
-WORKER_TRY_SECONDS = 3
+WORKER_TRY_SECONDS = 2
 FAILURES_WHILE_RESTARTING = 5
 
 
@@ -99,12 +99,10 @@ class Demo:
             self.say("Spark has lost the task and tries it again")
             return True
         if time.monotonic() - self.worker_tried_at > WORKER_TRY_SECONDS:
-            for worker in task_workers(self.application, self.broker.port)[:1]:
-                if send_kill(worker):
-                    self.worker_tried_at = time.monotonic()
-                    self.say(
-                        f"killed a Python worker (pid {worker.pid}) in batch {self.watch.batch('route')}"
-                    )
+            pid = kill_worker_at_work(self.application, self.broker.port)
+            self.worker_tried_at = time.monotonic()
+            if pid is not None:
+                self.say(f"killed a Python worker (pid {pid}) in batch {self.watch.batch('route')}")
         return False
 
     def measure(self) -> None:
@@ -140,13 +138,10 @@ class Demo:
         self.application.start()
 
 
-def prepare(args: argparse.Namespace, console: Console) -> Demo:
-    """An empty folder, a broker with the topics in it, and the processes, not started yet."""
-    shutil.rmtree(args.data, ignore_errors=True)
+def prepare(args: argparse.Namespace, broker: EmbeddedBroker, console: Console) -> Demo:
+    """The topics on the broker, and the other processes, not started yet."""
     checkpoints = args.data / "checkpoints"
     checkpoints.mkdir(parents=True)
-    broker = EmbeddedBroker(args.data / "broker")
-    broker.start()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for future in admin.create_topics([NewTopic(t, n, 1) for t, n in PARTITIONS.items()]).values():
         future.result(30)
@@ -222,14 +217,15 @@ def main() -> int:
     console = Console()
     # So that the processes below end with this one, however it is ended.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(1))
-    demo = prepare(args, console)
-    try:
-        kills = perform(demo)
-        verdict = judged(demo)
-    finally:
-        for child in (demo.application, demo.publisher):
-            child.kill()
-        demo.broker.stop()
+    shutil.rmtree(args.data, ignore_errors=True)
+    with EmbeddedBroker(args.data / "broker") as broker:
+        demo = prepare(args, broker, console)
+        try:
+            kills = perform(demo)
+            verdict = judged(demo)
+        finally:
+            for child in (demo.application, demo.publisher):
+                child.kill()
     for event in demo.events if console.is_terminal else []:
         console.print(event)
     console.print(closing(verdict, kills, demo.seconds, demo.peak_bytes, args.guarantee))

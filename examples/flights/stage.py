@@ -5,12 +5,17 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
 STOP_TIMEOUT_SECONDS = 60
+SAMPLE_SECONDS = 0.02
+"""How long a worker is watched to see whether it works; idle ones wait for their next task."""
+CATCH_SECONDS = 3.0
+HOLD_SECONDS = 1.5
 
 
 class Child:
@@ -91,20 +96,55 @@ def send_kill(process: psutil.Process) -> bool:
     return True
 
 
-def task_workers(application: Child, port: int) -> list[psutil.Process]:
-    """The Python workers of the application's tasks that talk to the broker, busiest first.
+def kill_worker_at_work(application: Child, port: int) -> int | None:
+    """SIGKILL to a Python worker in the middle of a task; its pid, or None if none was caught at work.
 
-    Spark forks them from a daemon whose command line ends in `pyspark.worker`; planners and the sinks'
-    commit processes have daemons of their own and are left alone.
+    Spark forks the tasks' workers from a daemon whose command line ends in `pyspark.worker`; planners
+    and the sinks' commit processes have daemons of their own and are left alone. A task is over in a
+    fraction of a second, so the worker is halted first: then its task, or the next one it is given,
+    cannot end before the kill.
     """
-    found: list[tuple[float, psutil.Process]] = []
-    for daemon in application.family():
+    workers = [worker for worker in _workers(application) if _talks_to(worker, port)]
+    seconds = {worker: _cpu_seconds(worker) for worker in workers}
+    deadline = time.monotonic() + CATCH_SECONDS
+    while workers and time.monotonic() < deadline:
+        time.sleep(SAMPLE_SECONDS)
+        for worker in workers:
+            before, seconds[worker] = seconds[worker], _cpu_seconds(worker)
+            if seconds[worker] > before and _halt(worker):
+                time.sleep(HOLD_SECONDS)
+                return worker.pid if send_kill(worker) else None
+    return None
+
+
+def _halt(process: psutil.Process) -> bool:
+    try:
+        process.suspend()
+    except psutil.NoSuchProcess:
+        return False
+    return True
+
+
+def _workers(application: Child) -> list[psutil.Process]:
+    found: list[psutil.Process] = []
+    for process in application.family():
         try:
-            if daemon.cmdline()[-2:] != ["pyspark.daemon", "pyspark.worker"]:
-                continue
-            for worker in daemon.children():
-                if any(c.raddr and c.raddr.port == port for c in worker.net_connections("tcp")):
-                    found.append((worker.cpu_percent(interval=0.02), worker))
+            if process.cmdline()[-2:] == ["pyspark.daemon", "pyspark.worker"]:
+                found += process.children()
         except psutil.NoSuchProcess:
             continue
-    return [worker for _, worker in sorted(found, key=lambda pair: -pair[0])]
+    return found
+
+
+def _talks_to(process: psutil.Process, port: int) -> bool:
+    try:
+        return any(c.raddr and c.raddr.port == port for c in process.net_connections("tcp"))
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    try:
+        return sum(process.cpu_times()[:2])
+    except psutil.NoSuchProcess:
+        return 0.0
