@@ -207,11 +207,13 @@ class _Produce:
     def append(self) -> None:
         """Append what has not been refused."""
         now_ms = self._broker.clock.now_ms()
+        # KIP-890: a first batch that was lost on the way must not be skipped by the second.
+        from_zero = self._transactional_id is not None and self._version >= _ADDS_PARTITION_SINCE
         for item in self._items:
             if not item.live or item.partition is None or item.records is None:
                 continue
             try:
-                done = item.partition.append(item.records, now_ms=now_ms)
+                done = item.partition.append(item.records, now_ms=now_ms, from_zero=from_zero)
             except KafkaError as error:
                 item.refuse(error)
                 continue

@@ -180,6 +180,25 @@ def test_a_repeated_batch_gets_its_first_offset(wire: Wire, topic: str) -> None:
     assert fetch(wire, 12, topic, topic_id)["high_watermark"] == 6
 
 
+def test_a_transaction_of_kip_890_begins_at_sequence_zero(wire: Wire, topic: str) -> None:
+    """A first batch that was lost on the way must not be skipped; below version 12 any start is taken."""
+    name = f"from-zero-{topic}"
+    made = wire.call(ApiKey.INIT_PRODUCER_ID, 4, transactional_id=name, transaction_timeout_ms=10_000)
+    topic_id = create(wire, f"{topic}-zero")
+
+    def code(version: int, sequence: int) -> int:
+        records = batch(
+            b"a", producer_id=made["producer_id"], producer_epoch=made["producer_epoch"],
+            base_sequence=sequence, transactional=True,
+        )  # fmt: skip
+        answer = produce(wire, version, f"{topic}-zero", topic_id, records, transactional_id=name)
+        return int(answer["error_code"])
+
+    assert code(12, 3) == 45
+    assert code(12, 0) == 0
+    assert code(12, 1) == 0
+
+
 def test_some_partitions_may_fail_while_others_do_not(wire: Wire, topic: str) -> None:
     create(wire, topic, 3)
     records = [batch(b"a"), b"garbage", batch(b"c")]
