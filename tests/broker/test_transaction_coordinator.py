@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from transaction_world import (
     DATA,
     Client,
     Directory,
+    FakeClock,
     Machine,
     Outcome,
     PowerCut,
@@ -20,11 +21,12 @@ from transaction_world import (
 )
 
 from eoslog.broker.coordinator.producer_ids import BLOCK, FILE, ProducerIds
-from eoslog.broker.coordinator.transaction_journal import DamagedTransactionLog
+from eoslog.broker.coordinator.transaction_journal import DamagedTransactionLog, TransactionJournal
 from eoslog.broker.coordinator.transactions import Description
 from eoslog.broker.log.files import BadFile
 from eoslog.broker.log.partition import Appended, Partition
-from eoslog.broker.rules.transaction_state import State
+from eoslog.broker.rules.transaction_state import Metadata, State
+from eoslog.broker.topics import Topics
 from eoslog.protocol import coordinator_records
 from eoslog.protocol.batch import read_control
 from eoslog.protocol.errors import ErrorCode as E
@@ -145,6 +147,7 @@ def test_markers_wait_for_the_decision_and_the_answer_for_the_markers(life: Call
         assert life.state() == "CompleteCommit"
         assert life.machine.partition(LOG).high_watermark < life.machine.partition(LOG).log_end_offset
         assert client.producer == (pid, epoch + 1)
+        assert sorted(life.machine.marked) == [("a-0", pid, epoch + 1, True), ("b-0", pid, epoch + 1, True)]
         for place in (A, B):
             read = life.machine.partition(place).read(0, 1 << 20, committed=True)
             assert read.last_stable_offset == life.machine.partition(place).log_end_offset
@@ -282,6 +285,29 @@ def test_who_may_not_write(life: Callable[[Test], None], implicit: bool) -> None
                 verify("x", pid, epoch, *B)
             assert caught.value.code is E.TRANSACTION_ABORTABLE
         assert verify("x", pid, epoch, *A, implicit) is None
+
+    life(test)
+
+
+def test_a_late_writer_does_not_join_the_next_transaction(life: Callable[[Test], None]) -> None:
+    async def test(life: Life) -> None:
+        client = await life.writer(A)
+        verify, (pid, epoch) = life.machine.transactions.verify_partition, client.producer
+        life.machine.flush.hold()
+        end = asyncio.create_task(client.end(True))
+        await turns(2)
+        late = verify("x", pid, epoch, *B, True)
+        life.machine.flush.flush_now(life.machine.partition(LOG))
+        await turns()
+        assert life.state() == "PrepareCommit"
+        following = verify("x", pid, epoch + 1, *A, True)
+        assert late is not None
+        assert following is not None
+        life.machine.flush.go_on()
+        await end
+        await refused(E.INVALID_PRODUCER_EPOCH, late)
+        await following
+        assert (life.state(), life.known().partitions) == ("Ongoing", [A])
 
     life(test)
 
@@ -600,10 +626,12 @@ def test_a_lost_file_of_ids(life: Callable[[Test], None]) -> None:
     async def test(life: Life) -> None:
         client = await life.writer()
         await client.end(True)
-        life.machine.flush.go_on()
         life.fs.remove(f"{DATA}/{FILE}")
+        plain = encode_records([(b"", b"1")], 1, producer_id=500, producer_epoch=0, base_sequence=0)
+        assert client.producer[0] < 500, "an idempotent producer's id is in no other place than its partition"
+        life.machine.partition(A).append(plain, now_ms=life.machine.clock.now_ms())
         life.crash(Outcome.ALL)
-        assert await life.machine.transactions.init_producer_id(None, 0) == (client.producer[0] + 1, 0)
+        assert await life.machine.transactions.init_producer_id(None, 0) == (501, 0)
 
     life(test)
 
@@ -635,6 +663,29 @@ def test_half_a_producer_is_refused(life: Callable[[Test], None], pid: int, epoc
         )
 
     life(test)
+
+
+def test_each_id_has_its_partition_of_the_log() -> None:
+    written: list[int] = []
+
+    class Log:
+        def __init__(self, index: int) -> None:
+            self.index = index
+
+        def append(self, batch: bytes, *, now_ms: int, coordinator: bool) -> Appended:
+            written.append(self.index)
+            return Appended(0, 0, -1, 0, False)
+
+    class Logs:
+        def internal(self, name: str) -> list[Log]:
+            assert name == "__transaction_state"
+            return [Log(index) for index in range(50)]
+
+    journal = TransactionJournal(cast(Topics, Logs()), FakeClock())
+    names = ["a", "q-0.1-0-3-17", "polygenelubricants"]
+    for name in names:
+        journal.append(Metadata(name, 1, 1, 1, producer_epoch=0))
+    assert written == [97 % 50, 2034552461 % 50, 0]
 
 
 def test_empty_ids_are_refused(life: Callable[[Test], None]) -> None:
