@@ -10,7 +10,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from eoslog.connector import rows
-from eoslog.connector.errors import OptionError
 from eoslog.connector.options import sink_options, source_options
 from eoslog.connector.reader import BatchReader, StreamReader
 
@@ -43,8 +42,6 @@ class EoslogDataSource(DataSource):
         """A batch write. Raises OptionError, SchemaError."""
         from eoslog.connector.batch_writer import BatchWriter  # only sinks need the commit protocol
 
-        if overwrite:
-            raise OptionError("a log cannot be overwritten, rows are only added to it: use mode(\"append\")")
         return BatchWriter(sink_options(self.options, stream=False), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
