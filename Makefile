@@ -39,7 +39,7 @@ demo: setup  ## the main job: a year of flights through a pipeline that is kille
 	@$(BIN)/python -m examples.flights.run --guarantee $(GUARANTEE) --data $(DEMO_DATA) $(DEMO_ARGS)
 
 test: setup  ## all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(TEST_ARGS)
 
 lint: $(READY)  ## ruff, mypy (strict) and the import rules
 	$(BIN)/ruff check .
