@@ -1,7 +1,7 @@
 """The transaction coordinator: who holds a transactional id, what its transaction spans, how it ends.
 
-The rules are pure and elsewhere (`rules.transaction`, `rules.transaction_end`). Here they meet the log,
-the clock and the event loop. Each change of a transactional id goes one way, and while it is on that way
+The rules are pure and elsewhere (`rules.transaction`, `rules.transaction_end`); `transaction_changes`
+carries out what they decide. Each change of a transactional id goes one way, and while it is on that way
 no other change of the same id is let in (CONCURRENT_TRANSACTIONS):
 
     decide -> record it in `__transaction_state` -> durable -> apply in memory -> answer
@@ -21,19 +21,18 @@ Left out: transactional ids do not expire (transactional.id.expiration.ms, tombs
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING
 
 from eoslog.broker.coordinator.producer_ids import ProducerIds
-from eoslog.broker.coordinator.transaction_entry import Description, Entry, Joining
+from eoslog.broker.coordinator.transaction_changes import Changes, all_of, raise_refusal, raise_to_producer
+from eoslog.broker.coordinator.transaction_entry import Description, Entry
 from eoslog.broker.coordinator.transaction_journal import TransactionJournal
-from eoslog.broker.coordinator.transaction_markers import COORDINATOR_EPOCH, MarkerWriter, OnMarker
+from eoslog.broker.coordinator.transaction_markers import MarkerWriter, OnMarker
 from eoslog.broker.rules import transaction as rules
-from eoslog.broker.rules.transaction_decision import Decision
 from eoslog.broker.rules.transaction_end import EndRequest, end_txn
-from eoslog.broker.rules.transaction_state import PREPARED, TV1, TV2, Metadata, State, complete
+from eoslog.broker.rules.transaction_state import TV1, TV2
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -55,9 +54,9 @@ class TransactionCoordinator:
         self._max_timeout_ms = config.transaction_max_timeout_ms
         self._journal = TransactionJournal(topics, clock)
         self._markers = MarkerWriter(topics, clock, on_marker)
+        self._changes = Changes(self._journal, self._markers, clock)
         self._ids = ProducerIds(topics.fs, topics.data_dir)
         self._entries: dict[str, Entry] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
 
     # -- start ---------------------------------------------------------------------------------
 
@@ -92,7 +91,7 @@ class TransactionCoordinator:
 
     async def complete(self) -> None:
         """Finish what was decided before the last stop: its markers again, then the completion."""
-        await self._finish_all()
+        await self._changes.finish_all(self._entries.values())
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -127,7 +126,7 @@ class TransactionCoordinator:
         )
         if decision.following is not None:
             self._entries[transactional_id] = entry
-        answer = await self._carry_out(entry, decision)
+        answer = await self._changes.carry_out(entry, decision)
         assert answer is not None
         return answer
 
@@ -146,14 +145,14 @@ class TransactionCoordinator:
         decision = rules.add_partitions(
             entry.metadata, producer_id, producer_epoch, partitions, self._clock.now_ms(), client_version
         )
-        await self._carry_out(entry, decision)
+        await self._changes.carry_out(entry, decision)
 
     def check_member(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partition: tuple[str, int]
     ) -> None:
         """AddPartitionsToTxn with verify_only: raises KafkaError unless the partition is a member."""
         entry = self._known(transactional_id)
-        _raise(rules.verify(entry.metadata, producer_id, producer_epoch, partition))
+        raise_refusal(rules.verify(entry.metadata, producer_id, producer_epoch, partition))
 
     def verify_partition(
         self,
@@ -178,13 +177,13 @@ class TransactionCoordinator:
         if not implicit_add:
             if decision.error is ErrorCode.NONE and entry.ending:
                 raise entry.busy_error()
-            _raise_to_producer(decision)
+            raise_to_producer(decision)
             return None
         if decision.error is ErrorCode.NONE and not entry.ending:
             return None
         if decision.error in _WORTH_WAITING:
-            return self._join(entry, producer_id, producer_epoch, (topic, index))
-        _raise_to_producer(decision)
+            return self._changes.join(entry, producer_id, producer_epoch, (topic, index))
+        raise_to_producer(decision)
         return None
 
     async def end_txn(
@@ -200,7 +199,7 @@ class TransactionCoordinator:
         request = EndRequest(producer_id, producer_epoch, commit, TV2 if bump else TV1)
         now_ms = self._clock.now_ms()
         decision = end_txn(entry.metadata, request, now_ms, new_producer_id=self._new_id(entry))
-        answer = await self._carry_out(entry, decision)
+        answer = await self._changes.carry_out(entry, decision)
         assert answer is not None
         return answer
 
@@ -217,9 +216,9 @@ class TransactionCoordinator:
                 _log.info(text, entry.id, known.producer_id, known.producer_epoch, known.timeout_ms)
                 decision = rules.fence(known, now_ms, new_producer_id=self._new_id(entry))
                 if decision.following is not None:
-                    aborts.append(self._begin(entry, decision.following))
-        await _all_of(aborts)
-        await self._finish_all()
+                    aborts.append(self._changes.begin(entry, decision.following))
+        await all_of(aborts)
+        await self._changes.finish_all(self._entries.values())
 
     # -- questions -----------------------------------------------------------------------------
 
@@ -268,128 +267,5 @@ class TransactionCoordinator:
     def _new_id(self, entry: Entry) -> int:
         return self._ids.take() if rules.wants_producer_id(entry.metadata) else -1
 
-    async def _carry_out(self, entry: Entry, decision: Decision) -> tuple[int, int] | None:
-        """Do what was decided; it is seen through even if the one who asked stops waiting."""
-        if decision.following is not None:
-            await self._begin(entry, decision.following)
-        _raise(decision)
-        return decision.answer
-
-    def _begin(self, entry: Entry, following: Metadata) -> Awaitable[None]:
-        """Let a change begin: from now on no other one may."""
-        task = self._spawn(self._apply(entry, following))
-        entry.begin(task, following.state)
-        return asyncio.shield(task)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._spawned_ended)
-        return task
-
-    def _spawned_ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, KafkaError):
-            _log.error("a change of a transactional id failed", exc_info=error)
-
-    async def _apply(self, entry: Entry, following: Metadata) -> None:
-        """Record, wait for the disk, apply, and end the transaction if that is what was decided."""
-        try:
-            await self._record(entry, following)
-            if following.state in PREPARED:
-                await self._finish(entry)
-        finally:
-            entry.end()
-
-    async def _record(self, entry: Entry, following: Metadata) -> None:
-        partition, offset = self._journal.append(following)
-        try:
-            await partition.wait_durable(offset)
-        except BaseException as error:
-            # The record may be on the disk or not: only the next start can tell.
-            entry.lose(f"whether {following.state.text} was recorded is not known ({error})")
-            if isinstance(error, KafkaError):
-                entry.check_certain()
-            raise
-        entry.take_over(following)
-
-    async def _finish(self, entry: Entry) -> None:
-        """From PrepareX to CompleteX. Raises KafkaError CONCURRENT_TRANSACTIONS: to be tried again."""
-        prepared = entry.metadata
-        assert prepared is not None
-        try:
-            await self._markers.write(prepared, entry.unmarked)
-            completed = complete(prepared, self._clock.now_ms())
-            self._journal.append(completed)
-        except KafkaError as error:
-            text = f"{entry.id} is decided ({prepared.state.text}), but not all is written yet: {error}"
-            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, text) from error
-        entry.take_over(completed)
-
-    async def _finish_again(self, entry: Entry) -> None:
-        try:
-            await self._finish(entry)
-        finally:
-            entry.end()
-
-    async def _finish_all(self) -> None:
-        waiting = []
-        for entry in self._entries.values():
-            if entry.free and entry.metadata is not None and entry.metadata.state in PREPARED:
-                task = self._spawn(self._finish_again(entry))
-                entry.begin(task, entry.metadata.state)
-                waiting.append(asyncio.shield(task))
-        await _all_of(waiting)
-
-    # -- joining by writing (TV2) --------------------------------------------------------------
-
-    def _join(
-        self, entry: Entry, producer_id: int, epoch: int, partition: tuple[str, int]
-    ) -> Awaitable[None]:
-        """Add a partition as soon as the id is free; what is asked for meanwhile shares one record."""
-        joining = entry.joining
-        if joining is None or joining.producer != (producer_id, epoch):
-            joining = entry.joining = Joining((producer_id, epoch))
-            joining.task = self._spawn(self._run_join(entry, joining))
-        joining.partitions.add(partition)
-        return asyncio.shield(joining.task)
-
-    async def _run_join(self, entry: Entry, joining: Joining) -> None:
-        while not entry.free:
-            entry.check_certain()
-            await asyncio.wait({entry.running})
-        if entry.joining is joining:
-            entry.joining = None
-        decision = rules.add_partitions(
-            entry.metadata, *joining.producer, joining.partitions, self._clock.now_ms(), TV2
-        )
-        _raise_to_producer(decision)
-        if decision.following is not None:
-            entry.begin(joining.task, State.ONGOING)
-            await self._apply(entry, decision.following)
-
 
 _WORTH_WAITING = (ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.CONCURRENT_TRANSACTIONS)
-
-
-def _raise(decision: Decision) -> None:
-    if decision.error is not ErrorCode.NONE:
-        raise KafkaError(decision.error, decision.reason)
-
-
-def _raise_to_producer(decision: Decision) -> None:
-    """Producers know a fenced epoch in an answer to Produce by the older name only (KIP-588)."""
-    if decision.error is ErrorCode.PRODUCER_FENCED:
-        raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, decision.reason)
-    _raise(decision)
-
-
-async def _all_of(work: Sequence[Awaitable[Any]]) -> None:
-    """Wait for all; who failed is logged, it will be tried again."""
-    for result in await asyncio.gather(*work, return_exceptions=True):
-        if isinstance(result, BaseException):
-            _log.error("%s", result)
-
-
-__all__ = ["COORDINATOR_EPOCH", "Description", "TransactionCoordinator"]

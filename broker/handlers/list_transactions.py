@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from eoslog.broker.coordinator.transactions import Description
+from eoslog.broker.coordinator.transaction_entry import Description
 from eoslog.broker.dispatch import RequestContext
 from eoslog.broker.rules.transaction_state import STATE_BY_TEXT
 from eoslog.protocol.apis import ApiKey

@@ -21,8 +21,8 @@ from transaction_world import (
 )
 
 from eoslog.broker.coordinator.producer_ids import BLOCK, FILE, ProducerIds
+from eoslog.broker.coordinator.transaction_entry import Description
 from eoslog.broker.coordinator.transaction_journal import DamagedTransactionLog, TransactionJournal
-from eoslog.broker.coordinator.transactions import Description
 from eoslog.broker.log.files import BadFile
 from eoslog.broker.log.partition import Appended, Partition
 from eoslog.broker.rules.transaction_state import Metadata, State

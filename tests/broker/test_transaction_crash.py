@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from random import Random
 
 import pytest
@@ -30,8 +30,8 @@ from transaction_world import (
 
 from eoslog.broker.config import FlushMode
 from eoslog.broker.coordinator import transaction_records
+from eoslog.broker.coordinator.transaction_changes import Changes
 from eoslog.broker.coordinator.transaction_entry import Entry
-from eoslog.broker.coordinator.transactions import TransactionCoordinator
 from eoslog.broker.log.partition import Partition
 from eoslog.broker.rules.transaction_state import COMPLETE, PREPARED, Metadata, State, complete
 from eoslog.protocol.batch import COMMIT, read_control
@@ -184,16 +184,16 @@ class Runner:
         self,
         disk: Directory,
         flush: FlushMode = "fsync",
-        coordinator: type[TransactionCoordinator] | None = None,
+        changes: type[Changes] = Changes,
     ) -> None:
         self.disk, self.flush = disk, flush
-        self.coordinator = coordinator or TransactionCoordinator
+        self.changes = changes
         outcomes = (Outcome.ALL,) if flush == "os" else (Outcome.NOTHING, Outcome.ALL, Outcome.PREFIX)
         self.outcomes = outcomes
         self.highest_id = -1
 
     def machine(self, fs: PowerCut, seed: int) -> Machine:
-        return Machine(fs, seed=seed, flush=self.flush, coordinator=self.coordinator)
+        return Machine(fs, seed=seed, flush=self.flush, changes=self.changes)
 
     def crash_at(self, step: int, seed: int) -> bool:
         """Crash at that step and judge; False if the scenario has fewer steps."""
@@ -270,7 +270,7 @@ def test_kill_9_at_every_write_without_fsync(disk: Directory) -> None:
 # The judge itself is judged: a coordinator that breaks one rule must be caught
 
 
-class MarksBeforeDecisionIsDurable(TransactionCoordinator):
+class MarksBeforeDecisionIsDurable(Changes):
     async def _record(self, entry: Entry, following: Metadata) -> None:
         if following.state in PREPARED:
             self._journal.append(following)
@@ -279,7 +279,7 @@ class MarksBeforeDecisionIsDurable(TransactionCoordinator):
             await super()._record(entry, following)
 
 
-class JoinsWithoutWaiting(TransactionCoordinator):
+class JoinsWithoutWaiting(Changes):
     async def _record(self, entry: Entry, following: Metadata) -> None:
         if following.state is State.ONGOING:
             self._journal.append(following)
@@ -288,7 +288,7 @@ class JoinsWithoutWaiting(TransactionCoordinator):
             await super()._record(entry, following)
 
 
-class CompletesBeforeMarkers(TransactionCoordinator):
+class CompletesBeforeMarkers(Changes):
     async def _finish(self, entry: Entry) -> None:
         prepared = entry.metadata
         assert prepared is not None
@@ -298,30 +298,25 @@ class CompletesBeforeMarkers(TransactionCoordinator):
         entry.take_over(completed)
 
 
-class DoesNotWaitForMarkers(TransactionCoordinator):
+class DoesNotWaitForMarkers(Changes):
     async def _finish(self, entry: Entry) -> None:
         prepared = entry.metadata
         assert prepared is not None
-        for place in sorted(prepared.partitions):
-            partition = self._topics.partition(*place)
-            assert partition is not None
-            commit = prepared.state is State.PREPARE_COMMIT
-            now = self._clock.now_ms()
-            partition.append_marker(prepared.producer_id, prepared.producer_epoch, commit, 0, now)
-            self._markers._on_marker(partition, prepared.producer_id, prepared.producer_epoch, commit)
+        asyncio.ensure_future(self._markers.write(prepared, set(entry.unmarked)))  # noqa: RUF006
+        await asyncio.sleep(0)
         completed = complete(prepared, self._clock.now_ms())
         self._journal.append(completed)
         entry.take_over(completed)
 
 
-class LeavesDecisionsUnfinished(TransactionCoordinator):
-    async def complete(self) -> None:
+class LeavesDecisionsUnfinished(Changes):
+    async def finish_all(self, entries: Iterable[Entry]) -> None:
         pass
 
 
-class CompletesWithoutMarkersAtStart(TransactionCoordinator):
-    async def complete(self) -> None:
-        for entry in self._entries.values():
+class CompletesWithoutMarkersAtStart(Changes):
+    async def finish_all(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
             if entry.metadata is not None and entry.metadata.state in PREPARED:
                 completed = complete(entry.metadata, self._clock.now_ms())
                 self._journal.append(completed)
@@ -340,7 +335,7 @@ class CompletesWithoutMarkersAtStart(TransactionCoordinator):
     ],
 )
 def test_a_broken_coordinator_is_caught(
-    disk: Directory, broken: type[TransactionCoordinator], complaint: str
+    disk: Directory, broken: type[Changes], complaint: str
 ) -> None:
     with pytest.raises(AssertionError, match=complaint):
-        every_crash(Runner(disk, coordinator=broken), 9000)
+        every_crash(Runner(disk, changes=broken), 9000)

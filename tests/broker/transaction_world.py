@@ -22,6 +22,7 @@ from fakefs import Directory, FakeClock, FakeFileSystem, Outcome
 from eoslog.broker.config import BrokerConfig, FlushMode
 from eoslog.broker.coordinator.groups import GroupCoordinator
 from eoslog.broker.coordinator.offsets_shell import NewOffset, TransactionalCommit
+from eoslog.broker.coordinator.transaction_changes import Changes
 from eoslog.broker.coordinator.transactions import TransactionCoordinator
 from eoslog.broker.log.flush import GroupFlush
 from eoslog.broker.log.partition import Partition
@@ -104,7 +105,7 @@ class Machine:
         seed: int = 0,
         flush: FlushMode = "fsync",
         clock: FakeClock | None = None,
-        coordinator: type[TransactionCoordinator] = TransactionCoordinator,
+        changes: type[Changes] = Changes,
     ) -> None:
         self.fs = fs
         self.clock = clock or FakeClock()
@@ -113,7 +114,10 @@ class Machine:
         self.topics = Topics.open(fs, DATA, config, self.clock, self.flush)
         self.groups = GroupCoordinator(self.topics, self.clock, config)
         self.marked: list[tuple[str, int, int, bool]] = []
-        self.transactions = coordinator(self.topics, self.clock, config, self._on_marker)
+        self.transactions = TransactionCoordinator(self.topics, self.clock, config, self._on_marker)
+        if changes is not Changes:
+            known = self.transactions
+            known._changes = changes(known._journal, known._markers, self.clock)
         self.groups.transactions = self.transactions
         self.flush.start()
         self.transactions.load()

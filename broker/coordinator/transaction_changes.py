@@ -1,0 +1,161 @@
+"""Carries out what the rules decided about a transactional id, one change at a time for each id.
+
+    record -> durable -> apply in memory, and for the end of a transaction:
+    a marker on every partition -> all durable -> record the completion -> apply that
+
+A change is seen through even if the one who asked for it stops waiting. Where it fails, nothing has
+happened, or a decision stands whose rest is tried again, or the id answers nothing any more until the
+next start: see `Entry.lose`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from eoslog.broker.coordinator.transaction_entry import Entry, Joining
+from eoslog.broker.coordinator.transaction_journal import TransactionJournal
+from eoslog.broker.coordinator.transaction_markers import MarkerWriter
+from eoslog.broker.rules.transaction import add_partitions
+from eoslog.broker.rules.transaction_decision import Decision
+from eoslog.broker.rules.transaction_state import PREPARED, TV2, Metadata, State, complete
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from eoslog.broker.ports import Clock
+
+_log = logging.getLogger(__name__)
+
+
+class Changes:
+    """The way of every change. Use it from the event loop's thread only."""
+
+    def __init__(self, journal: TransactionJournal, markers: MarkerWriter, clock: Clock) -> None:
+        self._journal = journal
+        self._markers = markers
+        self._clock = clock
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def carry_out(self, entry: Entry, decision: Decision) -> tuple[int, int] | None:
+        """Do what was decided; it is seen through even if the one who asked stops waiting."""
+        if decision.following is not None:
+            await self.begin(entry, decision.following)
+        raise_refusal(decision)
+        return decision.answer
+
+    def begin(self, entry: Entry, following: Metadata) -> Awaitable[None]:
+        """Let a change begin: from now on no other one may."""
+        task = self._spawn(self._apply(entry, following))
+        entry.begin(task, following.state)
+        return asyncio.shield(task)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._spawned_ended)
+        return task
+
+    def _spawned_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, KafkaError):
+            _log.error("a change of a transactional id failed", exc_info=error)
+
+    async def _apply(self, entry: Entry, following: Metadata) -> None:
+        """Record, wait for the disk, apply, and end the transaction if that is what was decided."""
+        try:
+            await self._record(entry, following)
+            if following.state in PREPARED:
+                await self._finish(entry)
+        finally:
+            entry.end()
+
+    async def _record(self, entry: Entry, following: Metadata) -> None:
+        partition, offset = self._journal.append(following)
+        try:
+            await partition.wait_durable(offset)
+        except BaseException as error:
+            # The record may be on the disk or not: only the next start can tell.
+            entry.lose(f"whether {following.state.text} was recorded is not known ({error})")
+            if isinstance(error, KafkaError):
+                entry.check_certain()
+            raise
+        entry.take_over(following)
+
+    async def _finish(self, entry: Entry) -> None:
+        """From PrepareX to CompleteX. Raises KafkaError CONCURRENT_TRANSACTIONS: to be tried again."""
+        prepared = entry.metadata
+        assert prepared is not None
+        try:
+            await self._markers.write(prepared, entry.unmarked)
+            completed = complete(prepared, self._clock.now_ms())
+            self._journal.append(completed)
+        except KafkaError as error:
+            text = f"{entry.id} is decided ({prepared.state.text}), but not all is written yet: {error}"
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, text) from error
+        entry.take_over(completed)
+
+    async def _finish_again(self, entry: Entry) -> None:
+        try:
+            await self._finish(entry)
+        finally:
+            entry.end()
+
+    async def finish_all(self, entries: Iterable[Entry]) -> None:
+        """Finish what is decided and not finished; what fails is logged, the next call tries again."""
+        waiting = []
+        for entry in entries:
+            if entry.free and entry.metadata is not None and entry.metadata.state in PREPARED:
+                task = self._spawn(self._finish_again(entry))
+                entry.begin(task, entry.metadata.state)
+                waiting.append(asyncio.shield(task))
+        await all_of(waiting)
+
+    # -- joining by writing (TV2) --------------------------------------------------------------
+
+    def join(
+        self, entry: Entry, producer_id: int, epoch: int, partition: tuple[str, int]
+    ) -> Awaitable[None]:
+        """Add a partition as soon as the id is free; what is asked for meanwhile shares one record."""
+        joining = entry.joining
+        if joining is None or joining.producer != (producer_id, epoch):
+            joining = entry.joining = Joining((producer_id, epoch))
+            joining.task = self._spawn(self._run_join(entry, joining))
+        joining.partitions.add(partition)
+        return asyncio.shield(joining.task)
+
+    async def _run_join(self, entry: Entry, joining: Joining) -> None:
+        while not entry.free:
+            entry.check_certain()
+            await asyncio.wait({entry.running})
+        if entry.joining is joining:
+            entry.joining = None
+        decision = add_partitions(
+            entry.metadata, *joining.producer, joining.partitions, self._clock.now_ms(), TV2
+        )
+        raise_to_producer(decision)
+        if decision.following is not None:
+            entry.begin(joining.task, State.ONGOING)
+            await self._apply(entry, decision.following)
+
+
+def raise_refusal(decision: Decision) -> None:
+    """Raise the KafkaError that the decision is answered with, if it is one."""
+    if decision.error is not ErrorCode.NONE:
+        raise KafkaError(decision.error, decision.reason)
+
+
+def raise_to_producer(decision: Decision) -> None:
+    """Producers know a fenced epoch in an answer to Produce by the older name only (KIP-588)."""
+    if decision.error is ErrorCode.PRODUCER_FENCED:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, decision.reason)
+    raise_refusal(decision)
+
+
+async def all_of(work: Sequence[Awaitable[Any]]) -> None:
+    """Wait for all; who failed is logged, it will be tried again."""
+    for result in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(result, BaseException):
+            _log.error("%s", result)
