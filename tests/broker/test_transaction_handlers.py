@@ -102,6 +102,24 @@ def test_init_producer_id(serve: Callable[[Test], None], version: int) -> None:
     serve(test)
 
 
+def test_two_phase_commit(serve: Callable[[Test], None]) -> None:
+    async def test(server: Server) -> None:
+        body: dict[str, Any] = {"transactional_id": "x", "transaction_timeout_ms": 1000}
+        kept = await server.call(INIT, 6, **body, keep_prepared_txn=True)
+        assert kept["error_code"] == E.UNSUPPORTED_VERSION
+        first = await server.call(INIT, 6, **body, enable2_pc=True)
+        client = await server.client("y")
+        coordinator = server.machine.transactions
+        await coordinator.add_partitions("x", first["producer_id"], first["producer_epoch"], [A])
+        await coordinator.add_partitions("y", *client.producer, [A])
+        server.machine.clock.now += 10**12
+        await coordinator.tick()
+        states = {known.transactional_id: known.state.text for known in coordinator.list()}
+        assert states == {"x": "Ongoing", "y": "CompleteAbort"}
+
+    serve(test)
+
+
 @pytest.mark.parametrize("version", versions(END))
 def test_end_txn(serve: Callable[[Test], None], version: int) -> None:
     async def test(server: Server) -> None:
