@@ -29,7 +29,7 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decision import ANCHOR, Stored
 from eoslog.connector.commit.finish import ONGOING
-from eoslog.connector.commit.names import Identity
+from eoslog.connector.commit.names import Identity, Participant
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, RetriesExhausted
 from eoslog.protocol.errors import KafkaError
 
@@ -41,7 +41,8 @@ _NO_ANSWER = (RetriesExhausted, ConnectionLost, BrokerUnreachable)
 class Driver:
     """Performs commands on one cluster. `timeout_ms` is the transaction time-out of the sink's own id.
 
-    `before` and `after` are called around each command; `after` sees answers come, also failures.
+    `before` and `after` are called around each command, and around each single transaction that an End
+    names: whoever watches, or crashes the process for a test, sees every step.
     """
 
     def __init__(
@@ -66,18 +67,25 @@ class Driver:
 
     def run(self, rules: Rules[T]) -> T:
         """The rules' result, or what they raise."""
-        try:
-            command = next(rules)
-            while True:
-                if self._before:
-                    self._before(command)
-                answer = _answered(self._perform[type(command)], command)
-                if self._after:
-                    self._after(command)
+        answer: Any = None
+        while True:
+            try:
                 command = rules.send(answer)
-        except StopIteration as done:
-            result: T = done.value
-            return result
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            answer = self._do(command)
+
+    def _do(self, command: Command[Any]) -> Any:
+        if isinstance(command, End) and len(command.participants) > 1:
+            singles = [End(command.commit, (one,)) for one in command.participants]
+            return {name: answer for single in singles for name, answer in self._do(single).items()}
+        if self._before:
+            self._before(command)
+        answer = _answered(self._perform[type(command)], command)
+        if self._after:
+            self._after(command)
+        return answer
 
     def _acquire(self, command: Acquire) -> Identity:
         return _own(transactions.init_producer_id(self._cluster, command.name, self._timeout_ms))
@@ -106,7 +114,7 @@ class Driver:
         transactions.commit_offsets(self._cluster, name, _theirs(identity), command.group, command.offsets)
 
     def _end(self, command: End) -> dict[str, Identity | Failure]:
-        def end(one: tuple[str, Identity]) -> Identity:
+        def end(one: Participant) -> Identity:
             name, identity = one
             return _own(transactions.end_txn(self._cluster, name, _theirs(identity), command.commit))
 

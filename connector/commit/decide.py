@@ -223,7 +223,9 @@ def abort(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Rules[
     """End what a failed batch left open. Spark also calls it after a commit that raised.
 
     So it first asks whether the batch is decided, and leaves everything alone if it is or if that
-    cannot be known: on transaction.version 2 a late abort would overwrite the proof of a commit.
+    cannot be known: on transaction.version 2 a late abort would overwrite the proof of a commit. A
+    batch that another driver has decided is no reason: what this run left open is not in its decision,
+    and what an older decision of this run held, the other driver has finished before its own.
     """
     stamp = next((report.stamp for report in reports if report is not None), None)
     if stamp is None or stamp.sink_id != sink.id or stamp.batch.batch_id != batch_id:
@@ -231,7 +233,8 @@ def abort(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Rules[
     stored = yield from ask(FetchStored(sink.group))
     if isinstance(stored, (Refused, Unknown)):
         return Aborted.LEFT
-    if _covers(decode(sink, stored.chunks), stamp.batch):
+    last = decode(sink, stored.chunks)
+    if last is not None and _covers(last, stamp.batch) and last.incarnation == stamp.incarnation:
         return Aborted.DECIDED
     yield from clear(sink, (), only=(stamp.incarnation, parity(batch_id)))
     return Aborted.CLEARED

@@ -277,6 +277,19 @@ def test_trap_12_abort_after_a_decided_batch_touches_nothing(tv: int) -> None:
 
 
 @BOTH
+def test_a_replaced_driver_takes_its_own_transactions_with_it(tv: int) -> None:
+    """Its tasks ran after the new driver had decided the batch: readers would wait for their time-out."""
+    bench = Bench(tv)
+    begun = bench.begin(0)
+    bench.whole_batch(0)
+    late = bench.prepare_all(begun)
+    with pytest.raises(SinkFenced):
+        bench.commit(late, 0)
+    assert bench.abort(late, 0) is Aborted.CLEARED
+    assert bench.open() == () and bench.broker.visible() == ["q0p0", "q0p1"]
+
+
+@BOTH
 def test_abort_clears_a_failed_batch_and_nobody_elses(tv: int) -> None:
     bench = Bench(tv)
     old = bench.prepare_all(bench.begin(0))
