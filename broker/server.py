@@ -26,6 +26,7 @@ class Server:
 
     async def bind(self, host: str, port: int) -> int:
         """Take the address without accepting yet; answers the port, a free one for 0. Raises OSError."""
+
         def accept() -> Connection:
             return Connection(self._broker, self._connections)
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from eoslog.connector import markers
 from eoslog.connector.client import offsets as group_offsets
 from eoslog.connector.client import transactions
 from eoslog.connector.client.cluster import Cluster, TopicInfo
@@ -21,11 +22,13 @@ from eoslog.connector.commit.commands import (
     End,
     Failure,
     FetchStored,
+    FindHeld,
     ListOngoing,
     Refused,
     Rules,
     StageOffsets,
     Unknown,
+    WriteMarkers,
 )
 from eoslog.connector.commit.decision import ANCHOR, Stored
 from eoslog.connector.commit.finish import ONGOING
@@ -63,6 +66,8 @@ class Driver:
             End: self._end,
             ListOngoing: self._list_ongoing,
             Describe: self._describe,
+            FindHeld: lambda c: markers.find_held(cluster, c.places, c.participants),
+            WriteMarkers: lambda c: markers.write_commit_markers(cluster, c.held),
         }
 
     def run(self, rules: Rules[T]) -> T:

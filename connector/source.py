@@ -53,4 +53,3 @@ class EoslogDataSource(DataSource):
         from eoslog.connector.writer import StreamWriter  # only sinks need the commit protocol
 
         return StreamWriter(sink_options(self.options, stream=True), schema)
-

@@ -40,7 +40,8 @@ class ErrorCode(IntEnum):
     OFFSET_OUT_OF_RANGE = 1, _FATAL, "the offset lies outside what the partition still holds"
     CORRUPT_MESSAGE = 2, _RETRY, "a batch is damaged: its CRC is wrong, or it is no valid batch"
     UNKNOWN_TOPIC_OR_PARTITION = (
-        3, _RETRY,
+        3,
+        _RETRY,
         "the broker does not have this topic or partition (not yet, or no longer)",
     )
     INVALID_FETCH_SIZE = 4, _FATAL, "the fetch size makes no sense"
@@ -59,11 +60,13 @@ class ErrorCode(IntEnum):
     INVALID_TOPIC_EXCEPTION = 17, _FATAL, "the topic name is not legal, or the topic is internal"
     RECORD_LIST_TOO_LARGE = 18, _ABORT, "a batch is larger than a log segment"
     NOT_ENOUGH_REPLICAS = (
-        19, _RETRY,
+        19,
+        _RETRY,
         "fewer replicas are in sync than min.insync.replicas asks for; nothing was written",
     )
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = (
-        20, _RETRY,
+        20,
+        _RETRY,
         "written, but to fewer replicas than min.insync.replicas asks for",
     )
     INVALID_REQUIRED_ACKS = 21, _FATAL, "acks must be -1, 0 or 1"
@@ -84,7 +87,8 @@ class ErrorCode(IntEnum):
     TOPIC_ALREADY_EXISTS = 36, _FATAL, "a topic of this name exists already"
     INVALID_PARTITIONS = 37, _FATAL, "the number of partitions is not legal"
     INVALID_REPLICATION_FACTOR = (
-        38, _FATAL,
+        38,
+        _FATAL,
         "the replication factor is not legal, or there are too few brokers for it",
     )
     INVALID_REPLICA_ASSIGNMENT = 39, _FATAL, "the assignment of replicas is not legal"
@@ -94,12 +98,14 @@ class ErrorCode(IntEnum):
     UNSUPPORTED_FOR_MESSAGE_FORMAT = 43, _FATAL, "the partition's message format cannot do this"
     POLICY_VIOLATION = 44, _FATAL, "a policy of the cluster forbids this"
     OUT_OF_ORDER_SEQUENCE_NUMBER = (
-        45, _ABORT,
+        45,
+        _ABORT,
         "a batch's sequence number does not follow the producer's last one; a batch may be missing",
     )
     DUPLICATE_SEQUENCE_NUMBER = 46, _FATAL, "a batch of this sequence number was already written"
     INVALID_PRODUCER_EPOCH = (
-        47, _FATAL,
+        47,
+        _FATAL,
         "the producer's epoch is old: a newer instance took over, or its transaction timed out",
     )
     INVALID_TXN_STATE = 48, _FATAL, "the transaction is not in a state that allows this"
@@ -119,7 +125,8 @@ class ErrorCode(IntEnum):
     DELEGATION_TOKEN_NOT_FOUND = 62, _FATAL, "no such delegation token"
     DELEGATION_TOKEN_OWNER_MISMATCH = 63, _FATAL, "the token belongs to someone else"
     DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = (
-        64, _FATAL,
+        64,
+        _FATAL,
         "tokens cannot be asked for over this kind of connection",
     )
     DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65, _FATAL, "no permission for this delegation token"
@@ -134,7 +141,8 @@ class ErrorCode(IntEnum):
     FENCED_LEADER_EPOCH = 74, _RETRY, "the client's leader epoch is older than the broker's"
     UNKNOWN_LEADER_EPOCH = 75, _RETRY, "the client's leader epoch is newer than the broker's"
     UNSUPPORTED_COMPRESSION_TYPE = (
-        76, _FATAL,
+        76,
+        _FATAL,
         "this version of the API cannot carry the partition's compression",
     )
     STALE_BROKER_EPOCH = 77, _FATAL, "the broker has registered anew since"
@@ -147,12 +155,14 @@ class ErrorCode(IntEnum):
     ELECTION_NOT_NEEDED = 84, _RETRY, "the partition has the right leader already"
     NO_REASSIGNMENT_IN_PROGRESS = 85, _FATAL, "the partition is not being moved"
     GROUP_SUBSCRIBED_TO_TOPIC = (
-        86, _FATAL,
+        86,
+        _FATAL,
         "the group is subscribed to this topic, its offsets cannot be deleted",
     )
     INVALID_RECORD = 87, _ABORT, "a record breaks a rule of the topic; nothing of the batch was written"
     UNSTABLE_OFFSET_COMMIT = (
-        88, _RETRY,
+        88,
+        _RETRY,
         "offsets of an open transaction are pending; ask again when it has ended",
     )
     THROTTLING_QUOTA_EXCEEDED = 89, _RETRY, "a quota is used up; ask again later"
@@ -177,7 +187,8 @@ class ErrorCode(IntEnum):
     NEW_LEADER_ELECTED = 108, _FATAL, "changed, but the partition has a new leader"
     OFFSET_MOVED_TO_TIERED_STORAGE = 109, _FATAL, "the offset has been moved to tiered storage"
     FENCED_MEMBER_EPOCH = (
-        110, _FATAL,
+        110,
+        _FATAL,
         "the member's epoch is fenced; it has to give up its partitions and join again",
     )
     UNRELEASED_INSTANCE_ID = 111, _FATAL, "this group.instance.id still belongs to another member"
@@ -190,7 +201,8 @@ class ErrorCode(IntEnum):
     TELEMETRY_TOO_LARGE = 118, _FATAL, "the telemetry is too large"
     INVALID_REGISTRATION = 119, _FATAL, "the controller refuses the broker's registration"
     TRANSACTION_ABORTABLE = (
-        120, _ABORT,
+        120,
+        _ABORT,
         "the transaction cannot be committed; after an abort the transactional id can go on",
     )
     INVALID_RECORD_STATE = 121, _FATAL, "the record is not in a state that allows this acknowledgement"
@@ -202,7 +214,8 @@ class ErrorCode(IntEnum):
     VOTER_NOT_FOUND = 127, _FATAL, "it is no voter"
     INVALID_REGULAR_EXPRESSION = 128, _FATAL, "the regular expression is not valid"
     REBOOTSTRAP_REQUIRED = (
-        129, _FATAL,
+        129,
+        _FATAL,
         "the client's metadata is useless; it has to start from its bootstrap servers again",
     )
     STREAMS_INVALID_TOPOLOGY = 130, _FATAL, "the topology is not valid"
@@ -211,7 +224,8 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133, _RETRY, "the broker has too many share sessions"
     GROUP_DELETION_FAILED = 134, _FATAL, "a group could not be deleted; its own message says why"
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = (
-        135, _FATAL,
+        135,
+        _FATAL,
         "the topology description could not be changed; the message says why",
     )
     CONTROLLER_ID_NOT_REGISTERED = 136, _FATAL, "no such controller has registered"

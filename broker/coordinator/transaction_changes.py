@@ -115,9 +115,7 @@ class Changes:
 
     # -- joining by writing (TV2) --------------------------------------------------------------
 
-    def join(
-        self, entry: Entry, producer_id: int, epoch: int, partition: tuple[str, int]
-    ) -> Awaitable[None]:
+    def join(self, entry: Entry, producer_id: int, epoch: int, partition: tuple[str, int]) -> Awaitable[None]:
         """Add a partition as soon as the id is free; what is asked for meanwhile shares one record."""
         joining = entry.joining
         if joining is None or joining.producer != (producer_id, epoch):

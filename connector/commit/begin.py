@@ -20,6 +20,7 @@ from eoslog.connector.commit.faults import CheckpointMismatch, CommitFault
 from eoslog.connector.commit.finish import clear, fenced, finish
 from eoslog.connector.commit.messages import Batch, Begun, Run
 from eoslog.connector.commit.names import Identity, Sink
+from eoslog.connector.commit.prove import prove
 
 
 class _Owned(NamedTuple):
@@ -51,6 +52,7 @@ def begin(
     last = decode(sink, owned.stored.chunks)
     if last is not None and not _is_complete(last, batch, completed):
         yield from finish(last)
+        yield from prove(last)
     if batch is not None:
         check_checkpoint(sink, last, batch)
     yield from clear(sink, last.participants if last else (), owner=owned.identity)

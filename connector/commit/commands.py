@@ -115,6 +115,29 @@ class Describe(Command[Mapping[str, "Description | None"]]):
     names: tuple[str, ...]
 
 
+class Held(NamedTuple):
+    """A participant's transaction that is open on a partition although it is committed."""
+
+    place: TopicPartition
+    participant: Participant
+    coordinator_epoch: int
+
+
+@dataclass(frozen=True)
+class FindHeld(Command[tuple[Held, ...]]):
+    """DescribeProducers: which participants are open on which of the places, markers given time to come."""
+
+    places: tuple[TopicPartition, ...]
+    participants: tuple[Participant, ...]
+
+
+@dataclass(frozen=True)
+class WriteMarkers(Command[None]):
+    """WriteTxnMarkers(commit), one for each."""
+
+    held: tuple[Held, ...]
+
+
 def ask(command: Command[T]) -> Rules[T | Failure]:
     """The answer, whatever it is."""
     answer: T | Failure = yield command

@@ -30,6 +30,10 @@ class ParticipantsLost(CommitFault):
     """The batch is decided, and the broker has aborted rows of it. Nobody can repair that silently."""
 
 
+class MarkersMissing(CommitFault):
+    """The batch is committed, and readers cannot get at all of it: the cluster has lost markers."""
+
+
 class CheckpointMismatch(CommitFault):
     """The checkpoint and the sink's decisions tell different stories."""
 

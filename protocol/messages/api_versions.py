@@ -3,29 +3,54 @@
 from eoslog.protocol.fields import ARRAY, BOOL, INT16, INT32, INT64, STRING, F
 from eoslog.protocol.schema import Schema
 
-REQUEST = Schema("ApiVersionsRequest", "0-4", flexible=3, fields=(
-    F("client_software_name", STRING, "3+", ignorable=True),
-    F("client_software_version", STRING, "3+", ignorable=True),
-))
+REQUEST = Schema(
+    "ApiVersionsRequest",
+    "0-4",
+    flexible=3,
+    fields=(
+        F("client_software_name", STRING, "3+", ignorable=True),
+        F("client_software_version", STRING, "3+", ignorable=True),
+    ),
+)
 
-RESPONSE = Schema("ApiVersionsResponse", "0-4", flexible=3, fields=(
-    F("error_code", INT16),
-    F("api_keys", ARRAY(
-        F("api_key", INT16),
-        F("min_version", INT16),
-        F("max_version", INT16),
-    )),
-    F("throttle_time_ms", INT32, "1+", ignorable=True),
-    F("supported_features", ARRAY(
-        F("name", STRING),
-        F("min_version", INT16),
-        F("max_version", INT16),
-    ), "3+", tag=0, ignorable=True),
-    F("finalized_features_epoch", INT64, "3+", default=-1, tag=1, ignorable=True),
-    F("finalized_features", ARRAY(
-        F("name", STRING),
-        F("max_version_level", INT16),
-        F("min_version_level", INT16),
-    ), "3+", tag=2, ignorable=True),
-    F("zk_migration_ready", BOOL, "3+", tag=3, ignorable=True),
-))
+RESPONSE = Schema(
+    "ApiVersionsResponse",
+    "0-4",
+    flexible=3,
+    fields=(
+        F("error_code", INT16),
+        F(
+            "api_keys",
+            ARRAY(
+                F("api_key", INT16),
+                F("min_version", INT16),
+                F("max_version", INT16),
+            ),
+        ),
+        F("throttle_time_ms", INT32, "1+", ignorable=True),
+        F(
+            "supported_features",
+            ARRAY(
+                F("name", STRING),
+                F("min_version", INT16),
+                F("max_version", INT16),
+            ),
+            "3+",
+            tag=0,
+            ignorable=True,
+        ),
+        F("finalized_features_epoch", INT64, "3+", default=-1, tag=1, ignorable=True),
+        F(
+            "finalized_features",
+            ARRAY(
+                F("name", STRING),
+                F("max_version_level", INT16),
+                F("min_version_level", INT16),
+            ),
+            "3+",
+            tag=2,
+            ignorable=True,
+        ),
+        F("zk_migration_ready", BOOL, "3+", tag=3, ignorable=True),
+    ),
+)

@@ -3,78 +3,133 @@
 from eoslog.protocol.fields import ARRAY, INT8, INT16, INT32, INT64, RECORDS, STRING, STRUCT, UUID, F
 from eoslog.protocol.schema import Schema
 
-REQUEST = Schema("FetchRequest", "4-18", flexible=12, fields=(
-    F("cluster_id", STRING, "12+", nullable=True, default=None, tag=0, ignorable=True),
-    F("replica_id", INT32, "4-14", default=-1),
-    F("replica_state", STRUCT(
-        F("replica_id", INT32, default=-1),
-        F("replica_epoch", INT64, default=-1),
-    ), "15+", tag=1),
-    F("max_wait_ms", INT32),
-    F("min_bytes", INT32),
-    F("max_bytes", INT32, default=0x7FFFFFFF),
-    F("isolation_level", INT8),
-    F("session_id", INT32, "7+", ignorable=True),
-    F("session_epoch", INT32, "7+", default=-1, ignorable=True),
-    F("topics", ARRAY(
-        F("topic", STRING, "4-12", ignorable=True),
-        F("topic_id", UUID, "13+", ignorable=True),
-        F("partitions", ARRAY(
-            F("partition", INT32),
-            F("current_leader_epoch", INT32, "9+", default=-1, ignorable=True),
-            F("fetch_offset", INT64),
-            F("last_fetched_epoch", INT32, "12+", default=-1),
-            F("log_start_offset", INT64, "5+", default=-1, ignorable=True),
-            F("partition_max_bytes", INT32),
-            F("replica_directory_id", UUID, "17+", tag=0, ignorable=True),
-            F("high_watermark", INT64, "18+", default=0x7FFFFFFFFFFFFFFF, tag=1, ignorable=True),
-        )),
-    )),
-    F("forgotten_topics_data", ARRAY(
-        F("topic", STRING, "7-12", ignorable=True),
-        F("topic_id", UUID, "13+", ignorable=True),
-        F("partitions", ARRAY(INT32)),
-    ), "7+"),
-    F("rack_id", STRING, "11+", ignorable=True),
-))
+REQUEST = Schema(
+    "FetchRequest",
+    "4-18",
+    flexible=12,
+    fields=(
+        F("cluster_id", STRING, "12+", nullable=True, default=None, tag=0, ignorable=True),
+        F("replica_id", INT32, "4-14", default=-1),
+        F(
+            "replica_state",
+            STRUCT(
+                F("replica_id", INT32, default=-1),
+                F("replica_epoch", INT64, default=-1),
+            ),
+            "15+",
+            tag=1,
+        ),
+        F("max_wait_ms", INT32),
+        F("min_bytes", INT32),
+        F("max_bytes", INT32, default=0x7FFFFFFF),
+        F("isolation_level", INT8),
+        F("session_id", INT32, "7+", ignorable=True),
+        F("session_epoch", INT32, "7+", default=-1, ignorable=True),
+        F(
+            "topics",
+            ARRAY(
+                F("topic", STRING, "4-12", ignorable=True),
+                F("topic_id", UUID, "13+", ignorable=True),
+                F(
+                    "partitions",
+                    ARRAY(
+                        F("partition", INT32),
+                        F("current_leader_epoch", INT32, "9+", default=-1, ignorable=True),
+                        F("fetch_offset", INT64),
+                        F("last_fetched_epoch", INT32, "12+", default=-1),
+                        F("log_start_offset", INT64, "5+", default=-1, ignorable=True),
+                        F("partition_max_bytes", INT32),
+                        F("replica_directory_id", UUID, "17+", tag=0, ignorable=True),
+                        F("high_watermark", INT64, "18+", default=0x7FFFFFFFFFFFFFFF, tag=1, ignorable=True),
+                    ),
+                ),
+            ),
+        ),
+        F(
+            "forgotten_topics_data",
+            ARRAY(
+                F("topic", STRING, "7-12", ignorable=True),
+                F("topic_id", UUID, "13+", ignorable=True),
+                F("partitions", ARRAY(INT32)),
+            ),
+            "7+",
+        ),
+        F("rack_id", STRING, "11+", ignorable=True),
+    ),
+)
 
-RESPONSE = Schema("FetchResponse", "4-18", flexible=12, fields=(
-    F("throttle_time_ms", INT32),
-    F("error_code", INT16, "7+", ignorable=True),
-    F("session_id", INT32, "7+"),
-    F("responses", ARRAY(
-        F("topic", STRING, "4-12", ignorable=True),
-        F("topic_id", UUID, "13+", ignorable=True),
-        F("partitions", ARRAY(
-            F("partition_index", INT32),
-            F("error_code", INT16),
-            F("high_watermark", INT64),
-            F("last_stable_offset", INT64, default=-1),
-            F("log_start_offset", INT64, "5+", default=-1, ignorable=True),
-            F("diverging_epoch", STRUCT(
-                F("epoch", INT32, default=-1),
-                F("end_offset", INT64, default=-1),
-            ), "12+", tag=0),
-            F("current_leader", STRUCT(
-                F("leader_id", INT32, default=-1),
-                F("leader_epoch", INT32, default=-1),
-            ), "12+", tag=1),
-            F("snapshot_id", STRUCT(
-                F("end_offset", INT64, default=-1),
-                F("epoch", INT32, default=-1),
-            ), "12+", tag=2),
-            F("aborted_transactions", ARRAY(
-                F("producer_id", INT64),
-                F("first_offset", INT64),
-            ), nullable=True),
-            F("preferred_read_replica", INT32, "11+", default=-1),
-            F("records", RECORDS, nullable=True),
-        )),
-    )),
-    F("node_endpoints", ARRAY(
-        F("node_id", INT32),
-        F("host", STRING),
-        F("port", INT32),
-        F("rack", STRING, nullable=True, default=None),
-    ), "16+", tag=0),
-))
+RESPONSE = Schema(
+    "FetchResponse",
+    "4-18",
+    flexible=12,
+    fields=(
+        F("throttle_time_ms", INT32),
+        F("error_code", INT16, "7+", ignorable=True),
+        F("session_id", INT32, "7+"),
+        F(
+            "responses",
+            ARRAY(
+                F("topic", STRING, "4-12", ignorable=True),
+                F("topic_id", UUID, "13+", ignorable=True),
+                F(
+                    "partitions",
+                    ARRAY(
+                        F("partition_index", INT32),
+                        F("error_code", INT16),
+                        F("high_watermark", INT64),
+                        F("last_stable_offset", INT64, default=-1),
+                        F("log_start_offset", INT64, "5+", default=-1, ignorable=True),
+                        F(
+                            "diverging_epoch",
+                            STRUCT(
+                                F("epoch", INT32, default=-1),
+                                F("end_offset", INT64, default=-1),
+                            ),
+                            "12+",
+                            tag=0,
+                        ),
+                        F(
+                            "current_leader",
+                            STRUCT(
+                                F("leader_id", INT32, default=-1),
+                                F("leader_epoch", INT32, default=-1),
+                            ),
+                            "12+",
+                            tag=1,
+                        ),
+                        F(
+                            "snapshot_id",
+                            STRUCT(
+                                F("end_offset", INT64, default=-1),
+                                F("epoch", INT32, default=-1),
+                            ),
+                            "12+",
+                            tag=2,
+                        ),
+                        F(
+                            "aborted_transactions",
+                            ARRAY(
+                                F("producer_id", INT64),
+                                F("first_offset", INT64),
+                            ),
+                            nullable=True,
+                        ),
+                        F("preferred_read_replica", INT32, "11+", default=-1),
+                        F("records", RECORDS, nullable=True),
+                    ),
+                ),
+            ),
+        ),
+        F(
+            "node_endpoints",
+            ARRAY(
+                F("node_id", INT32),
+                F("host", STRING),
+                F("port", INT32),
+                F("rack", STRING, nullable=True, default=None),
+            ),
+            "16+",
+            tag=0,
+        ),
+    ),
+)

@@ -6,23 +6,30 @@ Value version 1 (KIP-890, transaction.version 2) adds the tagged fields.
 from eoslog.protocol.fields import ARRAY, INT8, INT16, INT32, INT64, STRING, F
 from eoslog.protocol.schema import Schema
 
-TRANSACTION_KEY = Schema("TransactionLogKey", "0", fields=(
-    F("transactional_id", STRING),
-))
+TRANSACTION_KEY = Schema("TransactionLogKey", "0", fields=(F("transactional_id", STRING),))
 
-TRANSACTION_VALUE = Schema("TransactionLogValue", "0-1", flexible=1, fields=(
-    F("producer_id", INT64),
-    F("previous_producer_id", INT64, "1+", default=-1, tag=0),
-    F("next_producer_id", INT64, "1+", default=-1, tag=1),
-    F("producer_epoch", INT16),
-    F("next_producer_epoch", INT16, "1+", default=-1, tag=3),
-    F("transaction_timeout_ms", INT32),
-    F("transaction_status", INT8),
-    F("transaction_partitions", ARRAY(
-        F("topic", STRING),
-        F("partition_ids", ARRAY(INT32)),
-    ), nullable=True),
-    F("transaction_last_update_timestamp_ms", INT64),
-    F("transaction_start_timestamp_ms", INT64),
-    F("client_transaction_version", INT16, "1+", tag=2),
-))
+TRANSACTION_VALUE = Schema(
+    "TransactionLogValue",
+    "0-1",
+    flexible=1,
+    fields=(
+        F("producer_id", INT64),
+        F("previous_producer_id", INT64, "1+", default=-1, tag=0),
+        F("next_producer_id", INT64, "1+", default=-1, tag=1),
+        F("producer_epoch", INT16),
+        F("next_producer_epoch", INT16, "1+", default=-1, tag=3),
+        F("transaction_timeout_ms", INT32),
+        F("transaction_status", INT8),
+        F(
+            "transaction_partitions",
+            ARRAY(
+                F("topic", STRING),
+                F("partition_ids", ARRAY(INT32)),
+            ),
+            nullable=True,
+        ),
+        F("transaction_last_update_timestamp_ms", INT64),
+        F("transaction_start_timestamp_ms", INT64),
+        F("client_transaction_version", INT16, "1+", tag=2),
+    ),
+)

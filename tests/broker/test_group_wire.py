@@ -320,8 +320,8 @@ def init(wire: Wire, transactional_id: str) -> tuple[int, int]:
 
 
 def txn_commit(
-    wire: Wire, version: int, txn: str, producer: tuple[int, int], group: str, topic: str, offsets: dict[int, int],
-    **more: Any,
+    wire: Wire, version: int, txn: str, producer: tuple[int, int], group: str, topic: str,
+    offsets: dict[int, int], **more: Any,
 ) -> dict[int, int]:  # fmt: skip
     partitions = [{"partition_index": i, "committed_offset": o} for i, o in offsets.items()]
     answer = wire.call(

@@ -358,9 +358,7 @@ def test_a_marker_that_cannot_be_written_is_tried_again(
         client = await life.writer()
         coordinator, producer = life.machine.transactions, client.producer
         monkeypatch.setattr(Partition, "append_marker", failing)
-        error = await refused(
-            E.CONCURRENT_TRANSACTIONS, coordinator.end_txn("x", *producer, True, bump=True)
-        )
+        error = await refused(E.CONCURRENT_TRANSACTIONS, coordinator.end_txn("x", *producer, True, bump=True))
         assert "no space" in error.message
         assert (life.state(), life.known().partitions) == ("PrepareCommit", [B])
         await refused(E.CONCURRENT_TRANSACTIONS, coordinator.end_txn("x", *producer, True, bump=True))
@@ -658,9 +656,7 @@ def test_no_ids_without_a_disk(disk: Directory) -> None:
 @pytest.mark.parametrize(("pid", "epoch"), [(1, -1), (-1, 1)])
 def test_half_a_producer_is_refused(life: Callable[[Test], None], pid: int, epoch: int) -> None:
     async def test(life: Life) -> None:
-        await refused(
-            E.INVALID_REQUEST, life.machine.transactions.init_producer_id("x", 1000, pid, epoch)
-        )
+        await refused(E.INVALID_REQUEST, life.machine.transactions.init_producer_id("x", 1000, pid, epoch))
 
     life(test)
 

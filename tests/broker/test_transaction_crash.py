@@ -142,8 +142,7 @@ async def judge(machine: Machine, clients: list[Client]) -> None:
         for transaction in client.history:
             number, places = transaction.number, transaction.places
             kinds = {
-                place: found.outcome[number, place] for place in places
-                if (number, place) in found.outcome
+                place: found.outcome[number, place] for place in places if (number, place) in found.outcome
             }
             outcomes = set(kinds.values())
             assert len(outcomes) <= 1, f"transaction {number} is torn apart: {kinds}"
@@ -334,8 +333,6 @@ class CompletesWithoutMarkersAtStart(Changes):
         (CompletesWithoutMarkersAtStart, "a marker is missing"),
     ],
 )
-def test_a_broken_coordinator_is_caught(
-    disk: Directory, broken: type[Changes], complaint: str
-) -> None:
+def test_a_broken_coordinator_is_caught(disk: Directory, broken: type[Changes], complaint: str) -> None:
     with pytest.raises(AssertionError, match=complaint):
         every_crash(Runner(disk, changes=broken), 9000)

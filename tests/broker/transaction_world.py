@@ -192,9 +192,7 @@ class Client:
         return self.machine.transactions
 
     async def init(self) -> None:
-        self._go_on_as(
-            await patiently(lambda: self.coordinator.init_producer_id(self.name, self.timeout_ms))
-        )
+        self._go_on_as(await patiently(lambda: self.coordinator.init_producer_id(self.name, self.timeout_ms)))
 
     def _go_on_as(self, producer: tuple[int, int]) -> None:
         if producer != self.producer:
@@ -252,8 +250,6 @@ class Client:
         transaction.asked = commit
         producer = self.producer
         self._go_on_as(
-            await patiently(
-                lambda: self.coordinator.end_txn(self.name, *producer, commit, bump=self.tv2)
-            )
+            await patiently(lambda: self.coordinator.end_txn(self.name, *producer, commit, bump=self.tv2))
         )
         transaction.answered = not self.machine.fs.dead

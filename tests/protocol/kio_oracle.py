@@ -87,9 +87,7 @@ def _describe(each: dataclasses.Field[Any]) -> KioField:
     nested = inner if dataclasses.is_dataclass(inner) else None
     kafka_type = each.metadata.get("kafka_type", "")
     assert isinstance(nested, type | None)
-    return KioField(
-        each.name, kafka_type, nested, is_array, nullable, each.metadata.get("tag"), each.default
-    )
+    return KioField(each.name, kafka_type, nested, is_array, nullable, each.metadata.get("tag"), each.default)
 
 
 def random_value(kind: type[Any], rng: random.Random) -> dict[str, Any]:

@@ -383,5 +383,6 @@ class Simulation:
             c.CommitOffsets: lambda x: broker.commit_offsets(x.group, x.offsets),
             c.ListOngoing: lambda x: broker.ongoing(x.prefix),
             c.Describe: lambda x: broker.describe(x.names),
+            c.FindHeld: lambda x: broker.settle_all() or (),
         }
         return (yield Request(lambda: calls[type(command)](command)))

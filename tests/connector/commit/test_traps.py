@@ -12,6 +12,7 @@ from eoslog.connector.commit.faults import (
     BatchRefused,
     CheckpointMismatch,
     CommitFault,
+    MarkersMissing,
     OutcomeUnknown,
     ParticipantsLost,
     SinkFenced,
@@ -223,6 +224,36 @@ def test_trap_9_other_sinks_are_left_alone() -> None:
     bench.begin(0)
     opened = {name for name, txn in bench.broker.transactions.items() if txn.state == "Ongoing"}
     assert opened == {"sink-b/1.0/0/w.0", "sinks/1.0/0/w.0", "sink/what/is.this"}
+
+
+def test_trap_11_lost_markers_are_written_or_said() -> None:
+    """After a recovery the partitions are asked, not the coordinator alone."""
+    bench = Bench()
+    reports = bench.prepare_all(bench.begin(0))
+    bench.crash_at(finishes)
+    with pytest.raises(Crash):
+        bench.commit(reports, 0)
+    participant = reports[1].participant  # type: ignore[union-attr]
+    held: list[c.Held] = [c.Held(("out", 1), participant, 0)]
+    allowed = False
+
+    def lost_marker(command: c.Command[Any]) -> Any:
+        if isinstance(command, c.FindHeld):
+            assert command.places == (("out", 0), ("out", 1)) and participant in command.participants
+            return tuple(held)
+        if isinstance(command, c.WriteMarkers) and not allowed:
+            return c.Refused(int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "not allowed")
+        if isinstance(command, c.WriteMarkers):
+            assert command.held == tuple(held)
+            held.clear()
+        return None
+
+    bench.intercept = lost_marker
+    with pytest.raises(MarkersMissing, match=r"out-1 by sink/.*stand still.*not allowed"):
+        bench.begin(0)
+    allowed = True
+    bench.begin(0)
+    assert not held
 
 
 def test_trap_11_offsets_that_never_become_stable_stop_the_query_loudly() -> None:
