@@ -1,0 +1,51 @@
+"""Proof by the partitions: a coordinator's word that a transaction is complete is not enough.
+
+A node that is killed right after EndTxn's answer may come back with a coordinator that says CompleteCommit
+and has lost markers on the way. Those partitions then hold the transaction open for ever, and readers of
+committed data stand still there. After a recovery the partitions are asked (DescribeProducers, KIP-664).
+"""
+
+from eoslog.connector.commit.commands import (
+    FindHeld,
+    Held,
+    Refused,
+    Rules,
+    Unknown,
+    WriteMarkers,
+    ask,
+    demand,
+)
+from eoslog.connector.commit.decision import Decision
+from eoslog.connector.commit.faults import MarkersMissing
+
+
+def prove(decision: Decision) -> Rules[None]:
+    """Every winner is closed on every partition it may have written; missing markers are written.
+
+    To be called when all winners are committed. Raises MarkersMissing.
+    """
+    if not decision.participants:
+        return
+    question = FindHeld(decision.written, decision.participants)
+    what = f"{decision.batch} is committed, but it cannot be seen whether all of its partitions are readable"
+    held = yield from demand(question, what, MarkersMissing)
+    if not held:
+        return
+    answer = yield from ask(WriteMarkers(held))
+    if not isinstance(answer, (Refused, Unknown)):
+        held = yield from demand(question, what, MarkersMissing)
+    if held:
+        raise MarkersMissing(_text(decision, held, answer))
+
+
+def _text(decision: Decision, held: tuple[Held, ...], answer: object) -> str:
+    places = "; ".join(
+        f"{h.place[0]}-{h.place[1]} by {h.participant.name} ({h.participant.identity})" for h in held
+    )
+    why = f" ({answer})" if isinstance(answer, (Refused, Unknown)) else ""
+    return (
+        f"{decision.batch} is committed, but a broker has lost commit markers: transactions are held open on "
+        f"{places}. Readers of committed data stand still there. Writing the markers needs the right "
+        f"ClusterAction and did not succeed{why}. Restart with that right, or have the cluster's operator "
+        "write COMMIT markers (WriteTxnMarkers); aborting these transactions would lose rows"
+    )

@@ -1,0 +1,36 @@
+"""What partitions say of open transactions, on a real broker."""
+
+import pyarrow as pa
+import pytest
+from stock_kafka import Kafka
+
+from eoslog.connector import markers
+from eoslog.connector.client import transactions
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.config import ClientConfig, parse_addresses
+from eoslog.connector.client.produce import Producer
+from eoslog.connector.commit.names import Identity, Participant
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.records import encode_batches
+
+
+def test_open_transactions_are_found_where_they_are(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markers, "PATIENCE_MS", 300)
+    topic = kafka.topic(3)
+    with Cluster(ClientConfig(parse_addresses(kafka.bootstrap))) as cluster:
+        identity = transactions.init_producer_id(cluster, f"held-{topic}", 60_000)
+        with Producer(cluster, identity=identity, transactional_id=f"held-{topic}") as producer:
+            for batch in encode_batches(None, pa.array([b"x"]), None, 1, codec=0, max_batch_bytes=1000):
+                producer.send(topic, 1, batch)
+            producer.flush()
+        mine = Participant(f"held-{topic}", Identity(identity.producer_id, identity.epoch))
+        other = Participant("other", Identity(identity.producer_id, identity.epoch + 1))
+        places = [(topic, 0), (topic, 1), (f"{topic}-gone", 0)]
+        (held,) = markers.find_held(cluster, places, [mine, other])
+        assert held[:2] == ((topic, 1), mine)
+        assert markers.find_held(cluster, places, [other]) == ()
+        with pytest.raises(KafkaError) as refusal:
+            markers.write_commit_markers(cluster, [held])
+        assert refusal.value.code == ErrorCode.INVALID_TXN_STATE, "its coordinator has yet to decide it"
+        transactions.end_txn(cluster, f"held-{topic}", identity, commit=True)
+        assert markers.find_held(cluster, places, [mine]) == ()
