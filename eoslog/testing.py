@@ -151,12 +151,19 @@ class EmbeddedBroker:
         return said
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BrokerFailed:
+            self._remove_temporary()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._process is not None:
             self._end(signal.SIGKILL if kind else signal.SIGTERM)
+        self._remove_temporary()
+
+    def _remove_temporary(self) -> None:
         if self._temporary:
             shutil.rmtree(self.data, ignore_errors=True)
