@@ -1,10 +1,16 @@
 """The crash table of docs/exactly-once.md, line by line: real processes, a real broker, SIGKILL, and the
 stock consumer as the reader."""
 
+import contextlib
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from crash_query import GROUP, IN_DRIVER, IN_TASKS, ROWS, SOURCE, Crash, Query, run, start
 from stock_kafka import Kafka
@@ -208,3 +214,58 @@ def test_participant_timed_out_after_the_decision(hasty: EmbeddedBroker, tmp_pat
         assert said.startswith("ParticipantsLost") and "batch 1" in said and lost in said
     early = bench.visible()
     assert len(early) == 3 * ROWS and set(bench.batch(0)) <= set(early) <= set(bench.query.rows())
+
+
+class Application:
+    """crash_spark.py with a JVM, planner processes and Python workers, as one group of processes."""
+
+    def __init__(self, kafka: Kafka, source: str, target: str, checkpoint: Path) -> None:
+        script = Path(__file__).with_name("crash_spark.py")
+        command = [sys.executable, str(script), kafka.bootstrap, source, target, str(checkpoint)]
+        self.checkpoint = checkpoint
+        self.process = psutil.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
+
+    def wait_for(self, log: str, batch: int) -> None:
+        deadline = time.monotonic() + 90
+        while not (self.checkpoint / log / str(batch)).exists():
+            assert time.monotonic() < deadline and self.process.is_running()
+            time.sleep(0.01)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it came to its end
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def kill_workers(self) -> int:
+        """SIGKILL to every Python worker; Spark starts others and tries the tasks again."""
+        killed = 0
+        for process in self.process.children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if "pyspark.daemon" in process.cmdline() and not process.children():
+                    process.kill()
+                    killed += 1
+        return killed
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_spark_killed_and_its_workers_killed(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """The workers in one batch, the whole application in a later one; then it runs to its end."""
+    kafka = Kafka(broker.bootstrap)
+    source, target = kafka.topic(2), kafka.topic(2)
+    rows = [b"%06d" % number for number in range(24_000)]
+    for partition in range(2):
+        kafka.put(source, rows[partition::2], partition=partition)
+    first = Application(kafka, source, target, tmp_path / "checkpoint")
+    try:
+        first.wait_for("offsets", 1)
+        assert first.kill_workers() > 0
+        first.wait_for("offsets", 3)
+    finally:
+        first.kill()
+    again = Application(kafka, source, target, tmp_path / "checkpoint")
+    try:
+        assert again.process.wait(120) == 0
+    finally:
+        again.kill()
+    assert sorted(row[3] for row in kafka.rows(target, 2)) == rows

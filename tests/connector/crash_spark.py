@@ -1,0 +1,40 @@
+"""A Spark application for test_crash_table.py: copies a topic, a few rows a batch, until all is copied.
+
+Arguments: bootstrap, source topic, target topic, checkpoint.
+"""
+
+import sys
+
+from pyspark.sql import SparkSession
+
+
+def main(bootstrap: str, source: str, target: str, checkpoint: str) -> None:
+    spark = (
+        SparkSession.builder.master("local[2,4]")  # a task may be tried four times
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "700m")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    rows = (
+        spark.readStream.format("eoslog")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", source)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 4000)
+        .load()
+    )
+    query = (
+        rows.select("key", "value")
+        .writeStream.format("eoslog")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("topic", target)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
