@@ -1,0 +1,45 @@
+"""What a driver remembers from one micro-batch to the next: its own, once, and nobody else's."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from eoslog.connector import memory
+from eoslog.connector.commit.messages import Batch, Run
+from eoslog.connector.commit.names import Identity
+
+RUN = Run(Identity(7, 0), Identity(7, 3), Batch("query", 4, "digest"))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_what_is_kept_is_taken_once() -> None:
+    memory.keep(RUN, "cluster", "sink", "query")
+    assert memory.take("cluster", "sink", "other query") is None
+    assert memory.take("cluster", "sink", "query") == RUN
+    assert memory.take("cluster", "sink", "query") is None
+
+
+def test_another_driver_remembers_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.keep(RUN, "key")
+    monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "another driver's")
+    assert memory.take("key") is None
+
+
+def test_a_damaged_memory_is_no_memory(folder: Path) -> None:
+    memory.keep(RUN, "key")
+    (kept,) = folder.glob("*/*.run")
+    kept.write_text("{")
+    assert memory.take("key") is None
+
+
+def test_a_folder_open_to_others_is_not_used(folder: Path) -> None:
+    memory.keep(RUN, "key")
+    (own,) = folder.iterdir()
+    own.chmod(0o777)
+    assert memory.take("key") is None
