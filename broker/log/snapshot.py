@@ -2,7 +2,8 @@
 
 Kafka writes one entry a producer, its last batch. Here each remembered batch is an entry, the oldest
 first: Kafka's reader lets the last entry of a producer id win, and ours gets all of them back, so a
-batch that is sent again after a restart is still known.
+batch that is sent again after a restart is still known. A batch of an ended transaction, which cannot be
+repeated, has the offset delta -1.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def decode(data: bytes) -> list[ProducerState]:
         if state is None:
             state = states[pid] = ProducerState(pid, epoch, coordinator_epoch, timestamp, start)
         if last_offset >= 0:
-            first_sequence = sequence.add(last_sequence, -delta) if last_sequence >= 0 else -1
+            repeatable = last_sequence >= 0 and delta >= 0
+            first_sequence = sequence.add(last_sequence, -delta) if repeatable else sequence.NO_SEQUENCE
             state.batches.append(Written(first_sequence, last_sequence, last_offset - delta, last_offset))
     return list(states.values())
 

@@ -10,11 +10,17 @@ write, so that a failed write leaves no trace here. Recovery only applies.
 | batch from a client                            | answer                        |
 |------------------------------------------------|-------------------------------|
 | one of the last five, same epoch               | duplicate: its first offset   |
+| the same, of a transaction that has ended      | OUT_OF_ORDER_SEQUENCE_NUMBER  |
 | epoch below the known one                      | INVALID_PRODUCER_EPOCH        |
 | epoch above the known one, sequence not 0      | OUT_OF_ORDER_SEQUENCE_NUMBER  |
 | producer not known                             | taken (see `from_zero`)       |
 | not the sequence that follows                  | OUT_OF_ORDER_SEQUENCE_NUMBER  |
 | outside of a transaction while one is open     | INVALID_TXN_STATE             |
+
+The second line is stricter than Kafka. A transaction of a correct client ends with every batch answered
+or given up, so what it sends afterwards is new, even under old sequences: librdkafka, when it aborts,
+uses those of batches that it dropped again at the same epoch. Taken for a repetition, the rows of its
+next transaction would be acknowledged and lost; refused, the client gets a new epoch and sends them again.
 """
 
 from __future__ import annotations
@@ -39,6 +45,10 @@ class Written(NamedTuple):
     last_sequence: int
     first_offset: int
     last_offset: int
+
+    def ended(self) -> Written:
+        """What is left of it after its transaction: the last sequence; it cannot be repeated any more."""
+        return Written(sequence.NO_SEQUENCE, self.last_sequence, self.last_offset + 1, self.last_offset)
 
 
 class Aborted(NamedTuple):
@@ -99,7 +109,7 @@ class ProducerStates:
         if not coordinator and epoch == state.epoch:
             last = header.last_sequence
             for batch in state.batches:
-                if batch.last_sequence == last and batch.first_sequence == header.base_sequence:
+                if 0 <= batch.first_sequence == header.base_sequence and batch.last_sequence == last:
                     return batch
         _check_epoch(state, epoch)
         if not coordinator:
@@ -155,6 +165,10 @@ class ProducerStates:
         _set_epoch(state, epoch)
         state.coordinator_epoch = coordinator_epoch
         state.last_timestamp = now_ms
+        if state.batches:
+            last = state.batches[-1].ended()
+            state.batches.clear()
+            state.batches.append(last)
         first, state.transaction_start = state.transaction_start, -1
         if first < 0:
             return None

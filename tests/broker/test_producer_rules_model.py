@@ -61,8 +61,9 @@ class Model:
             return None
         epoch = self.epoch(new.pid)
         same = [line for line in mine if line.epoch == epoch and line.marker is None]
+        ended = max((line.offset for line in mine if line.marker is not None), default=-1)
         if new.epoch == epoch:
-            for line in same[-5:]:
+            for line in [line for line in same if line.offset > ended][-5:]:
                 if (line.first, line.count) == (new.first, new.count):
                     return line.offset
         if new.epoch < epoch:

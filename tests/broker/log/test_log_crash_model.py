@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import hypothesis.strategies as st
+import pytest
 from fakefs import Outcome
 from hypothesis import given, settings
 from logkit import NOW, Disk, batch, sequenced, stored
@@ -29,6 +30,7 @@ class Life:
     partition: Partition
     log: list[tuple[int, bytes]] = field(default_factory=list)  # (base offset, bytes without the offset)
     sent: list[tuple[int, bytes, int]] = field(default_factory=list)  # producer id, batch, base offset
+    marked: list[tuple[int, int]] = field(default_factory=list)  # producer id, offset of its end marker
     acknowledged: int = 0
     sequences: dict[int, int] = field(default_factory=dict)
     random: Random = field(default_factory=Random)
@@ -56,6 +58,7 @@ class Life:
         base = self.partition.append_marker(pid, 0, commit, 0, NOW).base_offset
         ((_, data),) = self.partition.scan(base)
         self.log.append((base, bytes(data[8:12]) + bytes(data[16:])))
+        self.marked.append((pid, base))
 
     def sync(self) -> None:
         end = self.partition.log_end_offset
@@ -97,12 +100,18 @@ class Life:
         self.acknowledged = end
         del self.log[len(found) :]
         self.sent = [entry for entry in self.sent if entry[2] < end]
+        self.marked = [entry for entry in self.marked if entry[1] < end]
         self.check_producers()
 
     def check_producers(self) -> None:
         for pid in {entry[0] for entry in self.sent}:
             mine = [entry for entry in self.sent if entry[0] == pid]
+            ended = max((base for marked, base in self.marked if marked == pid), default=-1)
             for _, data, base in mine[-5:]:
+                if base < ended:
+                    with pytest.raises(KafkaError, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
+                        self.partition.append(data, now_ms=NOW)
+                    continue
                 appended = self.partition.append(data, now_ms=NOW)
                 assert (appended.base_offset, appended.duplicate) == (base, True)
         self.sequences = {}

@@ -80,7 +80,7 @@ def test_a_snapshot_keeps_all_batches_the_last_one_last() -> None:
     states = [ProducerState(1, 0), ProducerState(2, 5, 4, NOW, 9), ProducerState(3, 1)]
     for first in range(2**31 - 9, 2**31 + 6, 3):
         states[1].batches.append(Written(first % 2**31, (first + 2) % 2**31, first, first + 2))
-    states[2].batches.append(Written(0, 0, 5, 5))
+    states[2].batches.append(Written(0, 0, 5, 5).ended())
     data = snapshot.encode(states)
     assert snapshot.decode(data) == states
     last_of_two = [entry for entry in struct.iter_unpack(">qhiqiqiq", data[10:]) if entry[0] == 2][-1]
