@@ -1,9 +1,9 @@
 """A real broker for tests: a subprocess on a port of its own, with a directory that outlives kills.
 
-    with EmbeddedBroker() as broker:
-        producer = Producer({"bootstrap.servers": broker.bootstrap})
-        broker.kill()       # SIGKILL, as a crash
-        broker.restart()    # the same directory, the same port
+with EmbeddedBroker() as broker:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    broker.kill()       # SIGKILL, as a crash
+    broker.restart()    # the same directory, the same port
 """
 
 from __future__ import annotations
