@@ -99,10 +99,14 @@ def main() -> int:
     spark = SparkSession.builder.master("local[2,4]").appName("flights").getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
     signal.signal(signal.SIGTERM, stop)
-    flights = read_flights(spark, args.bootstrap, args.rows_per_batch)
+
+    def flights() -> DataFrame:
+        # One for each query: two that start at once on a shared plan can fail in Spark's serialisation.
+        return read_flights(spark, args.bootstrap, args.rows_per_batch)
+
     queries = [
-        start(routed(spark, flights), "route", "append", args),
-        start(counted(flights), "count", "complete", args),
+        start(routed(spark, flights()), "route", "append", args),
+        start(counted(flights()), "count", "complete", args),
     ]
     while not stopping.wait(0.5):
         for query in queries:
