@@ -98,7 +98,7 @@ def test_unknown_tagged_fields_are_skipped(api: Api, kind: str, schema: Schema, 
     assert data.count(b"z" * 200) >= 1
     again, end = schema.read(version, data)
     assert end == len(data)
-    assert again == message
+    assert again == message or repr(again) == repr(message)  # a NaN is not equal to itself
 
 
 def test_a_tagged_field_must_take_the_size_it_states() -> None:
@@ -141,7 +141,7 @@ def read_or_refuse(schema: Schema, version: int, data: bytes | bytearray) -> Non
         return
     assert 0 <= end <= len(data)
     again, _ = schema.read(version, b"".join(schema.write(version, message)))
-    assert again == message
+    assert again == message or repr(again) == repr(message)  # a NaN is not equal to itself
 
 
 @settings(deadline=None)

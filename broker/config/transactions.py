@@ -1,0 +1,40 @@
+"""Options of producer ids and transactions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eoslog.broker.config.base import option
+
+
+@dataclass(frozen=True)
+class TransactionOptions:
+    """The transaction coordinator's and the producer states' options."""
+
+    transaction_log_partitions: int = option(
+        4,
+        "transaction.state.log.num.partitions",
+        "partitions of __transaction_state, fixed at first use",
+        low=1,
+    )
+    transaction_max_timeout_ms: int = option(
+        900_000, "transaction.max.timeout.ms", "longest transaction time-out a client may ask for", low=1
+    )
+    transaction_abort_interval_ms: int = option(
+        10_000,
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        "how often time-outs are looked for",
+        low=1,
+    )
+    transactional_id_expiration_ms: int = option(
+        604_800_000,
+        "transactional.id.expiration.ms",
+        "idle time after which a transactional id is forgotten",
+        low=1,
+    )
+    producer_id_expiration_ms: int = option(
+        86_400_000,
+        "producer.id.expiration.ms",
+        "idle time after which a producer id is forgotten",
+        low=1,
+    )

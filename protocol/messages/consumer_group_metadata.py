@@ -1,0 +1,181 @@
+"""Records of `__consumer_offsets` that keep consumer groups (KIP-848).
+
+The int16 before a key says its kind: 3 to 8 and 16 here. Before a value it is the value's version.
+"""
+
+from eoslog.protocol.fields import ARRAY, BYTES, INT8, INT32, INT64, STRING, STRUCT, UUID, F
+from eoslog.protocol.schema import Schema
+
+CONSUMER_GROUP_METADATA_KEY = Schema("ConsumerGroupMetadataKey", "3", fields=(F("group_id", STRING),))
+
+CONSUMER_GROUP_METADATA_VALUE = Schema(
+    "ConsumerGroupMetadataValue",
+    "0",
+    flexible=0,
+    fields=(
+        F("epoch", INT32),
+        F("metadata_hash", INT64, tag=0),
+    ),
+)
+
+CONSUMER_GROUP_PARTITION_METADATA_KEY = Schema(
+    "ConsumerGroupPartitionMetadataKey", "4", fields=(F("group_id", STRING),)
+)
+
+CONSUMER_GROUP_PARTITION_METADATA_VALUE = Schema(
+    "ConsumerGroupPartitionMetadataValue",
+    "0",
+    flexible=0,
+    fields=(
+        F(
+            "topics",
+            ARRAY(
+                F("topic_id", UUID),
+                F("topic_name", STRING),
+                F("num_partitions", INT32),
+                F(
+                    "partition_metadata",
+                    ARRAY(
+                        F("partition", INT32),
+                        F("racks", ARRAY(STRING)),
+                    ),
+                ),
+            ),
+        ),
+    ),
+)
+
+CONSUMER_GROUP_MEMBER_METADATA_KEY = Schema(
+    "ConsumerGroupMemberMetadataKey",
+    "5",
+    fields=(
+        F("group_id", STRING),
+        F("member_id", STRING),
+    ),
+)
+
+CONSUMER_GROUP_MEMBER_METADATA_VALUE = Schema(
+    "ConsumerGroupMemberMetadataValue",
+    "0",
+    flexible=0,
+    fields=(
+        F("instance_id", STRING, nullable=True),
+        F("rack_id", STRING, nullable=True),
+        F("client_id", STRING),
+        F("client_host", STRING),
+        F("subscribed_topic_names", ARRAY(STRING)),
+        F("subscribed_topic_regex", STRING, nullable=True),
+        F("rebalance_timeout_ms", INT32, default=-1),
+        F("server_assignor", STRING, nullable=True),
+        F(
+            "classic_member_metadata",
+            STRUCT(
+                F("session_timeout_ms", INT32),
+                F(
+                    "supported_protocols",
+                    ARRAY(
+                        F("name", STRING),
+                        F("metadata", BYTES),
+                    ),
+                ),
+            ),
+            nullable=True,
+            default=None,
+            tag=0,
+        ),
+    ),
+)
+
+CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY = Schema(
+    "ConsumerGroupTargetAssignmentMetadataKey", "6", fields=(F("group_id", STRING),)
+)
+
+CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = Schema(
+    "ConsumerGroupTargetAssignmentMetadataValue",
+    "0",
+    flexible=0,
+    fields=(
+        F("assignment_epoch", INT32),
+        F("assignment_timestamp", INT64, tag=0, ignorable=True),
+    ),
+)
+
+CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = Schema(
+    "ConsumerGroupTargetAssignmentMemberKey",
+    "7",
+    fields=(
+        F("group_id", STRING),
+        F("member_id", STRING),
+    ),
+)
+
+CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = Schema(
+    "ConsumerGroupTargetAssignmentMemberValue",
+    "0",
+    flexible=0,
+    fields=(
+        F(
+            "topic_partitions",
+            ARRAY(
+                F("topic_id", UUID),
+                F("partitions", ARRAY(INT32)),
+            ),
+        ),
+    ),
+)
+
+CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY = Schema(
+    "ConsumerGroupCurrentMemberAssignmentKey",
+    "8",
+    fields=(
+        F("group_id", STRING),
+        F("member_id", STRING),
+    ),
+)
+
+CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = Schema(
+    "ConsumerGroupCurrentMemberAssignmentValue",
+    "0",
+    flexible=0,
+    fields=(
+        F("member_epoch", INT32),
+        F("previous_member_epoch", INT32),
+        F("state", INT8),
+        F(
+            "assigned_partitions",
+            ARRAY(
+                F("topic_id", UUID),
+                F("partitions", ARRAY(INT32)),
+                F("assignment_epochs", ARRAY(INT32), nullable=True, default=None, tag=0),
+            ),
+        ),
+        F(
+            "partitions_pending_revocation",
+            ARRAY(
+                F("topic_id", UUID),
+                F("partitions", ARRAY(INT32)),
+                F("assignment_epochs", ARRAY(INT32), nullable=True, default=None, tag=0),
+            ),
+        ),
+    ),
+)
+
+CONSUMER_GROUP_REGULAR_EXPRESSION_KEY = Schema(
+    "ConsumerGroupRegularExpressionKey",
+    "16",
+    fields=(
+        F("group_id", STRING),
+        F("regular_expression", STRING),
+    ),
+)
+
+CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE = Schema(
+    "ConsumerGroupRegularExpressionValue",
+    "0",
+    flexible=0,
+    fields=(
+        F("topics", ARRAY(STRING)),
+        F("version", INT64),
+        F("timestamp", INT64),
+    ),
+)
