@@ -4,7 +4,6 @@ Spark pickles this writer for the tasks and hands the same pickle to commit and 
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -12,6 +11,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from eoslog.connector import sink
+from eoslog.connector.begins import BeginsWhenPickled
 from eoslog.connector.commit.messages import Begun
 from eoslog.connector.errors import OptionError
 from eoslog.connector.options import SinkOptions
@@ -19,7 +19,7 @@ from eoslog.connector.routing import check_schema
 from eoslog.connector.task import Attempt, reports_of, write_rows
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(BeginsWhenPickled, DataSourceArrowWriter):
     """Writes a DataFrame: all of its rows become visible together, or none."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool = False) -> None:
@@ -28,16 +28,10 @@ class BatchWriter(DataSourceArrowWriter):
         check_schema(schema, options.topic)
         if options.group_id is not None:
             raise OptionError("kafka.group.id: a batch write has no source offsets to commit; leave it out")
-        self._options = options
-        self._begun: Begun | None = None
-        self._pickled = False
+        super().__init__(options)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Begin, before tasks can exist. Spark pickles a writer twice."""
-        if not self._pickled:
-            self._begun = sink.begin_batch(self._options)
-            self._pickled = True
-        return self.__dict__.copy()
+    def _begin(self) -> Begun | None:
+        return sink.begin_batch(self._options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task: write its rows and report, without making them visible."""
@@ -53,4 +47,4 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """On the driver, the write failed: end what is open of it."""
-        sink.abort_batch(self._options, reports_of(messages), 0)
+        sink.abort_write(self._options, self._begun, reports_of(messages))

@@ -5,6 +5,7 @@ the tasks' reports. Only begin remembers anything from batch to batch, and it ma
 """
 
 import logging
+import time
 import uuid
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -25,6 +26,12 @@ log = logging.getLogger(__name__)
 OWN_TIMEOUT_MS = 60_000
 """Time-out of the sink's own transaction: it is open for a few requests only, and while a crashed driver's
 is open, nobody who starts from the committed source offsets can read them."""
+
+TASK_KILL_SECONDS = 3.0
+"""How long a killed task's Python process may go on: spark.python.task.killTimeout is 2 s, and a margin."""
+
+LOOK_AGAIN_SECONDS = 0.25
+"""How often a failed batch write looks for transactions of tasks that are dying."""
 
 
 def driver_for(options: SinkOptions) -> Driver:
@@ -107,6 +114,28 @@ def abort_batch(
     done = (driver or driver_for(options)).run(abort(_sink_of(reports), reports, batch_id))
     if done is not Aborted.CLEARED:
         log.warning("batch %d failed: %s", batch_id, done.value)
+
+
+def abort_write(
+    options: SinkOptions, begun: Begun | None, reports: Sequence[Report | None], driver: Driver | None = None
+) -> None:
+    """End what a failed batch write left open, of killed tasks too: no later begin would clear it.
+
+    A task without a report may be dying still. Its producer is fenced with its transaction, but it may
+    open one a moment later; so the names of this write are looked at until Spark has killed it.
+    """
+    if begun is None:
+        return
+    driver = driver or driver_for(options)
+    until = time.monotonic() + (0 if all(reports) else TASK_KILL_SECONDS)
+    while True:
+        done = driver.run(abort(Sink(begun.sink_id), reports, 0, begun))
+        if done is not Aborted.CLEARED:
+            log.warning("a batch write failed: %s", done.value)
+            return
+        if time.monotonic() >= until:
+            return
+        time.sleep(LOOK_AGAIN_SECONDS)
 
 
 def _sink_of(reports: Sequence[Report | None]) -> Sink:

@@ -6,7 +6,6 @@ once; a writer that is never pickled does nothing until commit or abort is calle
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -14,6 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from eoslog.connector import sink
+from eoslog.connector.begins import BeginsWhenPickled
 from eoslog.connector.commit.messages import Begun
 from eoslog.connector.options import SinkOptions
 from eoslog.connector.routing import check_schema
@@ -23,21 +23,15 @@ _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(BeginsWhenPickled, DataSourceStreamArrowWriter):
     """Writes micro-batches under the guarantee that the options ask for."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         check_schema(schema, options.topic)
-        self._options = options
-        self._begun: Begun | None = None
-        self._pickled = False
+        super().__init__(options)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Begin the batch, before its tasks can exist. Spark pickles a writer twice."""
-        if not self._pickled:
-            self._begun = sink.begin_stream(self._options)
-            self._pickled = True
-        return self.__dict__.copy()
+    def _begin(self) -> Begun | None:
+        return sink.begin_stream(self._options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task: write its rows and report, without making them visible."""

@@ -25,8 +25,9 @@ from eoslog.connector.commit.commands import (
 from eoslog.connector.commit.decision import ANCHOR, Decision, Winner, decode, encode
 from eoslog.connector.commit.faults import BatchRefused, CommitFault, OutcomeUnknown
 from eoslog.connector.commit.finish import clear, fenced, finish, is_open
-from eoslog.connector.commit.messages import Batch, Decided, Prepared, Report, Stamp
+from eoslog.connector.commit.messages import Batch, Begun, Decided, Prepared, Report, Stamp
 from eoslog.connector.commit.names import Identity, Participant, Sink, parity
+from eoslog.connector.commit.prepare import stamp_of
 from eoslog.protocol.errors import ErrorCode
 
 SAFETY_MS = 10_000
@@ -219,15 +220,21 @@ class Aborted(Enum):
     DECIDED = "the batch is decided; nothing may be aborted"
 
 
-def abort(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Rules[Aborted]:
+def abort(
+    sink: Sink, reports: Sequence[Report | None], batch_id: int, begun: Begun | None = None
+) -> Rules[Aborted]:
     """End what a failed batch left open. Spark also calls it after a commit that raised.
 
     So it first asks whether the batch is decided, and leaves everything alone if it is or if that
     cannot be known: on transaction.version 2 a late abort would overwrite the proof of a commit. A
     batch that another driver has decided is no reason: what this run left open is not in its decision,
     and what an older decision of this run held, the other driver has finished before its own.
+
+    `begun`, where the driver still has it, tells as much as a report does: no task may have sent one.
     """
     stamp = next((report.stamp for report in reports if report is not None), None)
+    if stamp is None and begun is not None and begun.batch is not None:
+        stamp = stamp_of(begun, begun.batch)
     if stamp is None or stamp.sink_id != sink.id or stamp.batch.batch_id != batch_id:
         return Aborted.LEFT
     stored = yield from ask(FetchStored(sink.group))

@@ -27,7 +27,7 @@ def judge(begun: Begun, query_id: str, batch_id: int) -> tuple[Task, Stamp]:
             f"sink {begun.sink_id} was made ready for {batch}, but the task runs batch {batch_id} "
             f"of query {query_id}"
         )
-    stamp = Stamp(begun.sink_id, begun.incarnation, begun.identity, begun.sequence, begun.anchors, batch)
+    stamp = stamp_of(begun, batch)
     decided = begun.decided
     if decided is not None and decided.query_id == query_id and decided.batch_id >= batch_id:
         if decided.batch_id > batch_id:
@@ -36,6 +36,11 @@ def judge(begun: Begun, query_id: str, batch_id: int) -> tuple[Task, Stamp]:
             )
         return Task.PASS_DECIDED, stamp
     return Task.DROP if begun.dropped else Task.WRITE, stamp
+
+
+def stamp_of(begun: Begun, batch: Batch) -> Stamp:
+    """Under what the tasks of `batch` work."""
+    return Stamp(begun.sink_id, begun.incarnation, begun.identity, begun.sequence, begun.anchors, batch)
 
 
 def participant_name(stamp: Stamp, worker: str, number: int) -> str:

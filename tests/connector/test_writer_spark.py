@@ -1,5 +1,6 @@
 """`df.write` and `writeStream` with format("eoslog") in a real Spark, checked with the stock consumer."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -115,16 +116,21 @@ def test_a_batch_write_with_empty_tasks(spark: SparkSession, kafka: Kafka) -> No
     assert values(kafka, topic) == [b"0", b"1", b"2", b"3"]
 
 
-def test_a_failed_batch_write_leaves_nothing_visible_or_open(spark: SparkSession, kafka: Kafka) -> None:
-    # A task that Spark kills cannot end its transaction: the next write under the same id does.
-    topic, same = kafka.topic(1), {"transactional.id": "a-failed-batch-write"}
-    frame = numbers(spark, 30_000, 2).withColumn(
-        "value", F.expr("if(value = '29999', raise_error('told to fail'), value)")
-    )
+@pytest.mark.parametrize("slow", [False, True], ids=["one task fails", "another is killed"])
+def test_a_failed_batch_write_leaves_nothing_visible_or_open(
+    spark: SparkSession, kafka: Kafka, slow: bool
+) -> None:
+    """Also where Spark kills a task that has written: it cannot end its transaction, the driver does."""
+    topic = kafka.topic(1)
+    told = F.expr("if(value = '29999', raise_error('told to fail'), value)")
+    frame = numbers(spark, 30_000, 2).withColumn("value", told)
+    if slow:
+        wait = F.udf(lambda value: time.sleep(20) or value if value == "14000" else value)
+        frame = frame.withColumn("value", wait("value"))
     with pytest.raises(PySparkException, match="told to fail"):
-        write(frame, kafka, topic=topic, **same)
+        write(frame, kafka, topic=topic)
     assert values(kafka, topic) == []
-    write(numbers(spark, 3), kafka, topic=topic, **same)
+    write(numbers(spark, 3), kafka, topic=topic)
     assert values(kafka, topic) == [b"0", b"1", b"2"], "an open transaction holds back readers"
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.begin import begin
-from eoslog.connector.commit.decide import Aborted, SourceOffsets
+from eoslog.connector.commit.decide import Aborted, SourceOffsets, abort
 from eoslog.connector.commit.faults import (
     BatchRefused,
     CheckpointMismatch,
@@ -331,6 +331,20 @@ def test_abort_clears_a_failed_batch_and_nobody_elses(tv: int) -> None:
     assert len(bench.open()) == 2, "a zombie's abort hits only its own"
     assert bench.abort([None, reports[1]], 0) is Aborted.CLEARED  # type: ignore[list-item]
     assert bench.open() == ()
+
+
+@BOTH
+def test_abort_clears_what_killed_tasks_left_when_begin_is_remembered(tv: int) -> None:
+    bench = Bench(tv)
+    begun = bench.begin(0)
+    bench.prepare_all(begun)
+    assert len(bench.open()) == 2
+    assert bench.run(abort(bench.sink, [None, None], 0, begun)) is Aborted.CLEARED
+    assert bench.open() == ()
+    begun = bench.begin(0)
+    bench.commit(bench.prepare_all(begun), 0)
+    assert bench.run(abort(bench.sink, [None, None], 0, begun)) is Aborted.DECIDED
+    assert bench.broker.visible() == ["q0p0", "q0p1"]
 
 
 @BOTH

@@ -1,0 +1,29 @@
+"""The part that both sinks share: what the driver does before tasks can exist."""
+
+from abc import abstractmethod
+from typing import Any
+
+from eoslog.connector.commit.messages import Begun
+from eoslog.connector.options import SinkOptions
+
+
+class BeginsWhenPickled:
+    """A writer that begins its batch once, at its first pickling; a writer never pickled begins nothing.
+
+    Spark pickles a writer for the tasks, and twice.
+    """
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._begun: Begun | None = None
+        self._pickled = False
+
+    @abstractmethod
+    def _begin(self) -> Begun | None:
+        """On the driver: make the sink ready for the tasks."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        if not self._pickled:
+            self._begun = self._begin()
+            self._pickled = True
+        return self.__dict__.copy()
