@@ -1,76 +1,73 @@
 """The broker's options: one frozen dataclass, made of one section a room, with Kafka's names.
 
-Each field carries Kafka's option name and its meaning as metadata (`base.option`); `from_options` reads a
-mapping of Kafka's names to strings, `topic_defaults` says what a topic gets when its own configs are silent.
+Each field carries Kafka's option name, its meaning and its bounds as metadata (`base.option`); `from_options`
+reads a mapping of Kafka's names to strings. The table of the topic configs is in `topic_table`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, dataclass, fields, replace
+from functools import cache
 from typing import Any
 
-from eoslog.broker.config.base import ConfigError
+from eoslog.broker.config.base import ConfigError, rule_of
 from eoslog.broker.config.groups import GroupOptions
 from eoslog.broker.config.network import NetworkOptions
 from eoslog.broker.config.security import SecurityOptions
-from eoslog.broker.config.storage import TIMESTAMP_TYPES, FlushMode, StorageOptions
-from eoslog.broker.config.topics import TOPIC_CONFIGS
+from eoslog.broker.config.storage import FlushMode, StorageOptions
+from eoslog.broker.config.topics import SCALED, TopicOptions
 from eoslog.broker.config.transactions import TransactionOptions
 
-__all__ = ["TIMESTAMP_TYPES", "TOPIC_CONFIGS", "BrokerConfig", "ConfigError", "FlushMode", "option_table"]
+__all__ = ["BrokerConfig", "ConfigError", "FlushMode", "option_table"]
 
 
 @dataclass(frozen=True)
-class BrokerConfig(GroupOptions, TransactionOptions, SecurityOptions, StorageOptions, NetworkOptions):
+class BrokerConfig(
+    GroupOptions, TransactionOptions, SecurityOptions, TopicOptions, StorageOptions, NetworkOptions
+):
     """All options of a broker. Times in ms, sizes in bytes."""
 
     def __post_init__(self) -> None:
-        for option in fields(self):
-            name, value = option.metadata["name"], getattr(self, option.name)
-            low, high, choices = (option.metadata[key] for key in ("low", "high", "choices"))
-            if type(option.default) is int and not low <= value <= high:
-                raise ConfigError(f"{name}={value}: must be between {low} and {high}")
-            if choices and value not in choices:
-                raise ConfigError(f"{name}={value}: must be {' or '.join(choices)}")
+        for declared in fields(self):
+            rule_of(declared).check(getattr(self, declared.name))
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> BrokerConfig:
         """Build from Kafka's option names and text values. Raises ConfigError naming the option."""
-        table = option_table()
-        values: dict[str, Any] = {}
-        for name, text in options.items():
-            if name not in table:
-                raise ConfigError(f"unknown option {name}; known are {', '.join(sorted(table))}")
-            values[table[name].name] = _parse(table[name], text)
-        return cls(**values)
-
-    def topic_defaults(self) -> dict[str, str]:
-        """Kafka's topic configs as this broker fills them in, by name."""
-        return {topic: text_of(getattr(self, option)) for topic, option in TOPIC_CONFIGS.items()} | {
-            "cleanup.policy": "delete"
-        }
+        return cls(**option_values(options))
 
 
+@cache
 def option_table() -> dict[str, Field[Any]]:
     """Every option by Kafka's name."""
-    return {option.metadata["name"]: option for option in fields(BrokerConfig)}
+    return {declared.metadata["name"]: declared for declared in fields(BrokerConfig)}
 
 
-def text_of(value: object) -> str:
-    """An option's value as Kafka writes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def option_values(options: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a BrokerConfig that these options set, and their values.
+
+    Of Kafka's several names for one thing the first by rank counts (`topics.SCALED`). Raises ConfigError.
+    """
+    table, values = option_table(), {}
+    unknown = sorted(options.keys() - table.keys() - SCALED.keys())
+    if unknown:
+        raise ConfigError(f"unknown option {unknown[0]}; known are {', '.join(sorted(table))}")
+    for name, text in options.items():
+        if name in table:
+            values[table[name].name] = rule_of(table[name]).parse(text)
+    for name, (target, factor) in SCALED.items():
+        field = table[target]
+        if name in options and field.name not in values:
+            values[field.name] = _scaled(name, options[name], factor, field)
+    return values
 
 
-def _parse(option: Field[Any], text: str) -> Any:
-    name, default = option.metadata["name"], option.default
-    if isinstance(default, bool):
-        if text.lower() not in ("true", "false"):
-            raise ConfigError(f"{name}={text}: must be true or false")
-        return text.lower() == "true"
-    if isinstance(default, int):
-        try:
-            return int(text)
-        except ValueError:
-            raise ConfigError(f"{name}={text}: must be a whole number") from None
-    return text
+def _scaled(name: str, text: str, factor: int, field: Field[Any]) -> Any:
+    """The value of a `field` that was given by another name, in another unit; -1 is a word of its own."""
+    rule = rule_of(field)
+    value = replace(rule, name=name).parse(text)
+    if factor > 1 and value > 0:
+        value *= factor
+        replace(rule, name=name).check(value)
+    return value

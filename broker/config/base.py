@@ -1,16 +1,103 @@
-"""How an option is declared: a dataclass field that carries Kafka's name, its meaning and its bounds."""
+"""How an option or a config is declared and read: Kafka's name, its meaning, its kind and its bounds."""
 
 from __future__ import annotations
 
-from dataclasses import field
+import re
+from dataclasses import Field, dataclass, field
+from enum import IntEnum
 from typing import Any
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
+_WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+
 
 class ConfigError(ValueError):
     """An option has no known name or a value that does not fit; the text says which and what would."""
+
+
+class Kind(IntEnum):
+    """What a value is, by the numbers of DescribeConfigs (KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a value may be.
+
+    `low` and `high` bound numbers, `choices` limits a text, or each item of a list, to the ones named (none:
+    any text), `pattern` is a regular expression for the whole text, told as `hint`. The value of a `secret`
+    is in no message.
+    """
+
+    name: str
+    kind: Kind
+    low: float = 0
+    high: float = INT64_MAX
+    choices: tuple[str, ...] = ()
+    pattern: str = ""
+    hint: str = ""
+    secret: bool = False
+
+    def parse(self, text: str) -> Any:
+        """The value that `text` writes: bool, int, float, str or, of a list, a tuple of str.
+
+        Raises ConfigError naming the option.
+        """
+        text = text.strip()
+        value: Any = text
+        if self.kind is Kind.BOOLEAN:
+            value = {"true": True, "false": False}.get(text.lower())
+            if value is None:
+                raise self.wrong(text, "true or false")
+        elif self.kind in (Kind.INT, Kind.SHORT, Kind.LONG):
+            if not _WHOLE.fullmatch(text):
+                raise self.wrong(text, "a whole number")
+            value = int(text)
+        elif self.kind is Kind.DOUBLE:
+            if not _DECIMAL.fullmatch(text):
+                raise self.wrong(text, "a number")
+            value = float(text)
+        elif self.kind is Kind.LIST:
+            value = tuple(item.strip() for item in text.split(",")) if text else ()
+        self.check(value)
+        return value
+
+    def check(self, value: Any) -> None:
+        """Raise ConfigError unless `value`, of the right type, is within the bounds."""
+        if self.kind in (Kind.INT, Kind.SHORT, Kind.LONG, Kind.DOUBLE):
+            if not self.low <= value <= self.high:
+                raise self.wrong(value, f"between {self.low} and {self.high}")
+        elif self.kind is Kind.LIST and (len(set(value)) < len(value) or "" in value):
+            raise self.wrong(text_of(value), "a list without empty or repeated items")
+        items = value if self.kind is Kind.LIST else (text_of(value),)
+        if self.choices and not set(items) <= set(self.choices):
+            raise self.wrong(text_of(value), " or ".join(self.choices))
+        if self.pattern and not re.fullmatch(self.pattern, text_of(value)):
+            raise self.wrong(text_of(value), self.hint)
+
+    def wrong(self, value: object, wanted: str) -> ConfigError:
+        """The error that says what would be right."""
+        shown = "" if self.secret else f"={value}"
+        return ConfigError(f"{self.name}{shown}: must be {wanted}")
+
+
+def text_of(value: object) -> str:
+    """A value as Kafka writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 def option(
@@ -18,18 +105,22 @@ def option(
     name: str,
     meaning: str,
     *,
-    low: int = 0,
-    high: int = INT64_MAX,
+    low: float = 0,
+    high: float = INT64_MAX,
     choices: tuple[str, ...] = (),
+    pattern: str = "",
+    hint: str = "",
     secret: bool = False,
     dynamic: bool = False,
 ) -> Any:
-    """A field of an options dataclass.
+    """A field of an options dataclass; its kind follows from its default, where a tuple is a list.
 
-    `low` and `high` bound whole numbers (times in ms, sizes in bytes), `choices` limits a text to the ones
-    named (none: any text), the value of a `secret` is never shown, and a `dynamic` option may be changed
-    while the broker runs.
+    `low` and `high` bound numbers (times in ms, sizes in bytes), `choices` limits a text, or the items of a
+    list, to the ones named (none: any text), `pattern` is a regular expression for the whole text, told as
+    `hint`, the value of a `secret` is never shown, and a `dynamic` option may be changed while the broker
+    runs (DescribeConfigs, IncrementalAlterConfigs; KIP-226).
     """
+    kind = _kind_of(default, high, secret)
     metadata = {
         "name": name,
         "meaning": meaning,
@@ -38,5 +129,23 @@ def option(
         "choices": choices,
         "secret": secret,
         "dynamic": dynamic,
+        "rule": Rule(name, kind, low, high, choices, pattern, hint, secret),
     }
     return field(default=default, metadata=metadata)
+
+
+def rule_of(declared: Field[Any]) -> Rule:
+    """What the values of an option may be."""
+    rule: Rule = declared.metadata["rule"]
+    return rule
+
+
+def _kind_of(default: Any, high: float, secret: bool) -> Kind:
+    if secret:
+        return Kind.PASSWORD
+    if isinstance(default, bool):
+        return Kind.BOOLEAN
+    if isinstance(default, int):
+        return Kind.INT if high <= INT32_MAX else Kind.LONG
+    kinds = {float: Kind.DOUBLE, tuple: Kind.LIST}
+    return kinds.get(type(default), Kind.STRING)

@@ -6,7 +6,8 @@ from dataclasses import fields
 
 import pytest
 
-from eoslog.broker.config import TOPIC_CONFIGS, BrokerConfig, ConfigError
+from eoslog.broker.config import BrokerConfig, ConfigError, option_table
+from eoslog.broker.config.topic_table import TOPIC_CONFIGS
 from eoslog.broker.log.settings import LogSettings
 
 
@@ -38,7 +39,7 @@ def test_every_option_has_a_name_of_its_own_and_a_meaning() -> None:
     names = [option.metadata["name"] for option in fields(BrokerConfig)]
     assert len(set(names)) == len(names)
     assert all(option.metadata["meaning"] for option in fields(BrokerConfig))
-    assert set(TOPIC_CONFIGS.values()) <= {option.name for option in fields(BrokerConfig)}
+    assert {line.synonym for line in TOPIC_CONFIGS.values() if line.synonym} <= option_table().keys()
 
 
 def test_options_are_read_by_name() -> None:
