@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import google_crc32c
-import numpy as np
 
 from eoslog.protocol import compression, sequence
 
@@ -39,6 +38,8 @@ _LOG_APPEND_TIME = 0x08
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 _DELETE_HORIZON = 0x40
+
+_COPY_BELOW = 64 << 10  # bytes; up to here a copy costs less than showing the memory through NumPy
 
 
 class CorruptBatch(ValueError):
@@ -167,20 +168,34 @@ def iter_headers(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def crc32c(parts: Sequence[Buffer], crc: int = 0) -> int:
-    """CRC-32C of `parts` one after another, going on from `crc`. Nothing is copied."""
+    """CRC-32C of `parts` one after another, going on from `crc`. Nothing large is copied."""
     for part in parts:
         if len(part):
-            # The C function takes read-only objects only; NumPy shows it any memory as such.
-            crc = google_crc32c.extend(crc, np.frombuffer(part, np.uint8))
+            crc = google_crc32c.extend(crc, _readable(part))
     return crc
+
+
+def _readable(part: Buffer) -> Any:
+    """The same bytes as an object that the C function takes: read-only ones only.
+
+    NumPy shows it any memory as such. It is imported for large batches only: it takes longer to import
+    than a broker takes to start.
+    """
+    if isinstance(part, bytes):
+        return part
+    if len(part) < _COPY_BELOW:
+        return bytes(part)
+    import numpy as np
+
+    return np.frombuffer(part, np.uint8)
 
 
 def crc_ok(buf: Buffer, pos: int, header: BatchHeader) -> bool:
     """Whether the batch at `pos` is there whole and its bytes match its CRC."""
     if len(buf) - pos < header.size:
         return False
-    covered = np.frombuffer(buf, np.uint8, header.size - _CRC_FROM, pos + _CRC_FROM)
-    return bool(google_crc32c.value(covered) == header.crc)
+    covered = memoryview(buf)[pos + _CRC_FROM : pos + header.size]
+    return bool(google_crc32c.value(_readable(covered)) == header.crc)
 
 
 def build_header(

@@ -4,13 +4,16 @@ What is written can be read by every client: Kafka's own snappy framing ("xerial
 it; the Java client and librdkafka read it framed and raw alike), and LZ4 frames of independent blocks,
 since Kafka's LZ4 reader refuses frames whose blocks depend on each other. What is read may be any of
 these, and raw snappy, which librdkafka writes. Output is bounded, so that a few bytes cannot fill memory.
+
+pyarrow does the work and is imported with the first compressed batch: a broker that meets none starts
+sooner and stays smaller.
 """
+
+from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import TypeVar
-
-import pyarrow as pa
+from typing import Any, TypeVar
 
 Buffer = bytes | bytearray | memoryview
 Function = TypeVar("Function")
@@ -49,8 +52,15 @@ def decompress(codec: int, buf: Buffer, max_size: int = MAX_UNCOMPRESSED) -> byt
     decompressor = _lookup(_DECOMPRESSORS, codec)
     try:
         return decompressor(buf, max_size)
-    except (OSError, pa.ArrowException, struct.error) as error:
+    except (OSError, _arrow().ArrowException, struct.error) as error:
         raise CompressionError(f"damaged {NAMES[codec]} data: {error}") from error
+
+
+def _arrow() -> Any:
+    """pyarrow; see the head of this file."""
+    import pyarrow
+
+    return pyarrow
 
 
 def _lookup(table: dict[int, Function], codec: int) -> Function:
@@ -78,7 +88,7 @@ def _one_shot(name: str) -> Callable[[Buffer], bytes]:
     """Let pyarrow compress all at once into one frame."""
 
     def compressor(data: Buffer) -> bytes:
-        compressed: bytes = pa.Codec(name).compress(data, asbytes=True)
+        compressed: bytes = _arrow().Codec(name).compress(data, asbytes=True)
         return compressed
 
     return compressor
@@ -90,6 +100,7 @@ def _streamed(name: str) -> Callable[[Buffer, int], bytes]:
     def decompressor(buf: Buffer, max_size: int) -> bytes:
         if not len(buf):
             raise CompressionError(f"damaged {name} data: empty")
+        pa = _arrow()
         stream = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(buf)), name)
         pieces, size, ask = [], 0, 4 * len(buf) + 1024
         while True:
@@ -105,7 +116,7 @@ def _streamed(name: str) -> Callable[[Buffer, int], bytes]:
 
 def _lz4_compress(data: Buffer) -> bytes:
     """Make one LZ4 frame of independent blocks (pyarrow's own frames have dependent ones above 64 KiB)."""
-    codec, view = pa.Codec("lz4_raw"), memoryview(data)
+    codec, view = _arrow().Codec("lz4_raw"), memoryview(data)
     parts: list[Buffer] = [_LZ4_HEADER]
     for start in range(0, len(view), _LZ4_BLOCK):
         block = view[start : start + _LZ4_BLOCK]
@@ -119,7 +130,7 @@ def _lz4_compress(data: Buffer) -> bytes:
 
 
 def _snappy_compress(data: Buffer) -> bytes:
-    codec, view = pa.Codec("snappy"), memoryview(data)
+    codec, view = _arrow().Codec("snappy"), memoryview(data)
     parts = [_XERIAL_HEADER]
     for start in range(0, len(view), _XERIAL_BLOCK):
         packed = codec.compress(view[start : start + _XERIAL_BLOCK], asbytes=True)
@@ -151,7 +162,7 @@ def _raw_snappy(block: Buffer, max_size: int) -> bytes:
     for index, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
-            data: bytes = pa.Codec("snappy").decompress(block, _bounded(size, max_size), asbytes=True)
+            data: bytes = _arrow().Codec("snappy").decompress(block, _bounded(size, max_size), asbytes=True)
             return data
     raise CompressionError("damaged snappy data: no size at its head")
 
