@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.coordinator.groups import GroupCoordinator
 from eoslog.broker.coordinator.transactions import TransactionCoordinator
+from eoslog.broker.faults import Faults
 from eoslog.broker.log.flush import GroupFlush
 from eoslog.broker.ports import Clock, FileSystem, OsFileSystem, SystemClock
 from eoslog.broker.topics import Topics
@@ -22,10 +23,17 @@ class Broker:
     """What handlers reach through their context."""
 
     def __init__(
-        self, config: BrokerConfig, fs: FileSystem | None = None, clock: Clock | None = None
+        self,
+        config: BrokerConfig,
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+        faults: Faults | None = None,
     ) -> None:
-        """Take the data directory and recover its logs. Raises DataDirError and OSError."""
-        self.config, self.node_id = config, config.node_id
+        """Take the data directory and recover its logs. Raises DataDirError and OSError.
+
+        `faults` is for tests: see `broker.faults`.
+        """
+        self.config, self.node_id, self.faults = config, config.node_id, faults
         self.clock = clock or SystemClock()
         self.flush = GroupFlush(config.flush)
         self.topics = Topics.open(fs or OsFileSystem(), config.log_dirs, config, self.clock, self.flush)

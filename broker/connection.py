@@ -156,6 +156,9 @@ class Connection(asyncio.Protocol):
             return
         if handler is None:
             return
+        faults = self._broker.faults
+        if faults is not None:
+            handler = faults.around(self, header, handler)
         slot = _Slot(header, len(frame))
         try:
             result = handler(self._context(header), request)
@@ -294,6 +297,12 @@ class Connection(asyncio.Protocol):
         self._closing = True
         self._backlog.clear()
         self._transport.close()
+
+    def abort(self) -> None:
+        """Cut the connection: what has not been sent is lost."""
+        self._closing = True
+        self._backlog.clear()
+        self._transport.abort()
 
     async def finish(self, grace: float) -> None:
         """Shut down: begin nothing more, let begun requests end within `grace` seconds, close."""

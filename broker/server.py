@@ -41,6 +41,13 @@ class Server:
         self._broker = broker
         await self._listener.start_serving()
 
+    def cut(self) -> int:
+        """Cut all connections, as a network does that goes away; answers how many."""
+        connections = list(self._connections)
+        for connection in connections:
+            connection.abort()
+        return len(connections)
+
     async def stop(self, grace: float) -> None:
         """Accept no more; let begun requests end within `grace` seconds; close."""
         if self._listener is not None:

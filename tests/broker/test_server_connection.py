@@ -52,7 +52,9 @@ async def serving(
 ) -> AsyncIterator[tuple[Server, Callable[[], Awaitable[Client]]]]:
     monkeypatch.setattr(connection_module, "handlers", lambda: table)
     broker: Any = SimpleNamespace(
-        config=SimpleNamespace(request_max_bytes=max_bytes), address=lambda local: (local[0], local[1])
+        config=SimpleNamespace(request_max_bytes=max_bytes),
+        address=lambda local: (local[0], local[1]),
+        faults=None,
     )
     server = Server()
     port = await server.bind("127.0.0.1", 0)
