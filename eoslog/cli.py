@@ -1,67 +1,51 @@
-"""The command line: `eoslog broker` runs the bundled broker.
+"""The command line. A command's room is imported when the command is called, and not before.
 
-Each command imports its room when it is called, so that a broker is up without waiting for the libraries of
-the others.
+So a broker is up without waiting for the libraries of the others, and `eoslog --help` for none.
 """
 
 from __future__ import annotations
 
-import logging
-import sys
+from importlib import import_module
 
 import click
 
 import eoslog
 
-LEVELS = ("debug", "info", "warning", "error")
+# name -> (module that has a command of this name, the line that `eoslog --help` says of it)
+COMMANDS = {
+    "broker": ("eoslog.commands.broker", "Run a Kafka-compatible broker."),
+    "topics": ("eoslog.commands.topics", "List, describe, make, change and delete topics."),
+    "groups": ("eoslog.commands.groups", "Look at consumer groups; reset and delete their offsets."),
+    "transactions": ("eoslog.commands.transactions", "Look at transactions; find and abort hanging ones."),
+    "log": ("eoslog.commands.log", "Read and verify the files of a log, without a broker."),
+    "produce": ("eoslog.commands.produce", "Write lines of standard input to a topic."),
+    "consume": ("eoslog.commands.consume", "Print the records of a topic."),
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class LazyGroup(click.Group):
+    """A group whose commands are imported by name."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """All names, in the table's order."""
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Import the command; None for a name that is not in the table."""
+        if name not in COMMANDS:
+            return None
+        command: click.Command = import_module(COMMANDS[name][0]).command
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table, importing none."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(eoslog.__version__, prog_name="eoslog")
 def main() -> None:
     """Exactly-once between Spark and a Kafka log."""
-
-
-@main.command()
-@click.option("--data", default="./eoslog-data", show_default=True, metavar="DIR", help="Data directory.")
-@click.option(
-    "--listen",
-    default="127.0.0.1:9092",
-    show_default=True,
-    metavar="HOST:PORT",
-    help="Address to listen on; port 0 picks a free one.",
-)
-@click.option(
-    "--flush",
-    type=click.Choice(["fsync", "os"]),
-    default="fsync",
-    show_default=True,
-    help="Acknowledge after a group fdatasync, or after the write call as Kafka does.",
-)
-@click.option(
-    "--config",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A broker option by Kafka's name; repeatable.",
-)
-@click.option("--log-level", type=click.Choice(LEVELS), default="warning", show_default=True)
-def broker(data: str, listen: str, flush: str, settings: tuple[str, ...], log_level: str) -> None:
-    """Run a Kafka-compatible broker until SIGTERM or SIGINT.
-
-    Prints one line on standard output when it is ready.
-    """
-    from eoslog.broker.main import StartError, configure, run
-
-    logging.basicConfig(
-        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    try:
-        run(configure(data, listen, flush, settings), on_ready=_announce)
-    except StartError as error:
-        click.echo(f"eoslog broker: {error}", err=True)
-        sys.exit(1)
-
-
-def _announce(line: str) -> None:
-    click.echo(line)

@@ -14,6 +14,7 @@ from typing import Any
 from eoslog.broker.config.base import ConfigError, rule_of
 from eoslog.broker.config.groups import GroupOptions
 from eoslog.broker.config.network import NetworkOptions
+from eoslog.broker.config.operations import OperationsOptions
 from eoslog.broker.config.security import SecurityOptions
 from eoslog.broker.config.storage import FlushMode, StorageOptions
 from eoslog.broker.config.topics import SCALED, TopicOptions
@@ -24,7 +25,13 @@ __all__ = ["BrokerConfig", "ConfigError", "FlushMode", "option_table"]
 
 @dataclass(frozen=True)
 class BrokerConfig(
-    GroupOptions, TransactionOptions, SecurityOptions, TopicOptions, StorageOptions, NetworkOptions
+    OperationsOptions,
+    GroupOptions,
+    TransactionOptions,
+    SecurityOptions,
+    TopicOptions,
+    StorageOptions,
+    NetworkOptions,
 ):
     """All options of a broker. Times in ms, sizes in bytes."""
 

@@ -45,6 +45,7 @@ def test_the_brokers_path_imports_no_heavy_library(tmp_path: Path) -> None:
 
 def test_one_line_when_ready(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "eoslog", "broker", "--data", str(tmp_path), "--listen", "127.0.0.1:0"]
+    command += ["--log-level", "warning"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stderr is not None
         line = process.stdout.readline()

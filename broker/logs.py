@@ -1,0 +1,54 @@
+"""What the broker writes to standard error: lines of text, or a JSON object a line.
+
+Every module logs by Python's own `logging`; a line about something that operators may want to count or
+search for carries it as fields too: `log.info("topic %s made", name, extra={"topic": name})`. As text the
+message says it all; as JSON the fields stand beside it. Values of secret options are logged nowhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterable
+
+log = logging.getLogger(__name__)
+
+TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def begin(level: str, form: str) -> None:
+    """Write lines of at least `level` ("info", ...) to standard error, as `form`: "text" or "json"."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if form == "json" else logging.Formatter(TEXT))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def ignored(warnings: Iterable[str]) -> None:
+    """Log what of the options was passed over, a line each."""
+    for line in warnings:
+        log.warning("%s", line)
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time (UTC, ms), level, logger, message, the fields given, an exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See `logging.Formatter.format`."""
+        import json
+
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line: dict[str, object] = {
+            "time": f"{seconds}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+"""What every record has; all else was given as `extra`."""

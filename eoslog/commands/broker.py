@@ -1,0 +1,99 @@
+"""`eoslog broker`: from options to a running broker, or to what is wrong with them."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from eoslog.broker.config.operations import FORMATS, LEVELS
+
+# Which option each flag sets, by Kafka's name where it has one.
+FLAGS = {
+    "data": "log.dirs",
+    "flush": "flush.mode",
+    "metrics": "metrics.listen",
+    "log_level": "logging.level",
+    "log_format": "logging.format",
+}
+
+
+class BrokerCommand(click.Command):
+    """A command whose help ends with the table of all options, which is made only then."""
+
+    def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options by section."""
+        from eoslog.commands.broker_options import write_options
+
+        write_options(formatter)
+
+
+@click.command(cls=BrokerCommand)
+@click.option("--data", metavar="DIR", help="Data directory (log.dirs).  [default: ./eoslog-data]")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Address to listen on; port 0 picks a free one.  [default: 127.0.0.1:9092]",
+)
+@click.option(
+    "--flush",
+    type=click.Choice(["fsync", "os"]),
+    help="Acknowledge after a group fdatasync, or after the write call as Kafka does.  [default: fsync]",
+)
+@click.option("--config-file", metavar="FILE", help="Options in the format of Kafka's server.properties.")
+@click.option(
+    "--config",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An option by its name, see below; repeatable. Wins over --config-file; flags win over both.",
+)
+@click.option("--metrics", metavar="HOST:PORT", help="Serve /metrics (Prometheus) and /healthz there.")
+@click.option("--log-level", type=click.Choice(LEVELS), help="[default: info]")
+@click.option("--log-format", type=click.Choice(FORMATS), help="[default: text]")
+@click.option("--check-config", is_flag=True, help="Show what the options amount to, and start nothing.")
+def command(
+    listen: str | None,
+    config_file: str | None,
+    settings: tuple[str, ...],
+    check_config: bool,
+    **flags: str | None,
+) -> None:
+    """Run a Kafka-compatible broker until SIGTERM or SIGINT.
+
+    Prints one line on standard output when it is ready, and its log on standard error. SIGTERM lets begun
+    requests end within shutdown.grace.ms; a second one ends the broker at once.
+    """
+    from eoslog.broker import logs
+    from eoslog.broker.config import ConfigError
+    from eoslog.broker.config.sources import gather
+    from eoslog.broker.main import StartError, run
+
+    try:
+        given = {FLAGS[flag]: value for flag, value in flags.items() if value is not None}
+        gathered = gather(config_file, settings, given | _address(listen))
+        config = gathered.config()
+        if check_config:
+            from eoslog.commands.broker_options import show_config
+
+            show_config(config, gathered)
+            return
+        logs.begin(config.logging_level, config.logging_format)
+        logs.ignored(gathered.warnings)
+        run(config, on_ready=click.echo)
+    except (StartError, ConfigError) as error:
+        for line in str(error).splitlines():
+            click.echo(f"eoslog broker: {line}", err=True)
+        sys.exit(1)
+
+
+def _address(listen: str | None) -> dict[str, str]:
+    """The options that --listen sets. Raises ConfigError."""
+    from eoslog.broker.config import ConfigError
+
+    if listen is None:
+        return {}
+    host, colon, port = listen.rpartition(":")
+    if not colon:
+        raise ConfigError(f"--listen {listen}: give HOST:PORT, for instance 127.0.0.1:9092")
+    return {"listen.host": host.strip("[]"), "listen.port": port}

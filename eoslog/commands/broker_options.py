@@ -1,0 +1,52 @@
+"""The broker's options for people: the table of `eoslog broker --help`, and what --check-config shows."""
+
+from __future__ import annotations
+
+from dataclasses import Field, fields
+from typing import Any
+
+import click
+
+from eoslog.broker.config import BrokerConfig, option_table
+from eoslog.broker.config.base import text_of
+from eoslog.broker.config.sources import Gathered, shown
+
+
+def sections() -> dict[str, list[Field[Any]]]:
+    """All options by section, each option's field, as the broker's config is composed of them."""
+    table = option_table()
+    found: dict[str, list[Field[Any]]] = {}
+    for part in BrokerConfig.__bases__:
+        title = part.__name__.removesuffix("Options")
+        names = sorted(field.metadata["name"] for field in fields(part))
+        if names:
+            found[title] = [table[name] for name in names]
+    return dict(sorted(found.items()))
+
+
+def write_options(formatter: click.HelpFormatter) -> None:
+    """Write every option with its meaning and default, by section."""
+    formatter.write_paragraph()
+    formatter.write_text("Options for --config and --config-file, by Kafka's names where Kafka has them:")
+    for title, options in sections().items():
+        with formatter.section(title):
+            formatter.write_dl([(field.metadata["name"], describe(field)) for field in options], col_max=46)
+
+
+def describe(field: Field[Any]) -> str:
+    """Meaning, choices and default of an option."""
+    text: str = field.metadata["meaning"]
+    choices = field.metadata["choices"]
+    if choices and not all(choice in text for choice in choices):
+        text += f" ({', '.join(choices)})"
+    default = text_of(field.default)
+    return f"{text}  [{default}]" if default else text
+
+
+def show_config(config: BrokerConfig, gathered: Gathered) -> None:
+    """Print every option's value with where it comes from, and what is passed over."""
+    for line in gathered.warnings:
+        click.echo(f"warning: {line}", err=True)
+    for name, value in shown(config).items():
+        origin = gathered.origins.get(name)
+        click.echo(f"{name}={value}" + (f"  # {origin}" if origin else ""))

@@ -1,0 +1,136 @@
+"""Options from a file, from settings and from flags: who wins, what is unknown, what must be refused."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from eoslog.broker.config import ConfigError, option_table
+from eoslog.broker.config.foreign import TABLE, foreign
+from eoslog.broker.config.sources import HIDDEN, gather, read_properties, shown
+from eoslog.cli import COMMANDS, main
+
+
+def properties(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "server.properties"
+    path.write_text(text)
+    return str(path)
+
+
+def broker(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["broker", *arguments])
+
+
+def refusal(settings: list[str], file: str | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        gather(file, settings, {})
+    return str(caught.value)
+
+
+def test_flags_win_over_settings_which_win_over_the_file(tmp_path: Path) -> None:
+    file = properties(tmp_path, "num.partitions=2\nnode.id=2\nflush.mode=os\n")
+    found = gather(file, ["num.partitions=3", "node.id=3"], {"node.id": "4"})
+    config = found.config()
+    assert (config.node_id, config.num_partitions, config.flush) == (4, 3, "os")
+    assert found.origins == {"node.id": "the command line", "num.partitions": "--config", "flush.mode": file}
+
+
+def test_the_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
+    text = "# one\n! two\nnum.partitions : 2\nnode.id 7\nlog.dirs=/a\\\n   /b\nflush.mode=\\u006fs  \n\n"
+    wanted = {"num.partitions": "2", "node.id": "7", "log.dirs": "/a/b", "flush.mode": "os"}
+    assert read_properties(properties(tmp_path, text)) == wanted
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    assert "No such file" in refusal([], str(tmp_path / "none"))
+    (tmp_path / "latin1").write_bytes(b"node.id=\xff\n")
+    assert "latin1 cannot be read" in refusal([], str(tmp_path / "latin1"))
+
+
+def test_an_unknown_name_is_refused_with_near_ones() -> None:
+    assert refusal(["num.partition=3"]).endswith("unknown option num.partition; did you mean num.partitions?")
+    assert "--help" in refusal(["nothing.like.it.at.all=3"])
+
+
+def test_all_problems_are_told_at_once() -> None:
+    text = refusal(["num.partition=3", "authorizer.class=x", "config.providers=file"])
+    assert len(text.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "offsets.topic.replication.factor=3",
+        "remote.log.storage.system.enable=true",
+        "config.providers=file",
+        "principal.builder.class=com.example.Builder",
+        "create.topic.policy.class.name=com.example.Policy",
+        "log.dirs=/a,/b",
+    ],
+)
+def test_what_would_weaken_a_promise_is_refused(setting: str) -> None:
+    assert setting.partition("=")[0] in refusal([setting])
+
+
+def test_a_harmless_value_of_it_is_passed_over() -> None:
+    found = gather(
+        None, ["offsets.topic.replication.factor=1", "num.io.threads=8", "process.roles=broker"], {}
+    )
+    assert found.options == {}
+    assert len(found.warnings) == 3
+
+
+def test_another_name_of_the_same_thing() -> None:
+    assert gather(None, ["broker.id=7"], {}).options == {"node.id": "7"}
+    assert gather(None, ["log.dir=/a"], {"log.dirs": "/b"}).config().log_dirs == "/b"
+
+
+def test_a_later_source_wins_by_whatever_name(tmp_path: Path) -> None:
+    file = properties(tmp_path, "log.retention.ms=5000\n")
+    assert gather(file, ["log.retention.hours=1"], {}).options == {"log.retention.hours": "1"}
+
+
+def test_no_line_of_the_table_is_hidden_by_one_before_it() -> None:
+    for line in TABLE:
+        for name in line.names:
+            first = foreign(name.replace("*", "x"))
+            assert first is not None
+            assert first is line or not line.refused, f"{name} would be passed over, not refused"
+
+
+def test_a_quorum_of_one_leaves_its_listener_out() -> None:
+    listeners = "listeners=PLAINTEXT://:9092,CONTROLLER://:9093"
+    found = gather(None, ["controller.listener.names=CONTROLLER", listeners], {})
+    assert found.options == {"listeners": "PLAINTEXT://:9092"}
+
+
+def test_secrets_are_hidden() -> None:
+    secrets = {name for name, field in option_table().items() if field.metadata["secret"] and "*" not in name}
+    config = gather(None, [f"{name}=swordfish" for name in secrets], {}).config()
+    values = shown(config)
+    assert {values[name] for name in secrets} <= {HIDDEN}
+    assert "swordfish" not in str(values)
+
+
+def test_check_config(tmp_path: Path) -> None:
+    file = properties(tmp_path, "num.partitions=2\nnum.io.threads=8\n")
+    done = broker("--check-config", "--config-file", file, "--data", "/nowhere")
+    assert done.exit_code == 0
+    assert f"num.partitions=2  # {file}" in done.output
+    assert "log.dirs=/nowhere  # the command line" in done.output
+    assert "num.io.threads is ignored" in done.output
+    wrong = broker("--check-config", "--config", "num.partitions=none")
+    assert wrong.exit_code == 1
+    assert "--config: num.partitions=none: must be a whole number" in wrong.output
+
+
+def test_help_names_every_option() -> None:
+    done = broker("--help")
+    assert done.exit_code == 0
+    missing = [name for name in option_table() if name not in done.output]
+    assert not missing
+
+
+def test_help_names_every_command() -> None:
+    done = CliRunner().invoke(main, ["--help"])
+    assert all(name in done.output for name in COMMANDS)
