@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from eoslog.broker.broker import Broker
 from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.coordinator.transaction_journal import DamagedTransactionLog
+from eoslog.broker.faults import Faults
 from eoslog.broker.log.data_dir import DataDirError
 from eoslog.broker.log.files import BadFile
+from eoslog.broker.ports import FileSystem
 from eoslog.broker.server import Server
 from eoslog.protocol.errors import KafkaError
 
@@ -55,25 +57,61 @@ async def _run(config: BrokerConfig, on_ready: Callable[[str], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    server = Server()
-    port = await _bind(server, config)
-    broker = _open(config)
+    node = Node(config)
+    await node.start()
     try:
-        await server.serve(broker)
         # What start-up made stays for ever: keep the garbage collector from walking it again and again.
         gc.collect()
         gc.freeze()
-        where = f"{config.host}:{port}"
-        on_ready(f"eoslog broker ready at {where} (data {config.log_dirs}, flush {config.flush})")
+        on_ready(node.ready_line)
         await ended.wait()
-        await server.stop(GRACE)
+        await node.finish()
     finally:
-        await _close(broker)
+        await node.close()
 
 
-def _open(config: BrokerConfig) -> Broker:
+class Node:
+    """A broker and its listeners on the running event loop."""
+
+    def __init__(
+        self, config: BrokerConfig, fs: FileSystem | None = None, faults: Faults | None = None
+    ) -> None:
+        """`fs` and `faults` are for tests, see `broker.faults`."""
+        self.config, self._fs, self._faults = config, fs, faults
+        self.server = Server()
+        self.broker: Broker
+        self.port = 0
+        """Where it listens."""
+
+    @property
+    def ready_line(self) -> str:
+        """What a starter waits for."""
+        config = self.config
+        where = f"{config.host}:{self.port}"
+        return f"eoslog broker ready at {where} (data {config.log_dirs}, flush {config.flush})"
+
+    async def start(self) -> None:
+        """Take the address, open the data directory, serve. Raises StartError with nothing left behind."""
+        self.port = await _bind(self.server, self.config)
+        try:
+            self.broker = _open(self.config, self._fs, self._faults)
+        except BaseException:
+            await self.server.stop(0)
+            raise
+        await self.server.serve(self.broker)
+
+    async def finish(self, grace: float = GRACE) -> None:
+        """Begin no more requests, let the begun ones end within `grace` seconds, end all connections."""
+        await self.server.stop(grace)
+
+    async def close(self) -> None:
+        """Save everything; after `finish`. Raises StartError if that is not possible."""
+        await _close(self.broker)
+
+
+def _open(config: BrokerConfig, fs: FileSystem | None, faults: Faults | None) -> Broker:
     try:
-        broker = Broker(config)
+        broker = Broker(config, fs=fs, faults=faults)
         broker.start()
         return broker
     except _DAMAGE as error:
