@@ -8,7 +8,7 @@ clock and the event loop: `group_journal` writes and reads the log, `group_membe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from eoslog.broker.rules.classic_events import (
     SyncAnswer,
 )
 from eoslog.broker.rules.classic_state import Group
-from eoslog.broker.rules.offsets import Committer, Fetched, Place
+from eoslog.broker.rules.offsets import Committed, Committer, Fetched, Place
 
 if TYPE_CHECKING:
     from eoslog.broker.config import BrokerConfig
@@ -142,6 +142,10 @@ class GroupCoordinator:
     ) -> Awaitable[list[tuple[Place, Fetched]]]:
         """Read committed offsets of (place, topic id if known), or all of the group's if None."""
         return self._offsets.fetch(group_id, places, require_stable)
+
+    def committed_offsets(self) -> Iterator[tuple[str, Place, Committed]]:
+        """Yield every committed offset as (group, place, offset), for metrics."""
+        return self._offsets.all_committed()
 
     # What others tell
 

@@ -6,7 +6,7 @@ their order; the awaitable that is returned waits until it is durable.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -82,6 +82,11 @@ class GroupOffsets:
     def groups(self) -> set[str]:
         """Return the ids of all groups with offsets."""
         return {group for store in self._stores.values() for group in store.groups()}
+
+    def all_committed(self) -> Iterator[tuple[str, Place, Committed]]:
+        """Yield every committed offset as (group, place, offset), also one that is not durable yet."""
+        for store in self._stores.values():
+            yield from store.all_committed()
 
     # Commits
 

@@ -8,14 +8,17 @@ is done the partition moves its high watermark, which lets waiting acknowledgeme
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from eoslog.broker.config import FlushMode
 from eoslog.broker.ports import File
 
 Job = Callable[[], object]
+OnSync = Callable[[float, bool], None]
+"""Is told of each sync of a partition: seconds, and whether it failed; on the event loop's thread."""
 
 
 def sync_and_close(file: File) -> Job:
@@ -45,6 +48,7 @@ class GroupFlush:
 
     def __init__(self, mode: FlushMode = "fsync", threads: int = 4) -> None:
         self.mode = mode
+        self.on_sync: OnSync | None = None
         self._threads = threads
         self._pool: ThreadPoolExecutor | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -94,7 +98,12 @@ class GroupFlush:
         """Flush one partition at once in this thread, for starts and ends. The pool must not hold it."""
         self.forget(partition)
         offset, jobs = partition.begin_flush()
-        partition.end_flush(offset, _run(jobs))
+        self._end(partition, offset, _run(jobs))
+
+    def _end(self, partition: Flushable, offset: int, synced: _Synced) -> None:
+        if self.on_sync is not None:
+            self.on_sync(synced.seconds, synced.error is not None)
+        partition.end_flush(offset, synced.error)
 
     def _kick(self) -> None:
         self._kicked = False
@@ -109,19 +118,19 @@ class GroupFlush:
         if not self._busy:
             self._idle.set()
 
-    def _hand_back(self, partition: Flushable, offset: int) -> Callable[[Future[Exception | None]], None]:
+    def _hand_back(self, partition: Flushable, offset: int) -> Callable[[Future[_Synced]], None]:
         loop = self._loop
         assert loop is not None
 
-        def done(future: Future[Exception | None]) -> None:
+        def done(future: Future[_Synced]) -> None:
             loop.call_soon_threadsafe(self._done, partition, offset, future)
 
         return done
 
-    def _done(self, partition: Flushable, offset: int, future: Future[Exception | None]) -> None:
+    def _done(self, partition: Flushable, offset: int, future: Future[_Synced]) -> None:
         self._busy.discard(partition)
         try:
-            partition.end_flush(offset, future.result())
+            self._end(partition, offset, future.result())
         finally:
             due = [action for owner, action in self._afterwards if owner is partition]
             self._afterwards = [entry for entry in self._afterwards if entry[0] is not partition]
@@ -130,11 +139,20 @@ class GroupFlush:
             self._kick()
 
 
-def _run(jobs: Sequence[Job]) -> Exception | None:
+class _Synced(NamedTuple):
+    """What became of a partition's jobs, and how long they took."""
+
+    error: Exception | None
+    seconds: float
+
+
+def _run(jobs: Sequence[Job]) -> _Synced:
     """Run the jobs in order until one fails; the error is handed back, it belongs to the partition."""
+    begun = time.perf_counter()
+    error = None
     try:
         for job in jobs:
             job()
-    except Exception as error:  # whatever it is, the bytes are not known to be safe
-        return error
-    return None
+    except Exception as failure:  # whatever it is, the bytes are not known to be safe
+        error = failure
+    return _Synced(error, time.perf_counter() - begun)

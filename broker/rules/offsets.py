@@ -12,6 +12,7 @@ Sources: KIP-98 and KIP-447 (pending offsets, UNSTABLE_OFFSET_COMMIT); OffsetCom
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from eoslog.broker.rules.classic_join import validate_member
@@ -104,6 +105,12 @@ class OffsetStore:
     def groups(self) -> set[str]:
         """Return the ids of the groups that have committed or pending offsets."""
         return {*self._committed, *self._open}
+
+    def all_committed(self) -> Iterator[tuple[str, Place, Committed]]:
+        """Yield every committed offset as (group, place, offset); the store must not change meanwhile."""
+        for group, offsets in self._committed.items():
+            for place, committed in offsets.items():
+                yield group, place, committed
 
     def holds(self, group: str) -> bool:
         """Tell whether `group` has any committed or pending offset."""
