@@ -1,17 +1,17 @@
-"""Topics and their partitions: made, found, deleted, and persisted so that no crash leaves one by half.
+"""Topics and their partitions: made, found, changed, deleted, and no crash leaves a step of that by half.
 
 `topics.json` in the data directory is the registry. A topic exists from the moment it stands there, and
 its partition directories are made before. A deletion is first noted there, then done: directories are
 renamed to `<name>.<hex>-delete` and removed, then the note goes. What a crash left undone is finished at
 the next start. A directory with records that no note explains is never removed: the start fails.
+A topic that grows, or whose configs change, has done so from the moment the registry says it.
 """
 
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log import files, registry
@@ -24,48 +24,12 @@ from eoslog.broker.log.recovery import Finding, Known
 from eoslog.broker.log.settings import LogSettings
 from eoslog.broker.log.tidy import remove_directories, tidy
 from eoslog.broker.ports import Clock, FileSystem
+from eoslog.broker.topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topic, check_new_name, is_internal
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
+__all__ = ["OFFSETS_TOPIC", "TRANSACTIONS_TOPIC", "Topic", "Topics", "is_internal"]
+
 _LOG = logging.getLogger(__name__)
-
-OFFSETS_TOPIC = "__consumer_offsets"
-TRANSACTIONS_TOPIC = "__transaction_state"
-
-MAX_NAME = 249
-_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
-
-
-@dataclass(frozen=True)
-class Topic:
-    """A topic; `configs` holds only what was set on it."""
-
-    name: str
-    topic_id: bytes
-    partitions: list[Partition]
-    configs: dict[str, str]
-
-    @property
-    def internal(self) -> bool:
-        """Whether it is one of the broker's own."""
-        return is_internal(self.name)
-
-
-def is_internal(name: str) -> bool:
-    """Whether this is the name of one of the broker's own topics."""
-    return name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
-
-
-def check_name(name: str) -> None:
-    """Raises KafkaError INVALID_TOPIC_EXCEPTION unless `name` is a legal topic name."""
-    if name in ("", ".", ".."):
-        reason = f"a topic cannot be named {name!r}"
-    elif len(name) > MAX_NAME:
-        reason = f"a topic name has at most {MAX_NAME} characters, not {len(name)}"
-    elif not _LEGAL.fullmatch(name):
-        reason = f"topic name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
-    else:
-        return
-    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
 
 
 class Topics:
@@ -160,63 +124,131 @@ class Topics:
 
     def check_create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
         """Raise what `create` would raise, without making anything (validate_only)."""
-        check_name(name)
-        if is_internal(name):
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name} is the broker's own")
-        if name in self._by_name:
-            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists already")
-        for other in self._by_name:
-            if other.replace(".", "_") == name.replace(".", "_"):
-                raise KafkaError(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION,
-                    f"topic {name} differs from {other} only in '.' and '_', which collides",
-                )
+        check_new_name(name, self._by_name)
         if partitions < 1 and partitions != -1:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"topic {name} needs at least one partition")
         LogSettings.of(self._config, configs)
 
     def _create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
-        topic_id = new_id()
-        settings = LogSettings.of(self._config, configs)
+        entry = registry.Entry(name, new_id(), partitions, dict(configs))
+        made = self._make(entry, range(partitions))
+        topic = Topic(name, entry.topic_id, made, entry.configs)
+        self._register(topic, made)
+        return topic
+
+    def add_partitions(self, name: str, total: int) -> Topic:
+        """Let a topic grow to `total` partitions; answers it as it is now.
+
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, KAFKA_STORAGE_ERROR; the topic is
+        as it was then.
+        """
+        topic = self.check_add_partitions(name, total)
+        entry = registry.Entry(name, topic.topic_id, total, topic.configs)
+        made = self._make(entry, range(len(topic.partitions), total))
+        grown = replace(topic, partitions=[*topic.partitions, *made])
+        self._register(grown, made)
+        return grown
+
+    def check_add_partitions(self, name: str, total: int) -> Topic:
+        """Raise what `add_partitions` would raise, without adding any (validate_only); answers the topic."""
+        topic = self._existing(name)
+        count = len(topic.partitions)
+        if topic.internal:
+            reason = "is the broker's own, its number of partitions is fixed at its first use"
+        elif total == count:
+            reason = f"has {count} partitions already"
+        elif total < count:
+            reason = f"has {count} partitions, {total} would be fewer"
+        else:
+            return topic
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"topic {name} {reason}")
+
+    def _make(self, entry: registry.Entry, indexes: Iterable[int]) -> list[Partition]:
+        """Make and open empty partitions of a topic. Raises KafkaError; nothing is left behind then."""
+        settings = LogSettings.of(self._config, entry.configs)
         made: list[Place] = []
+        opened: list[Partition] = []
         try:
-            for index in range(partitions):
-                place = self._place(name, index, topic_id)
+            for index in indexes:
+                place = self._place(entry.name, index, entry.topic_id)
                 if self._fs.exists(place.directory):
                     raise OSError(f"{place.directory} is in the way; what a deletion left goes at a restart")
                 made.append(place)
-                create_directory(self._fs, place.directory, topic_id, settings.index_interval_bytes)
+                create_directory(self._fs, place.directory, entry.topic_id, settings.index_interval_bytes)
             self._fs.sync_dir(self._dir.path)
-            entry = registry.Entry(name, topic_id, partitions, dict(configs))
-            topic = self._open_topic(entry, lambda *_: Known(clean=True))
-            for partition in topic.partitions:
+            for place in made:
+                opened.append(self._open_partition(place, settings, Known(clean=True)))
+            for partition in opened:
                 if partition.offline is not None:
                     raise OSError(partition.offline)
-            self._register(topic)
         except OSError as error:
-            self._undo(made)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"topic {name} was not made: {error}") from error
-        return topic
+            self._undo(opened, [place.directory for place in made])
+            raise _storage_error(f"topic {entry.name} was not made or enlarged", error) from error
+        return opened
 
-    def _register(self, topic: Topic) -> None:
-        """Put a topic into the registry: from here on it exists. Raises OSError; then it does not."""
-        self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
+    def _register(self, topic: Topic, made: Iterable[Partition]) -> None:
+        """Put a topic with partitions just `made` into the registry: from here on they exist.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR; then they do not.
+        """
         try:
-            self._save()
-        except OSError:
-            del self._by_name[topic.name], self._by_id[topic.topic_id]
-            for partition in topic.partitions:
-                partition.close()
-            raise
+            self._put(topic)
+        except OSError as error:
+            self._undo(made, [partition.directory for partition in made])
+            raise _storage_error(f"topic {topic.name} was not made or enlarged", error) from error
 
-    def _undo(self, made: Iterable[Place]) -> None:
-        for place in made:
+    def _undo(self, opened: Iterable[Partition], directories: Iterable[str]) -> None:
+        for partition in opened:
+            partition.close()
+        for directory in directories:
             try:
-                if self._fs.exists(place.directory):
-                    self._fs.remove_tree(place.directory)
+                if self._fs.exists(directory):
+                    self._fs.remove_tree(directory)
             except OSError as error:
                 # An empty directory that is not registered is removed at the next start as well.
-                _LOG.warning("%s of a topic that could not be made stays for now: %s", place.directory, error)
+                _LOG.warning("%s of a topic that could not be made stays for now: %s", directory, error)
+
+    # -- configs -------------------------------------------------------------------------------
+
+    def set_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
+        """Give a topic these configs instead of those it has; its logs follow them at once.
+
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, KAFKA_STORAGE_ERROR; the topic is as it
+        was then.
+        """
+        topic = self._existing(name)
+        settings = self.check_configs(name, configs)
+        changed = replace(topic, configs=dict(configs))
+        try:
+            self._put(changed)
+        except OSError as error:
+            raise _storage_error(f"the configs of topic {name} are as they were", error) from error
+        for partition in topic.partitions:
+            partition.settings = settings
+        return changed
+
+    def check_configs(self, name: str, configs: Mapping[str, str]) -> LogSettings:
+        """The settings of a topic with these configs. Raises KafkaError as `set_configs`."""
+        self._existing(name)
+        settings = LogSettings.of(self._config, configs)
+        if is_internal(name) and configs.get("cleanup.policy") != "compact":
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"topic {name} is the broker's own and lives by cleanup.policy=compact, which must stay",
+            )
+        return settings
+
+    def check_defaults(self, config: BrokerConfig) -> None:
+        """Raise KafkaError INVALID_CONFIG if a topic's own configs do not go with these broker options."""
+        for topic in self._by_name.values():
+            LogSettings.of(config, topic.configs)
+
+    def defaults_changed(self) -> None:
+        """The broker's options have changed: all logs follow them."""
+        for topic in self._by_name.values():
+            settings = LogSettings.of(self._config, topic.configs)
+            for partition in topic.partitions:
+                partition.settings = settings
 
     def delete(self, name: str) -> None:
         """Delete a topic and its records.
@@ -224,9 +256,7 @@ class Topics:
         Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for an internal one,
         KAFKA_STORAGE_ERROR if that could not be noted; the topic is then still there.
         """
-        topic = self._by_name.get(name)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+        topic = self._existing(name)
         if topic.internal:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name} is the broker's own")
         self._deleting.add(topic.topic_id)
@@ -236,9 +266,7 @@ class Topics:
         except OSError as error:
             self._by_name[name] = self._by_id[topic.topic_id] = topic
             self._deleting.discard(topic.topic_id)
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"topic {name} is not deleted: {error}"
-            ) from error
+            raise _storage_error(f"topic {name} is not deleted", error) from error
         for partition in topic.partitions:
             partition.close()
         try:
@@ -249,6 +277,25 @@ class Topics:
             _LOG.warning("topic %s is deleted, its files go at the next start: %s", name, error)
 
     # -- the registry --------------------------------------------------------------------------
+
+    def _existing(self, name: str) -> Topic:
+        topic = self._by_name.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+        return topic
+
+    def _put(self, topic: Topic) -> None:
+        """Register a topic, new or changed. Raises OSError; then all is as it was."""
+        before = self._by_name.get(topic.name)
+        self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
+        try:
+            self._save()
+        except OSError:
+            if before is None:
+                del self._by_name[topic.name], self._by_id[topic.topic_id]
+            else:
+                self._by_name[topic.name] = self._by_id[topic.topic_id] = before
+            raise
 
     def _save(self) -> None:
         entries = [
@@ -265,11 +312,11 @@ class Topics:
             if self._fs.exists(path):
                 known = registry.decode(files.read_whole(self._fs, path), path)
             self._deleting = set(known.deleting)
-            tidy(self._fs, self._dir.path, known.ids, known.deleting)
+            tidy(self._fs, self._dir.path, known.partitions, known.deleting)
         except files.BadFile as error:
             raise DataDirError(str(error)) from error
         for entry in known.topics:
-            topic = self._open_topic(entry, self._known)
+            topic = self._open_topic(entry)
             self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
         if self._deleting:
             self._deleting.clear()
@@ -281,22 +328,19 @@ class Topics:
     def _place(self, name: str, index: int, topic_id: bytes) -> Place:
         return Place(name, index, topic_id, self._dir.file(f"{name}-{index}"))
 
-    def _open_topic(self, entry: registry.Entry, known: Callable[[str, int], Known]) -> Topic:
+    def _open_topic(self, entry: registry.Entry) -> Topic:
         settings = LogSettings.of(self._config, entry.configs)
-        now_ms = self._clock.now_ms()
         opened = [
-            open_partition(
-                self._fs,
-                self._place(entry.name, index, entry.topic_id),
-                settings,
-                self._flush,
-                known(entry.name, index),
-                now_ms,
-                self.report,
+            self._open_partition(
+                self._place(entry.name, index, entry.topic_id), settings, self._known(entry.name, index)
             )
             for index in range(entry.partitions)
         ]
         return Topic(entry.name, entry.topic_id, opened, entry.configs)
+
+    def _open_partition(self, place: Place, settings: LogSettings, known: Known) -> Partition:
+        now_ms = self._clock.now_ms()
+        return open_partition(self._fs, place, settings, self._flush, known, now_ms, self.report)
 
     # -- now and then, and the end -------------------------------------------------------------
 
@@ -341,3 +385,7 @@ class Topics:
     def _close_files(self) -> None:
         for partition in self._all_partitions():
             partition.close()
+
+
+def _storage_error(what: str, error: OSError) -> KafkaError:
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")

@@ -30,9 +30,9 @@ class Registry:
     deleting: frozenset[bytes] = frozenset()
 
     @property
-    def ids(self) -> set[bytes]:
-        """The ids of the topics that exist."""
-        return {entry.topic_id for entry in self.topics}
+    def partitions(self) -> dict[bytes, int]:
+        """The ids of the topics that exist, and how many partitions each has."""
+        return {entry.topic_id: entry.partitions for entry in self.topics}
 
 
 def encode(topics: Iterable[Entry], deleting: Iterable[bytes]) -> bytes:

@@ -1,7 +1,7 @@
 """Removing partition directories, and at a start finishing what a crash left undone.
 
 Only what a broker makes is ever touched: the data directory may hold other people's files. A directory
-with records of a topic that nobody knows is not removed either: `DataDirError`.
+with records of a partition that nobody knows is not removed either: `DataDirError`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 
 from eoslog.broker.log import files, registry
 from eoslog.broker.log.data_dir import META, DataDirError
@@ -38,10 +38,10 @@ def remove_directories(fs: FileSystem, root: str, directories: Iterable[str]) ->
         fs.remove_tree(target)
 
 
-def tidy(fs: FileSystem, root: str, known: Container[bytes], deleting: Container[bytes]) -> None:
-    """Finish what a crash left undone: deleted topics, directories of topics that were never registered.
+def tidy(fs: FileSystem, root: str, known: Mapping[bytes, int], deleting: Container[bytes]) -> None:
+    """Finish what a crash left undone: deleted topics, directories of partitions that were never registered.
 
-    `known`, `deleting`: topic ids. Raises DataDirError, BadFile, OSError.
+    `known`: the topics' numbers of partitions by topic id. Raises DataDirError, BadFile, OSError.
     """
     for name in fs.list(root):
         path = os.path.join(root, name)
@@ -54,7 +54,7 @@ def tidy(fs: FileSystem, root: str, known: Container[bytes], deleting: Container
 
 
 def _is_left_over(
-    fs: FileSystem, root: str, path: str, known: Container[bytes], deleting: Container[bytes]
+    fs: FileSystem, root: str, path: str, known: Mapping[bytes, int], deleting: Container[bytes]
 ) -> bool:
     try:
         names = fs.list(path)
@@ -66,13 +66,13 @@ def _is_left_over(
     if files.PARTITION_METADATA in names:
         metadata = os.path.join(path, files.PARTITION_METADATA)
         topic_id = files.decode_partition_metadata(files.read_whole(fs, metadata), metadata)
-        if topic_id in known:
+        if topic_id in known and int(path.rpartition("-")[2]) < known[topic_id]:
             return False
     filled = any(_size(fs, os.path.join(path, name)) for name in names if name.endswith(files.LOG))
     if filled and topic_id not in deleting:
         raise DataDirError(
-            f"{path} holds records of a topic that {os.path.join(root, registry.FILE)} does not know. Put "
-            "that file back from a copy, or move the directory away"
+            f"{path} holds records of a partition that {os.path.join(root, registry.FILE)} does not know. "
+            "Put that file back from a copy, or move the directory away"
         )
     return True
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 
 import pytest
+from crashkit import DATA, code, every_crash, opened
 from fakefs import FakeClock, FakeFileSystem, Outcome, PowerLoss
 from logkit import NOW, batch, sequenced
 
@@ -17,22 +17,10 @@ from eoslog.broker.log.flush import GroupFlush
 from eoslog.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
-DATA = "/var/data"
-
-
-def opened(fs: FakeFileSystem, **config: object) -> Topics:
-    return Topics.open(fs, DATA, BrokerConfig(**config), FakeClock(), GroupFlush())  # type: ignore[arg-type]
-
 
 @pytest.fixture
 def fs() -> FakeFileSystem:
     return FakeFileSystem()
-
-
-def code(call: Callable[[], object]) -> ErrorCode:
-    with pytest.raises(KafkaError) as caught:
-        call()
-    return caught.value.code
 
 
 def test_a_topic_is_found_by_name_id_and_partition(fs: FakeFileSystem) -> None:
@@ -141,42 +129,6 @@ def test_a_deleted_topic_is_gone_and_a_new_one_of_its_name_is_another(fs: FakeFi
     assert (again.topic_id, len(again.partitions)) == (second.topic_id, 1)
 
 
-OUTCOMES = [Outcome.NOTHING, Outcome.ALL, Outcome.PREFIX, Outcome.PREFIX, Outcome.PREFIX]
-
-
-def _every_crash(act: Callable[[Topics], object], check: Callable[[Topics, bool], None]) -> int:
-    """Do `act` with a crash before each of its changes of the disk, in all ways; `check` after a restart."""
-    steps = 0
-    while True:
-        finished = False
-        for seed, outcome in enumerate(OUTCOMES):
-            fs = FakeFileSystem()
-            topics = opened(fs)
-            topics.create("other", 1)
-            keep = topics.create("keep", 1).partitions[0]
-            keep.append(batch(b"x"), now_ms=NOW)
-            keep._flush.flush_now(keep)
-            fs.steps_left = steps
-            try:
-                act(topics)
-                finished = True
-            except PowerLoss:
-                finished = False
-            fs.crash(outcome, Random(seed * 1000 + steps))
-            again = opened(fs)
-            assert again.report == []
-            check(again, finished)
-            kept = again.partition("keep", 0)
-            assert kept is None or kept.log_end_offset == 1
-            directories = sorted(name for name in fs.list(DATA) if "." not in name and "-" in name)
-            wanted = [f"{p}" for name in again.names() for p in again.get(name).partitions]  # type: ignore[union-attr]
-            assert directories == sorted(wanted), "nothing is left over"
-            assert not [name for name in fs.list(DATA) if name.endswith((".tmp", "-delete"))]
-        if finished:
-            return steps
-        steps += 1
-
-
 def test_a_crash_while_a_topic_is_made_leaves_all_of_it_or_nothing() -> None:
     def check(topics: Topics, finished: bool) -> None:
         found = topics.get("new")
@@ -187,7 +139,7 @@ def test_a_crash_while_a_topic_is_made_leaves_all_of_it_or_nothing() -> None:
         if found is None:
             topics.create("new", 2)
 
-    assert _every_crash(lambda topics: topics.create("new", 2), check) > 10
+    assert every_crash(lambda topics: topics.create("new", 2), check) > 10
 
 
 def test_a_crash_while_a_topic_is_deleted_leaves_all_of_it_or_nothing() -> None:
@@ -199,7 +151,7 @@ def test_a_crash_while_a_topic_is_deleted_leaves_all_of_it_or_nothing() -> None:
             assert topics.create("keep", 1).partitions[0].log_end_offset == 0
             topics.delete("keep")
 
-    assert _every_crash(lambda topics: topics.delete("keep"), check) > 5
+    assert every_crash(lambda topics: topics.delete("keep"), check) > 5
 
 
 def test_a_crash_at_the_very_first_start_does_no_harm() -> None:

@@ -1,0 +1,69 @@
+"""What a topic is, and what it may be called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from eoslog.broker.log.partition import Partition
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+
+MAX_NAME = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic; `configs` holds only what was set on it."""
+
+    name: str
+    topic_id: bytes
+    partitions: list[Partition]
+    configs: dict[str, str]
+
+    @property
+    def internal(self) -> bool:
+        """Whether it is one of the broker's own."""
+        return is_internal(self.name)
+
+
+def is_internal(name: str) -> bool:
+    """Whether this is the name of one of the broker's own topics."""
+    return name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+
+
+def check_name(name: str) -> None:
+    """Raises KafkaError INVALID_TOPIC_EXCEPTION unless `name` is a legal topic name."""
+    if name in ("", ".", ".."):
+        reason = f"a topic cannot be named {name!r}"
+    elif len(name) > MAX_NAME:
+        reason = f"a topic name has at most {MAX_NAME} characters, not {len(name)}"
+    elif not _LEGAL.fullmatch(name):
+        reason = f"topic name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+
+
+def check_new_name(name: str, existing: Iterable[str]) -> None:
+    """Raises KafkaError unless a topic of this name can be made beside the `existing` ones.
+
+    INVALID_TOPIC_EXCEPTION for an illegal name, one of the broker's own, and one that differs from another
+    in '.' and '_' only (metric names take both as the same); TOPIC_ALREADY_EXISTS.
+    """
+    check_name(name)
+    if is_internal(name):
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name} is the broker's own")
+    plain = name.replace(".", "_")
+    for other in existing:
+        if other == name:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists already")
+        if other.replace(".", "_") == plain:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"topic {name} differs from {other} only in '.' and '_', which collides",
+            )
