@@ -36,6 +36,8 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 
 RETAINED = 5  # batches a producer may have in flight, and so may have to send again (KIP-98)
 NO_EPOCH = -1
+MAX_EPOCH = 2**15 - 1
+BUMPS_SINCE = 2  # transaction.version from which on a marker has a higher epoch than its records (KIP-890)
 
 
 class Written(NamedTuple):
@@ -138,16 +140,27 @@ class ProducerStates:
 
     # -- markers -------------------------------------------------------------------------------
 
-    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+    def check_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int = 0
+    ) -> None:
         """Judge the end marker of a transaction before it is written.
 
-        A marker may be written again: a coordinator that came back does not know which it wrote.
+        A marker may be written again: a coordinator that came back does not know which it wrote. Where
+        every end bumps the epoch (`transaction_version` 2, KIP-1228) a marker at the epoch of the open
+        transaction is one of the transaction before, which comes late.
         Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
         state = self._producers.get(producer_id)
         if state is None:
             return
         _check_epoch(state, epoch)
+        late = transaction_version >= BUMPS_SINCE and epoch == state.epoch and epoch < MAX_EPOCH
+        if late and state.transaction_start >= 0:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"a marker for producer {producer_id} epoch {epoch} cannot end what was written at that "
+                f"epoch from offset {state.transaction_start} on: it belongs to an earlier transaction",
+            )
         if coordinator_epoch < state.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,

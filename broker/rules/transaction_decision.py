@@ -19,6 +19,8 @@ class Decision:
     following: Metadata | None = None
     error: ErrorCode = ErrorCode.NONE
     answer: tuple[int, int] | None = None
+    ongoing: tuple[int, int] | None = None
+    """The (producer id, epoch) whose open transaction was kept (KIP-939)."""
     reason: str = ""
 
     @property
@@ -38,21 +40,22 @@ def check_producer(
     """The metadata if (producer id, epoch) is the current producer, else None and the refusal."""
     if metadata is None:
         return None, refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "this transactional id is not known")
-    if metadata.producer_id != producer_id:
+    held, current = metadata.holder
+    if held != producer_id:
         return None, wrong_id(metadata, producer_id)
-    if metadata.producer_epoch != epoch:
+    if current != epoch:
         return None, fenced(metadata, producer_id, epoch)
     return metadata, Decision()
 
 
 def wrong_id(metadata: Metadata, producer_id: int) -> Decision:
     """Refuse a producer id that is not the one of this transactional id."""
-    text = f"{metadata.transactional_id} belongs to producer id {metadata.producer_id}, not to {producer_id}"
+    text = f"{metadata.transactional_id} belongs to producer id {metadata.holder[0]}, not to {producer_id}"
     return refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
 
 
 def fenced(metadata: Metadata, producer_id: int, epoch: int) -> Decision:
     """Refuse a producer at another epoch than the current one."""
-    current = f"{metadata.producer_id}.{metadata.producer_epoch}"
+    current = "{}.{}".format(*metadata.holder)
     text = f"{metadata.transactional_id} is now held by {current}; {producer_id}.{epoch} is fenced"
     return refuse(ErrorCode.PRODUCER_FENCED, text)

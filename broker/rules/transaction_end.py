@@ -102,14 +102,14 @@ def end_txn(metadata: Metadata | None, request: EndRequest, now_ms: int, *, new_
         return refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "this transactional id is not known")
     age = _age(metadata, request)
     if age is Age.OTHER:
-        if request.producer_id != metadata.producer_id:
+        if request.producer_id != metadata.holder[0]:
             return wrong_id(metadata, request.producer_id)
         return fenced(metadata, request.producer_id, request.epoch)
     outcome = _outcome(metadata.state, request, age)
     if outcome is Outcome.END:
         return _end(metadata, request, now_ms, new_producer_id)
     if outcome is Outcome.DONE:
-        return Decision(answer=(metadata.producer_id, metadata.producer_epoch))
+        return Decision(answer=metadata.holder)
     if outcome is Outcome.FENCED:
         return fenced(metadata, request.producer_id, request.epoch)
     wanted = "commit" if request.commit else "abort"
@@ -124,15 +124,16 @@ def _age(metadata: Metadata, request: EndRequest) -> Age:
     Stricter than Kafka: after an end under TV1, which bumps nothing, the epoch before is that of another
     producer, whom it must not be taken for.
     """
-    if (request.producer_id, request.epoch) == (metadata.producer_id, metadata.producer_epoch):
+    held, current = metadata.holder
+    if (request.producer_id, request.epoch) == (held, current):
         return Age.CURRENT
     if request.client_version < TV2 or metadata.client_version < TV2:
         return Age.OTHER
-    bumped = request.producer_id == metadata.producer_id and request.epoch + 1 == metadata.producer_epoch
+    bumped = request.producer_id == held and request.epoch + 1 == current
     rotated = (
         request.producer_id == metadata.previous_producer_id
         and request.epoch == MAX_EPOCH - 1
-        and metadata.producer_epoch == 0
+        and current == 0
     )
     return Age.RETRY if bumped or rotated else Age.OTHER
 

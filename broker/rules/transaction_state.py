@@ -1,8 +1,19 @@
 """What a transaction coordinator knows of one transactional id, and which state may follow which.
 
 States, their numbers on disk and their order are those of Kafka's `__transaction_state` records
-(KIP-98, KIP-890). `Metadata` is a value: a change is a new one, made by `follow`, which refuses what
-the table below does not allow.
+(KIP-98, KIP-890, KIP-939). `Metadata` is a value: a change is a new one, made by `follow`, which refuses
+what the table below does not allow.
+
+A transaction that a new user keeps (KIP-939) stays under the (producer id, epoch) that wrote it, as its
+markers must carry that producer id, while the id is held by another pair, kept in the `next_*` fields:
+
+| state      | producer id, epoch              | next producer id, epoch                             |
+|------------|---------------------------------|-----------------------------------------------------|
+| at rest    | the holder                      | none                                                |
+| Ongoing    | the writer, who is the holder   | none                                                |
+| ... kept   | the writer                      | the holder                                          |
+| prepared   | of the markers, the next holder | none, or (id, none): the epochs are used up, then 0 |
+| ... kept   | of the markers                  | the next holder                                     |
 """
 
 from __future__ import annotations
@@ -80,7 +91,8 @@ class Metadata:
     """The epoch that the same producer had before its last bump (KIP-360); not in the log."""
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
-    """Set while prepared, where the end uses up the last epoch: the id that Complete goes over to."""
+    next_producer_epoch: int = NO_EPOCH
+    """See the table above: set where the holder is, or after the end will be, another than the writer."""
     state: State = State.EMPTY
     partitions: frozenset[tuple[str, int]] = frozenset()
     """(topic, partition) of the open or prepared transaction."""
@@ -89,9 +101,21 @@ class Metadata:
     """TV1 or TV2: which rules the client that caused the last change follows."""
 
     @property
+    def kept(self) -> bool:
+        """Whether the transaction was taken over from the producer that wrote it (KIP-939)."""
+        return self.next_producer_epoch != NO_EPOCH
+
+    @property
+    def holder(self) -> tuple[int, int]:
+        """The (producer id, epoch) that clients have to come with."""
+        if self.kept:
+            return self.next_producer_id, self.next_producer_epoch
+        return self.producer_id, self.producer_epoch
+
+    @property
     def exhausted(self) -> bool:
         """Whether the epoch cannot be bumped for a client: the last one is kept for fencing."""
-        return self.producer_epoch >= MAX_EPOCH - 1
+        return self.holder[1] >= MAX_EPOCH - 1
 
     @property
     def two_phase(self) -> bool:
@@ -110,6 +134,12 @@ def follow(metadata: Metadata, state: State, **changes: Any) -> Metadata:
     return replace(metadata, **{"state": state, "previous_producer_id": metadata.producer_id, **changes})
 
 
+def next_holder(metadata: Metadata, new_producer_id: int) -> tuple[int, int]:
+    """The (producer id, epoch) after the current one; `new_producer_id` where its epochs are used up."""
+    producer_id, epoch = metadata.holder
+    return (new_producer_id, 0) if metadata.exhausted else (producer_id, epoch + 1)
+
+
 def prepare(
     metadata: Metadata, state: State, client_version: int, now_ms: int, new_producer_id: int
 ) -> Metadata:
@@ -119,27 +149,35 @@ def prepare(
     transaction that comes late is refused by its partition. Where that uses up the epochs, Complete
     goes over to `new_producer_id`. An end without a transaction counts from now.
     """
-    if client_version < TV2:
-        return follow(metadata, state, client_version=client_version, last_update_ms=now_ms)
-    return follow(
-        metadata, state, client_version=client_version, last_update_ms=now_ms,
+    changes: dict[str, Any] = {"client_version": client_version, "last_update_ms": now_ms}
+    if client_version >= TV2 or metadata.kept:
         # The very last epoch cannot be bumped; Complete leaves that producer id anyway.
-        producer_epoch=min(metadata.producer_epoch + 1, MAX_EPOCH),
-        last_epoch=metadata.producer_epoch,
-        next_producer_id=new_producer_id if metadata.exhausted else NO_PRODUCER_ID,
-        start_ms=now_ms if metadata.state in AT_REST else metadata.start_ms,
-    )  # fmt: skip
+        changes["producer_epoch"] = min(metadata.producer_epoch + 1, MAX_EPOCH)
+    if client_version >= TV2:
+        changes["last_epoch"] = metadata.holder[1]
+        changes["start_ms"] = now_ms if metadata.state in AT_REST else metadata.start_ms
+    if metadata.kept:
+        producer_id, epoch = metadata.holder
+        if client_version >= TV2:
+            producer_id, epoch = next_holder(metadata, new_producer_id)
+        changes |= {"next_producer_id": producer_id, "next_producer_epoch": epoch}
+        changes["previous_producer_id"] = metadata.holder[0]
+    elif client_version >= TV2:
+        changes["next_producer_id"] = new_producer_id if metadata.exhausted else NO_PRODUCER_ID
+    return follow(metadata, state, **changes)
 
 
 def complete(metadata: Metadata, now_ms: int) -> Metadata:
     """What follows a prepared state once every marker is durable."""
     state = State.COMPLETE_COMMIT if metadata.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
-    producer_id, epoch = metadata.producer_id, metadata.producer_epoch
-    if metadata.next_producer_id != NO_PRODUCER_ID:
+    producer_id, epoch = metadata.holder
+    if not metadata.kept and metadata.next_producer_id != NO_PRODUCER_ID:
         producer_id, epoch = metadata.next_producer_id, 0
     return follow(
-        metadata, state, producer_id=producer_id, producer_epoch=epoch, next_producer_id=NO_PRODUCER_ID,
-        partitions=frozenset(), last_update_ms=now_ms,
+        metadata, state, producer_id=producer_id, producer_epoch=epoch,
+        previous_producer_id=metadata.previous_producer_id if metadata.kept else metadata.producer_id,
+        next_producer_id=NO_PRODUCER_ID, next_producer_epoch=NO_EPOCH, partitions=frozenset(),
+        last_update_ms=now_ms,
     )  # fmt: skip
 
 
@@ -150,6 +188,5 @@ def remembered_epoch(metadata: Metadata) -> int:
     """
     if metadata.client_version < TV2 or metadata.state not in PREPARED | COMPLETE:
         return NO_EPOCH
-    if metadata.producer_epoch == 0:
-        return MAX_EPOCH - 1
-    return metadata.producer_epoch - 1
+    epoch = metadata.holder[1]
+    return MAX_EPOCH - 1 if epoch == 0 else epoch - 1

@@ -1,0 +1,213 @@
+"""A consumer group's rules (KIP-848): heartbeats of members, their leaving, and deadlines that pass.
+
+A heartbeat does up to three things: it takes over who the member is and what it wants, which may begin a new
+group epoch; it has the target assignment made for that epoch; and it takes the member one step towards its
+target. Refusals are raised as KafkaError, and nothing has changed then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eoslog.broker.rules.consumer_convert import downgrade, may_downgrade
+from eoslog.broker.rules.consumer_events import Beat, BeatAnswer, Now, Outcome, Settings, Timer
+from eoslog.broker.rules.consumer_facts import CurrentFact, MemberFact, RegexFact
+from eoslog.broker.rules.consumer_regex import check_regex
+from eoslog.broker.rules.consumer_state import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    Cluster,
+    Current,
+    Group,
+    Member,
+    Profile,
+    Resolved,
+    unknown_member,
+)
+from eoslog.broker.rules.consumer_work import Work, end_of
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+
+def heartbeat(
+    group: Group, beat: Beat, cluster: Cluster, now: Now, settings: Settings
+) -> tuple[Outcome, BeatAnswer]:
+    """Apply a heartbeat, also one by which a member joins. `group` is a new `Group` if there is none.
+
+    Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
+    GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION.
+    """
+    work = Work(group, cluster, now, settings)
+    check_room(group, beat.member_id, beat.instance_id, settings.max_size)
+    before = _admit(work, beat)
+    changed = update_profile(work, before, _profile(before.profile, beat))
+    work.update_target()
+    after = work.reconcile(beat.member_id, beat.owned, changed=changed)
+    work.start(Timer.SESSION, beat.member_id, settings.session_timeout_ms)
+    if before.profile.classic is not None:
+        work.stop(beat.member_id, Timer.JOIN, Timer.SYNC)
+    news = beat.epoch == JOIN_EPOCH or beat.complete or after.current.assigned != before.current.assigned
+    answer = BeatAnswer(
+        member_id=beat.member_id,
+        epoch=after.current.epoch,
+        heartbeat_interval_ms=settings.heartbeat_interval_ms,
+        assignment=frozenset(after.current.assigned) if news else None,
+    )
+    return work.outcome(), answer
+
+
+def check_room(group: Group, member_id: str, instance_id: str | None, limit: int) -> None:
+    """Raise KafkaError GROUP_MAX_SIZE_REACHED if this one would be one too many."""
+    known = member_id in group.members or group.static_member(instance_id) is not None
+    if len(group.members) >= limit and not known:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"group {group.group_id!r} takes no more than {limit} members",
+        )
+
+
+def _admit(work: Work, beat: Beat) -> Member:
+    """The member as it was before this heartbeat; a new one if it joins."""
+    group = work.group
+    holder = group.static_member(beat.instance_id)
+    if beat.epoch == JOIN_EPOCH:
+        left = holder is not None and holder.current.epoch == STATIC_LEAVE_EPOCH
+        if holder is not None and (left or holder.member_id != beat.member_id):
+            return take_over(work, holder, beat.member_id, by_classic=False)
+        return group.members.get(beat.member_id) or Member(beat.member_id)
+    member = group.member(beat.member_id) if beat.instance_id is None else _known(group, beat)
+    _check_epoch(group, member, beat)
+    return member
+
+
+def take_over(work: Work, holder: Member, member_id: str, *, by_classic: bool) -> Member:
+    """Give a static member's place to its next life. Raises KafkaError UNRELEASED_INSTANCE_ID."""
+    left = holder.current.epoch == STATIC_LEAVE_EPOCH
+    if not left and not by_classic and holder.profile.classic is None:
+        raise KafkaError(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"group {work.group.group_id!r}: {holder.profile.instance_id!r} is in use by {holder.member_id}",
+        )
+    current = replace(holder.current, epoch=0, previous_epoch=0)
+    fresh = Member(member_id, holder.profile, current)
+    work.replace(holder, fresh)
+    return fresh
+
+
+def _known(group: Group, beat: Beat) -> Member:
+    return static_holder(group, beat.instance_id or "", beat.member_id)
+
+
+def static_holder(group: Group, instance_id: str, member_id: str) -> Member:
+    """The member that holds a static id, which must be this one.
+
+    Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
+    holder = group.static_member(instance_id)
+    if holder is None:
+        raise unknown_member(group.group_id, member_id)
+    if holder.member_id != member_id:
+        raise KafkaError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"group {group.group_id!r}: {instance_id!r} is held by {holder.member_id}, not by {member_id}",
+        )
+    return holder
+
+
+def _check_epoch(group: Group, member: Member, beat: Beat) -> None:
+    """The epoch must be the member's, or the one before if the answer that told the new one was lost."""
+    current = member.current
+    lost_answer = (
+        beat.epoch == current.previous_epoch
+        and beat.owned is not None
+        and beat.owned <= current.assigned.keys()
+        and beat.epoch < current.epoch
+    )
+    if beat.epoch != current.epoch and not lost_answer:
+        raise KafkaError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"group {group.group_id!r}, member {member.member_id}: its epoch is {current.epoch}, not "
+            f"{beat.epoch}; it must give up its partitions and join again",
+        )
+
+
+def _profile(old: Profile, beat: Beat) -> Profile:
+    """Who the member is now; what the heartbeat does not say stays. It speaks the consumer protocol."""
+    rebalance = beat.rebalance_timeout_ms
+    return Profile(
+        instance_id=old.instance_id if beat.instance_id is None else beat.instance_id,
+        rack_id=old.rack_id if beat.rack_id is None else beat.rack_id,
+        client_id=beat.client_id,
+        client_host=beat.client_host,
+        topics=old.topics if beat.topics is None else beat.topics,
+        regex=old.regex if beat.regex is None else beat.regex,
+        rebalance_timeout_ms=old.rebalance_timeout_ms if rebalance == -1 else rebalance,
+        assignor=old.assignor if beat.assignor is None else beat.assignor,
+    )
+
+
+def update_profile(work: Work, before: Member, profile: Profile) -> bool:
+    """Take over what a member wants; begin a new group epoch if that changes what the target depends on.
+
+    Tells whether its subscription changed. Raises KafkaError INVALID_REGULAR_EXPRESSION.
+    """
+    old = before.profile
+    is_new = before.member_id not in work.group.members
+    if not is_new and profile == old and work.group.seen_version == work.cluster.version:
+        return False
+    assignor = work.assignor
+    if profile.regex and profile.regex != old.regex:
+        check_regex(profile.regex)
+    if is_new or profile != old:
+        work.say(MemberFact(before.member_id, profile))
+    regex_changed = profile.regex != old.regex
+    if regex_changed and old.regex and not work.group.readers(old.regex):
+        work.say(RegexFact(old.regex, None))
+    regexes_changed = refresh_regexes(work)
+    changed = profile.topics != old.topics or regex_changed
+    if is_new or changed or regexes_changed or work.assignor != assignor:
+        work.bump_epoch()
+    else:
+        work.bump_epoch_if_topics_changed()
+    work.group.seen_version = work.cluster.version
+    return changed
+
+
+def refresh_regexes(work: Work) -> bool:
+    """Look up again what the group's regular expressions stand for; tell whether that changed."""
+    group, changed = work.group, False
+    for regex in sorted({m.profile.regex for m in group.members.values()} - {""}):
+        old, topics = group.regexes.get(regex), work.cluster.matching(regex)
+        if old is None or topics != old.topics:
+            work.say(RegexFact(regex, Resolved(topics, work.cluster.version, work.now.wall)))
+            changed = True
+    return changed
+
+
+def leave(
+    group: Group, beat: Beat, cluster: Cluster, now: Now, settings: Settings
+) -> tuple[Outcome, BeatAnswer]:
+    """Apply a heartbeat that says good-bye: for ever, or (a static member, epoch -2) for a while.
+
+    Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
+    work = Work(group, cluster, now, settings)
+    member = group.member(beat.member_id) if beat.instance_id is None else _known(group, beat)
+    if beat.instance_id is not None and beat.epoch == STATIC_LEAVE_EPOCH:
+        assigned = dict.fromkeys(member.current.assigned, 0)
+        parked = Current(STATIC_LEAVE_EPOCH, member.current.previous_epoch, member.current.state, assigned)
+        work.say(CurrentFact(member.member_id, parked))
+        return work.outcome(), BeatAnswer(member.member_id, STATIC_LEAVE_EPOCH)
+    outcome = fence(group, [member.member_id], cluster, now, settings)
+    return outcome, BeatAnswer(member.member_id, LEAVE_EPOCH)
+
+
+def fence(group: Group, member_ids: list[str], cluster: Cluster, now: Now, settings: Settings) -> Outcome:
+    """Take out members who leave or whose deadline has passed; that may leave a classic group behind."""
+    work = Work(group, cluster, now, settings)
+    leaving = [member_id for member_id in dict.fromkeys(member_ids) if member_id in group.members]
+    if leaving and may_downgrade(group, leaving, settings):
+        work.say(*end_of(group))
+        return replace(work.outcome(), classic=downgrade(group, leaving, cluster), rebalance=True)
+    work.remove(leaving)
+    return work.outcome()

@@ -1,0 +1,45 @@
+"""Subscriptions by regular expression (KIP-848): RE2's dialect, as in Kafka, matched against whole names.
+
+RE2 needs time linear in the text whatever the expression, so that no client can stop the broker with one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+def _re2() -> ModuleType:
+    import re2  # With the first group that needs it: the broker starts without.
+
+    module: ModuleType = re2
+    return module
+
+
+@lru_cache(maxsize=64)
+def _compiled(regex: str) -> Any:
+    options = _re2().Options()
+    options.log_errors = False
+    return _re2().compile(regex, options)
+
+
+def check_regex(regex: str) -> None:
+    """Raise KafkaError INVALID_REGULAR_EXPRESSION unless `regex` is one."""
+    try:
+        _compiled(regex)
+    except _re2().error as error:
+        raise KafkaError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION, f"{regex!r} is not a valid regular expression: {error}"
+        ) from error
+
+
+def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
+    """Those of `names` that `regex`, which has been checked, stands for."""
+    pattern = _compiled(regex)
+    return frozenset(name for name in names if pattern.fullmatch(name) is not None)
