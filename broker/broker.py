@@ -54,8 +54,15 @@ class Broker:
         self._tasks = [
             asyncio.create_task(self.transactions.complete()),
             asyncio.create_task(_every(config.transaction_abort_interval_ms, self.transactions.tick)),
+            asyncio.create_task(
+                _every(config.transactional_id_cleanup_interval_ms, self.transactions.forget_idle)
+            ),
+            asyncio.create_task(_every(config.producer_id_check_interval_ms, self._expire_producers)),
             asyncio.create_task(_every(config.checkpoint_interval_ms, self._checkpoint)),
         ]
+
+    async def _expire_producers(self) -> None:
+        self.topics.expire_producers()
 
     async def _checkpoint(self) -> None:
         self.topics.tick()

@@ -347,11 +347,14 @@ class Topics:
     def _all_partitions(self) -> list[Partition]:
         return [partition for topic in self._by_name.values() for partition in topic.partitions]
 
-    def tick(self) -> None:
-        """Forget idle producers, write the recovery points: each log.flush.offset.checkpoint.interval.ms."""
+    def expire_producers(self) -> None:
+        """Forget idle producers: each producer.id.expiration.check.interval.ms."""
         now_ms = self._clock.now_ms()
         for partition in self._all_partitions():
             partition.expire_producers(now_ms)
+
+    def tick(self) -> None:
+        """Write the recovery points: each log.flush.offset.checkpoint.interval.ms."""
         try:
             self._checkpoint()
         except OSError as error:

@@ -167,7 +167,7 @@ _SERVED = (
     (ApiKey.CREATE_TOPICS, "CreateTopics", 2, 7, 2, create_topics),
     (ApiKey.DELETE_TOPICS, "DeleteTopics", 1, 6, 1, delete_topics),
     (ApiKey.DELETE_RECORDS, "DeleteRecords", 0, 2, 0, delete_records),
-    (ApiKey.INIT_PRODUCER_ID, "InitProducerId", 0, 5, 0, init_producer_id),
+    (ApiKey.INIT_PRODUCER_ID, "InitProducerId", 0, 6, 0, init_producer_id),
     (ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4, 2, offset_for_leader_epoch),
     (ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 5, 0, add_partitions_to_txn),
     (ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4, 0, add_offsets_to_txn),

@@ -32,9 +32,26 @@ class TransactionOptions:
         "idle time after which a transactional id is forgotten",
         low=1,
     )
+    transactional_id_cleanup_interval_ms: int = option(
+        3_600_000,
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        "how often idle transactional ids are looked for",
+        low=1,
+    )
+    two_phase_commit: bool = option(
+        True,
+        "transaction.two.phase.commit.enable",
+        "whether producers may ask for transactions that never time out (KIP-939); Kafka's default is false",
+    )
     producer_id_expiration_ms: int = option(
         86_400_000,
         "producer.id.expiration.ms",
         "idle time after which a producer id is forgotten",
+        low=1,
+    )
+    producer_id_check_interval_ms: int = option(
+        600_000,
+        "producer.id.expiration.check.interval.ms",
+        "how often idle producer ids are looked for",
         low=1,
     )

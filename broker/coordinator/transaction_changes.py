@@ -15,6 +15,7 @@ import logging
 from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from eoslog.broker.coordinator.transaction_entries import Entries
 from eoslog.broker.coordinator.transaction_entry import Entry, Joining
 from eoslog.broker.coordinator.transaction_journal import TransactionJournal
 from eoslog.broker.coordinator.transaction_markers import MarkerWriter
@@ -26,24 +27,32 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from eoslog.broker.ports import Clock
 
+NOBODY = (-1, -1)
+
 _log = logging.getLogger(__name__)
 
 
 class Changes:
     """The way of every change. Use it from the event loop's thread only."""
 
-    def __init__(self, journal: TransactionJournal, markers: MarkerWriter, clock: Clock) -> None:
+    def __init__(
+        self, entries: Entries, journal: TransactionJournal, markers: MarkerWriter, clock: Clock
+    ) -> None:
+        self._entries = entries
         self._journal = journal
         self._markers = markers
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def carry_out(self, entry: Entry, decision: Decision) -> tuple[int, int] | None:
-        """Do what was decided; it is seen through even if the one who asked stops waiting."""
+    async def carry_out(self, entry: Entry, decision: Decision) -> tuple[int, int]:
+        """Do what was decided, and answer it; it is seen through even if the one who asked stops waiting.
+
+        The answer of a decision that has none is (-1, -1).
+        """
         if decision.following is not None:
             await self.begin(entry, decision.following)
         raise_refusal(decision)
-        return decision.answer
+        return decision.answer or NOBODY
 
     def begin(self, entry: Entry, following: Metadata) -> Awaitable[None]:
         """Let a change begin: from now on no other one may."""
@@ -82,7 +91,7 @@ class Changes:
             if isinstance(error, KafkaError):
                 entry.check_certain()
             raise
-        entry.take_over(following)
+        self._entries.take_over(entry, following)
 
     async def _finish(self, entry: Entry) -> None:
         """From PrepareX to CompleteX. Raises KafkaError CONCURRENT_TRANSACTIONS: to be tried again."""
@@ -95,7 +104,7 @@ class Changes:
         except KafkaError as error:
             text = f"{entry.id} is decided ({prepared.state.text}), but not all is written yet: {error}"
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, text) from error
-        entry.take_over(completed)
+        self._entries.take_over(entry, completed)
 
     async def _finish_again(self, entry: Entry) -> None:
         try:
@@ -112,6 +121,38 @@ class Changes:
                 entry.begin(task, entry.metadata.state)
                 waiting.append(asyncio.shield(task))
         await all_of(waiting)
+
+    # -- expiry --------------------------------------------------------------------------------
+
+    async def forget(self, entries: Iterable[Entry]) -> None:
+        """Let ids at rest expire: first the records that say so, then they are gone from memory.
+
+        Meanwhile they are busy. What fails is logged; the next call tries again.
+        """
+        idle = {entry.id: entry for entry in entries}
+        waiting = []
+        for names in self._journal.together(idle) if idle else ():
+            group = [idle[name] for name in names]
+            task = self._spawn(self._forget(group))
+            for entry in group:
+                entry.begin(task, State.DEAD)
+            waiting.append(asyncio.shield(task))
+        await all_of(waiting)
+
+    async def _forget(self, group: Sequence[Entry]) -> None:
+        try:
+            partition, offset = self._journal.append_forgotten([entry.id for entry in group])
+            try:
+                await partition.wait_durable(offset)
+            except BaseException as error:
+                for entry in group:
+                    entry.lose(f"whether its expiry was recorded is not known ({error})")
+                raise
+            for entry in group:
+                self._entries.forget(entry)
+        finally:
+            for entry in group:
+                entry.end()
 
     # -- joining by writing (TV2) --------------------------------------------------------------
 

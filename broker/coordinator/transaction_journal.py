@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from eoslog.broker.coordinator import transaction_records
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from eoslog.broker.topics import Topics
 
 TOPIC = "__transaction_state"
+
+_BATCH_BYTES = 256 * 1024
+_RECORD_OVERHEAD = 32
 
 _log = logging.getLogger(__name__)
 
@@ -40,17 +43,44 @@ class TransactionJournal:
 
         Raises KafkaError COORDINATOR_NOT_AVAILABLE with nothing written.
         """
-        key, value = transaction_records.encode(metadata)
+        name, what = metadata.transactional_id, f"{metadata.state.text} of {metadata.transactional_id}"
+        return self._append(name, [transaction_records.encode(metadata)], what)
+
+    def append_forgotten(self, transactional_ids: Sequence[str]) -> tuple[Partition, int]:
+        """Append the records that say that the ids, of one group of `together`, have expired; as `append`."""
+        records = [transaction_records.encode_forgotten(name) for name in transactional_ids]
+        return self._append(transactional_ids[0], records, f"the expiry of {len(records)} transactional ids")
+
+    def together(self, transactional_ids: Iterable[str]) -> list[list[str]]:
+        """The ids in groups whose expiry fits into one batch: of the same partition, and not too many."""
+        count = len(self._topics.internal(TOPIC))
+        by_partition: dict[int, list[str]] = {}
+        for name in transactional_ids:
+            by_partition.setdefault(partition_of(name, count), []).append(name)
+        groups: list[list[str]] = []
+        for names in by_partition.values():
+            room = 0
+            for name in names:
+                room -= len(name.encode()) + _RECORD_OVERHEAD
+                if room < 0:
+                    groups.append([])
+                    room = _BATCH_BYTES
+                groups[-1].append(name)
+        return groups
+
+    def _append(
+        self, transactional_id: str, records: Sequence[tuple[bytes, bytes | None]], what: str
+    ) -> tuple[Partition, int]:
         now_ms = self._clock.now_ms()
         try:
             partitions = self._topics.internal(TOPIC)
-            partition = partitions[partition_of(metadata.transactional_id, len(partitions))]
-            batch = encode_records([(key, value)], now_ms)
+            partition = partitions[partition_of(transactional_id, len(partitions))]
+            batch = encode_records(records, now_ms)
             return partition, partition.append(batch, now_ms=now_ms, coordinator=True).last_offset
         except KafkaError as error:
-            what = f"{metadata.state.text} of {metadata.transactional_id} cannot be recorded"
-            _log.error("%s: %s", what, error)
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{what}: {error}") from error
+            _log.error("%s cannot be recorded: %s", what, error)
+            text = f"{what} cannot be recorded: {error}"
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text) from error
 
     def replay(self) -> Iterator[tuple[str, Metadata | None]]:
         """Every record in order: a transactional id and what it became, None if it expired.

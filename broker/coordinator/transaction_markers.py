@@ -61,7 +61,13 @@ class MarkerWriter:
             _log.warning("%s is left out: the partition has been deleted", what)
             return None
         try:
-            await self.mark_one(partition, metadata.producer_id, metadata.producer_epoch, commit)
+            await self.mark_one(
+                partition,
+                metadata.producer_id,
+                metadata.producer_epoch,
+                commit,
+                transaction_version=metadata.client_version,
+            )
         except KafkaError as error:
             if self._topics.partition(topic, index) is not partition:
                 _log.warning("%s is left out: the partition was deleted meanwhile", what)
@@ -77,9 +83,12 @@ class MarkerWriter:
         epoch: int,
         commit: bool,
         coordinator_epoch: int = COORDINATOR_EPOCH,
+        transaction_version: int = 0,
     ) -> None:
         """Write one marker and return when it is durable. Raises KafkaError."""
         now_ms = self._clock.now_ms()
-        appended = partition.append_marker(producer_id, epoch, commit, coordinator_epoch, now_ms)
+        appended = partition.append_marker(
+            producer_id, epoch, commit, coordinator_epoch, now_ms, transaction_version
+        )
         self._on_marker(partition, producer_id, epoch, commit)
         await partition.wait_durable(appended.last_offset)

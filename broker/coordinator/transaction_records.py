@@ -27,11 +27,11 @@ def encode(metadata: Metadata) -> tuple[bytes, bytes]:
     """Key and value of the record that says `metadata`. Raises ValueError for a state never persisted."""
     if metadata.state in NEVER_PERSISTED:
         raise ValueError(f"{metadata.transactional_id}: {metadata.state.text} is never persisted")
-    key: Message = {"transactional_id": metadata.transactional_id}
     value: Message = {
         "producer_id": metadata.producer_id,
         "previous_producer_id": metadata.previous_producer_id,
         "next_producer_id": metadata.next_producer_id,
+        "next_producer_epoch": metadata.next_producer_epoch,
         "producer_epoch": metadata.producer_epoch,
         "transaction_timeout_ms": metadata.timeout_ms,
         "transaction_status": int(metadata.state),
@@ -40,10 +40,18 @@ def encode(metadata: Metadata) -> tuple[bytes, bytes]:
         "transaction_start_timestamp_ms": metadata.start_ms,
         "client_transaction_version": metadata.client_version,
     }
-    return (
-        coordinator_records.encode(TRANSACTION_KEY, KEY_VERSION, key),
-        coordinator_records.encode(TRANSACTION_VALUE, VALUE_VERSION, value),
-    )
+    encoded = coordinator_records.encode(TRANSACTION_VALUE, VALUE_VERSION, value)
+    return _key(metadata.transactional_id), encoded
+
+
+def encode_forgotten(transactional_id: str) -> tuple[bytes, None]:
+    """Key and value of the record that says that the id has expired."""
+    return _key(transactional_id), None
+
+
+def _key(transactional_id: str) -> bytes:
+    key: Message = {"transactional_id": transactional_id}
+    return coordinator_records.encode(TRANSACTION_KEY, KEY_VERSION, key)
 
 
 def decode(record: Record) -> tuple[str, Metadata | None] | None:
@@ -78,6 +86,7 @@ def _metadata(transactional_id: str, value: Message) -> Metadata:
         producer_epoch=value["producer_epoch"],
         previous_producer_id=value.get("previous_producer_id", -1),
         next_producer_id=value.get("next_producer_id", -1),
+        next_producer_epoch=value.get("next_producer_epoch", -1),
         state=state,
         partitions=frozenset(
             (topic["topic"], index)

@@ -26,13 +26,20 @@ from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
 from eoslog.broker.coordinator.producer_ids import ProducerIds
-from eoslog.broker.coordinator.transaction_changes import Changes, all_of, raise_refusal, raise_to_producer
+from eoslog.broker.coordinator.transaction_changes import (
+    NOBODY,
+    Changes,
+    all_of,
+    raise_refusal,
+    raise_to_producer,
+)
+from eoslog.broker.coordinator.transaction_entries import Entries
 from eoslog.broker.coordinator.transaction_entry import Description, Entry
 from eoslog.broker.coordinator.transaction_journal import TransactionJournal
 from eoslog.broker.coordinator.transaction_markers import MarkerWriter, OnMarker
 from eoslog.broker.rules import transaction as rules
 from eoslog.broker.rules.transaction_end import EndRequest, end_txn
-from eoslog.broker.rules.transaction_state import TV1, TV2
+from eoslog.broker.rules.transaction_state import TV1, TV2, Metadata
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -51,12 +58,13 @@ class TransactionCoordinator:
         """`on_marker`: see `MarkerWriter`. Raises BadFile for a damaged producer id file."""
         self._topics = topics
         self._clock = clock
-        self._max_timeout_ms = config.transaction_max_timeout_ms
+        self._limits = rules.Limits(config.transaction_max_timeout_ms, config.two_phase_commit)
+        self._idle_ms = config.transactional_id_expiration_ms
         self._journal = TransactionJournal(topics, clock)
         self._markers = MarkerWriter(topics, clock, on_marker)
-        self._changes = Changes(self._journal, self._markers, clock)
+        self._entries = Entries()
+        self._changes = Changes(self._entries, self._journal, self._markers, clock)
         self._ids = ProducerIds(topics.fs, topics.data_dir)
-        self._entries: dict[str, Entry] = {}
 
     # -- start ---------------------------------------------------------------------------------
 
@@ -66,12 +74,14 @@ class TransactionCoordinator:
         A producer's transaction that is open on a partition, but that no transactional id knows of,
         is reported: nobody would ever end it.
         """
+        latest: dict[str, Metadata | None] = {}
         for transactional_id, metadata in self._journal.replay():
-            if metadata is None:
-                self._entries.pop(transactional_id, None)
-            else:
-                self._entries[transactional_id] = Entry(transactional_id, metadata)
+            latest[transactional_id] = metadata
+            if metadata is not None:
                 self._ids.above(max(metadata.producer_id, metadata.next_producer_id))
+        for transactional_id, metadata in latest.items():
+            if metadata is not None:
+                self._entries.take_over(Entry(transactional_id), metadata)
         for name in self._topics.names():
             topic = self._topics.get(name)
             for partition in topic.partitions if topic is not None else ():
@@ -91,7 +101,7 @@ class TransactionCoordinator:
 
     async def complete(self) -> None:
         """Finish what was decided before the last stop: its markers again, then the completion."""
-        await self._changes.finish_all(self._entries.values())
+        await self._changes.finish_all(self._entries.active())
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -107,28 +117,54 @@ class TransactionCoordinator:
         """A producer id and an epoch that fences all older ones. Raises KafkaError.
 
         `producer_id` and `producer_epoch`: of a producer that goes on after an error (KIP-360).
-        Without a transactional id each call gives a new producer id.
+        Without a transactional id each call gives a new producer id. `two_phase`: its transactions never
+        time out (KIP-939).
         """
-        if (producer_id < 0) != (producer_epoch < 0):
-            text = f"producer id {producer_id} and epoch {producer_epoch}: both or none are needed"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         if transactional_id is None:
+            _check_whole(producer_id, producer_epoch)
             return self._ids.take(), 0
+        holder, _ = await self._init(transactional_id, timeout_ms, producer_id, producer_epoch, two_phase)
+        return holder
+
+    async def keep_prepared(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        *,
+        two_phase: bool = False,
+    ) -> tuple[tuple[int, int], tuple[int, int]]:
+        """As `init_producer_id`, but an open transaction is not aborted: it can be committed or aborted.
+
+        Answers the new (producer id, epoch), and the one that wrote the open transaction, (-1, -1) if there
+        is none (KIP-939).
+        """
+        return await self._init(transactional_id, timeout_ms, producer_id, producer_epoch, two_phase, True)
+
+    async def _init(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        producer_id: int,
+        producer_epoch: int,
+        two_phase: bool,
+        keep_prepared: bool = False,
+    ) -> tuple[tuple[int, int], tuple[int, int]]:
+        _check_whole(producer_id, producer_epoch)
         expected = None if producer_id < 0 else (producer_id, producer_epoch)
         entry = self._entries.get(transactional_id) or Entry(transactional_id)
         entry.check_free()
         decision = rules.init_producer_id(
             entry.metadata,
-            rules.InitRequest(transactional_id, timeout_ms, expected, two_phase),
+            rules.InitRequest(transactional_id, timeout_ms, expected, two_phase, keep_prepared),
             self._clock.now_ms(),
-            max_timeout_ms=self._max_timeout_ms,
+            limits=self._limits,
             new_producer_id=self._new_id(entry),
         )
         if decision.following is not None:
-            self._entries[transactional_id] = entry
-        answer = await self._changes.carry_out(entry, decision)
-        assert answer is not None
-        return answer
+            self._entries.add(entry)
+        return await self._changes.carry_out(entry, decision), decision.ongoing or NOBODY
 
     async def add_partitions(
         self,
@@ -199,9 +235,7 @@ class TransactionCoordinator:
         request = EndRequest(producer_id, producer_epoch, commit, TV2 if bump else TV1)
         now_ms = self._clock.now_ms()
         decision = end_txn(entry.metadata, request, now_ms, new_producer_id=self._new_id(entry))
-        answer = await self._changes.carry_out(entry, decision)
-        assert answer is not None
-        return answer
+        return await self._changes.carry_out(entry, decision)
 
     # -- time ----------------------------------------------------------------------------------
 
@@ -209,7 +243,7 @@ class TransactionCoordinator:
         """Abort the transactions whose time-out has passed; try again to finish what is not finished."""
         now_ms = self._clock.now_ms()
         aborts = []
-        for entry in self._entries.values():
+        for entry in self._entries.active():
             known = entry.metadata
             if known is not None and entry.free and rules.has_expired(known, now_ms):
                 text = "%s: the transaction of %d.%d is open for more than %d ms and is aborted"
@@ -218,7 +252,24 @@ class TransactionCoordinator:
                 if decision.following is not None:
                     aborts.append(self._changes.begin(entry, decision.following))
         await all_of(aborts)
-        await self._changes.finish_all(self._entries.values())
+        await self._changes.finish_all(self._entries.active())
+
+    async def forget_idle(self) -> None:
+        """Forget the ids that nobody has used for transactional.id.expiration.ms.
+
+        Whoever comes back under such an id gets a new producer id; who still has the old one is refused.
+        """
+        now_ms = self._clock.now_ms()
+        idle = [
+            entry
+            for entry in self._entries
+            if entry.free
+            and entry.metadata is not None
+            and rules.is_idle(entry.metadata, now_ms, self._idle_ms)
+        ]
+        await self._changes.forget(idle)
+        if idle:
+            _log.info("%d transactional ids idle for more than %d ms are forgotten", len(idle), self._idle_ms)
 
     # -- questions -----------------------------------------------------------------------------
 
@@ -229,19 +280,21 @@ class TransactionCoordinator:
 
     def list(self) -> list[Description]:
         """All transactional ids, in no order."""
-        found = (entry.describe() for entry in self._entries.values())
+        found = (entry.describe() for entry in self._entries)
         return [description for description in found if description is not None]
 
     def owner_of(self, producer_id: int, topic: str, index: int) -> str | None:
         """The transactional id whose transaction, open or prepared, this producer has on the partition."""
-        for entry in self._entries.values():
-            known = entry.metadata
-            if known is not None and known.producer_id == producer_id and (topic, index) in known.partitions:
-                return entry.id
-        return None
+        return self._entries.owner_of(producer_id, (topic, index))
 
     async def write_marker(
-        self, partition: Partition, producer_id: int, epoch: int, commit: bool, coordinator_epoch: int
+        self,
+        partition: Partition,
+        producer_id: int,
+        epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int = 0,
     ) -> None:
         """WriteTxnMarkers: end a producer's transaction on one partition from outside. Raises KafkaError.
 
@@ -252,7 +305,9 @@ class TransactionCoordinator:
         if owner is not None:
             where = f"{partition.topic}-{partition.index}: the transaction belongs to {owner}"
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"{where}, end it with EndTxn or InitProducerId")
-        await self._markers.mark_one(partition, producer_id, epoch, commit, coordinator_epoch)
+        await self._markers.mark_one(
+            partition, producer_id, epoch, commit, coordinator_epoch, transaction_version
+        )
 
     # -- carrying out --------------------------------------------------------------------------
 
@@ -269,3 +324,10 @@ class TransactionCoordinator:
 
 
 _WORTH_WAITING = (ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+def _check_whole(producer_id: int, producer_epoch: int) -> None:
+    """Raises KafkaError for a producer id without an epoch, or the other way round."""
+    if (producer_id < 0) != (producer_epoch < 0):
+        text = f"producer id {producer_id} and epoch {producer_epoch}: both or none are needed"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)

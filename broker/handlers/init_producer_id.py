@@ -6,8 +6,11 @@ aborted first: CONCURRENT_TRANSACTIONS, come again. From version 3 on a producer
 epoch it has, to go on after an error (KIP-360); an outdated one gets PRODUCER_FENCED, before version 4
 INVALID_PRODUCER_EPOCH.
 
-Version 6 (KIP-939), once the table of APIs offers it: enable2_pc makes transactions that never time out.
-Left out, as in Kafka: keep_prepared_txn, which gets UNSUPPORTED_VERSION.
+Version 6 (KIP-939): enable2_pc makes transactions that never time out, TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+where transaction.two.phase.commit.enable=false. keep_prepared_txn, which Kafka 4.3 still refuses, keeps an
+open transaction instead of aborting it: the answer names the producer id and epoch that wrote it, and the
+new ones, by which it is committed or aborted; all older ones are fenced. Until then nothing can be written
+(INVALID_TXN_STATE). A transaction that is kept never gets less time than it had.
 """
 
 from __future__ import annotations
@@ -15,25 +18,36 @@ from __future__ import annotations
 from eoslog.broker.dispatch import RequestContext
 from eoslog.broker.rules.transaction_errors import for_version
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.INIT_PRODUCER_ID
 
+NOBODY = (-1, -1)
+
 
 async def handle(context: RequestContext, request: Message) -> Message:
     """Ask the coordinator, which answers when the new epoch is durable."""
+    ongoing = NOBODY
     try:
-        if request.get("keep_prepared_txn", False):
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "keep_prepared_txn is not served")
-        producer_id, epoch = await context.broker.transactions.init_producer_id(
-            request["transactional_id"],
+        transactions, name = context.broker.transactions, request["transactional_id"]
+        asked = (
             request["transaction_timeout_ms"],
             request.get("producer_id", -1),
             request.get("producer_epoch", -1),
-            two_phase=request.get("enable2_pc", False),
         )
+        two_phase = request.get("enable2_pc", False)
+        if request.get("keep_prepared_txn", False) and name is not None:
+            holder, ongoing = await transactions.keep_prepared(name, *asked, two_phase=two_phase)
+        else:
+            holder = await transactions.init_producer_id(name, *asked, two_phase=two_phase)
     except KafkaError as error:
         code = for_version(KEY, context.header.api_version, error.code)
         return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
-    return {"error_code": 0, "producer_id": producer_id, "producer_epoch": epoch}
+    return {
+        "error_code": 0,
+        "producer_id": holder[0],
+        "producer_epoch": holder[1],
+        "ongoing_txn_producer_id": ongoing[0],
+        "ongoing_txn_producer_epoch": ongoing[1],
+    }

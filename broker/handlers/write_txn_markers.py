@@ -1,9 +1,10 @@
 """WriteTxnMarkers (key 27, versions 1-2): end a producer's transaction on single partitions, from outside.
 
 A repair tool: Kafka's brokers send it to each other, and admin clients to end a transaction that no
-coordinator knows of any more (KIP-664). Answered when the markers are durable. Refused with
-INVALID_TXN_STATE, unlike in Kafka, for a transaction that this broker's coordinator will end by
-itself: one partition with another outcome than the rest would tear it apart.
+coordinator knows of any more (KIP-664). Answered when the markers are durable. Fenced by producer epoch and
+coordinator epoch; from version 2 on a marker of transaction version 2 must have a higher epoch than the
+records it ends (KIP-1228). Refused with INVALID_TXN_STATE, unlike in Kafka, for a transaction that this
+broker's coordinator will end by itself: one partition with another outcome than the rest would tear it apart.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ async def _write(context: RequestContext, marker: Message, topic: str, index: in
             marker["producer_epoch"],
             marker["transaction_result"],
             marker["coordinator_epoch"],
+            marker.get("transaction_version", 0),
         )
     except KafkaError as error:
         _log.warning("%s, asked for by %s, is refused: %s", what, context.client_host, error)

@@ -115,13 +115,21 @@ class Partition:
         return Appended(base, base + header.last_offset_delta, append_time, self.log_start_offset, False)
 
     def append_marker(
-        self, producer_id: int, producer_epoch: int, commit: bool, coordinator_epoch: int, now_ms: int
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        now_ms: int,
+        transaction_version: int = 0,
     ) -> Appended:
         """Write the control record that ends a transaction here; it may come more than once.
 
+        `transaction_version`: see `ProducerStates.check_marker`.
         Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
         """
         self._check_online()
+        self._producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
         kind = COMMIT if commit else ABORT
         batch = control_batch(kind, producer_id, producer_epoch, coordinator_epoch, now_ms)
         view = memoryview(batch)

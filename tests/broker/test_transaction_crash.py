@@ -273,7 +273,7 @@ class MarksBeforeDecisionIsDurable(Changes):
     async def _record(self, entry: Entry, following: Metadata) -> None:
         if following.state in PREPARED:
             self._journal.append(following)
-            entry.take_over(following)
+            self._entries.take_over(entry, following)
         else:
             await super()._record(entry, following)
 
@@ -282,7 +282,7 @@ class JoinsWithoutWaiting(Changes):
     async def _record(self, entry: Entry, following: Metadata) -> None:
         if following.state is State.ONGOING:
             self._journal.append(following)
-            entry.take_over(following)
+            self._entries.take_over(entry, following)
         else:
             await super()._record(entry, following)
 
@@ -294,7 +294,7 @@ class CompletesBeforeMarkers(Changes):
         completed = complete(prepared, self._clock.now_ms())
         self._journal.append(completed)
         await self._markers.write(prepared, entry.unmarked)
-        entry.take_over(completed)
+        self._entries.take_over(entry, completed)
 
 
 class DoesNotWaitForMarkers(Changes):
@@ -305,7 +305,7 @@ class DoesNotWaitForMarkers(Changes):
         await asyncio.sleep(0)
         completed = complete(prepared, self._clock.now_ms())
         self._journal.append(completed)
-        entry.take_over(completed)
+        self._entries.take_over(entry, completed)
 
 
 class LeavesDecisionsUnfinished(Changes):
@@ -319,7 +319,7 @@ class CompletesWithoutMarkersAtStart(Changes):
             if entry.metadata is not None and entry.metadata.state in PREPARED:
                 completed = complete(entry.metadata, self._clock.now_ms())
                 self._journal.append(completed)
-                entry.take_over(completed)
+                self._entries.take_over(entry, completed)
 
 
 @pytest.mark.parametrize(

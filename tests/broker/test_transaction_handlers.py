@@ -15,6 +15,7 @@ from eoslog.broker.broker import Broker
 from eoslog.broker.dispatch import RequestContext
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode as E
+from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.frames import RequestHeader
 from eoslog.protocol.schema import Message
 
@@ -105,8 +106,6 @@ def test_init_producer_id(serve: Callable[[Test], None], version: int) -> None:
 def test_two_phase_commit(serve: Callable[[Test], None]) -> None:
     async def test(server: Server) -> None:
         body: dict[str, Any] = {"transactional_id": "x", "transaction_timeout_ms": 1000}
-        kept = await server.call(INIT, 6, **body, keep_prepared_txn=True)
-        assert kept["error_code"] == E.UNSUPPORTED_VERSION
         first = await server.call(INIT, 6, **body, enable2_pc=True)
         client = await server.client("y")
         coordinator = server.machine.transactions
@@ -116,6 +115,53 @@ def test_two_phase_commit(serve: Callable[[Test], None]) -> None:
         await coordinator.tick()
         states = {known.transactional_id: known.state.text for known in coordinator.list()}
         assert states == {"x": "Ongoing", "y": "CompleteAbort"}
+        described = await server.call(DESCRIBE, 0, transactional_ids=["x"])
+        assert described["transaction_states"][0]["transaction_timeout_ms"] == 2**31 - 1
+
+    serve(test)
+
+
+@pytest.mark.parametrize("version", versions(END))
+@pytest.mark.parametrize("commit", [False, True])
+def test_a_prepared_transaction_is_kept(serve: Callable[[Test], None], commit: bool, version: int) -> None:
+    """KIP-939: a new user takes it over by its old (producer id, epoch) and ends it under its own."""
+
+    async def test(server: Server) -> None:
+        body: dict[str, Any] = {"transactional_id": "x", "transaction_timeout_ms": 1000, "enable2_pc": True}
+        none = await server.call(INIT, 6, **body, keep_prepared_txn=True)
+        assert (none["error_code"], none["producer_epoch"]) == (0, 0)
+        assert (none["ongoing_txn_producer_id"], none["ongoing_txn_producer_epoch"]) == (-1, -1)
+        client = await server.client("x")
+        pid, epoch = client.producer
+        await client.write(7, [A, B], offsets=True)
+        for times in (1, 2):
+            kept = await server.call(INIT, 6, **body, keep_prepared_txn=True)
+            assert (kept["error_code"], kept["producer_id"]) == (0, pid)
+            assert kept["producer_epoch"] == epoch + times
+            assert (kept["ongoing_txn_producer_id"], kept["ongoing_txn_producer_epoch"]) == (pid, epoch)
+        described = (await server.call(DESCRIBE, 0, transactional_ids=["x"]))["transaction_states"][0]
+        assert described["transaction_state"] == "Ongoing"
+        assert (described["producer_id"], described["producer_epoch"]) == (pid, epoch)
+        end: dict[str, Any] = {"transactional_id": "x", "producer_id": pid, "committed": commit}
+        fenced = E.PRODUCER_FENCED if version >= 2 else E.INVALID_PRODUCER_EPOCH
+        for stale in (epoch, epoch + 1):
+            assert (await server.call(END, version, **end, producer_epoch=stale))["error_code"] == fenced
+        with pytest.raises(KafkaError, match="is fenced"):
+            await client.produce(A, 8)
+        client.producer = (pid, epoch + 2)
+        with pytest.raises(KafkaError, match="commit or abort it first") as caught:
+            await client.produce(A, 8)
+        assert caught.value.code is E.INVALID_TXN_STATE
+        done = await server.call(END, version, **end, producer_epoch=epoch + 2)
+        assert done["error_code"] == 0
+        goes_on = epoch + 3 if version >= 5 else epoch + 2
+        if version >= 5:
+            assert (done["producer_id"], done["producer_epoch"]) == (pid, goes_on)
+        assert (await server.call(END, version, **end, producer_epoch=epoch + 2)) == done
+        assert [line[1:] for line in server.machine.marked[-3:]] == [(pid, epoch + 1, commit)] * 3
+        client.producer = (pid, goes_on)
+        client.sequences.clear()
+        await client.write(9, [A])
 
     serve(test)
 

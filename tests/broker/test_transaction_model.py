@@ -93,7 +93,7 @@ class Transactions(RuleBasedStateMachine):
         new_id = next(self.ids)
         request = rules.InitRequest("id", 500, expected)
         decision = rules.init_producer_id(
-            self.known, request, self.now, max_timeout_ms=1000, new_producer_id=new_id
+            self.known, request, self.now, limits=rules.Limits(1000), new_producer_id=new_id
         )
         if self.holder is None:
             wanted: object = (new_id, 0)

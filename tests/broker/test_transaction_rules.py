@@ -91,7 +91,9 @@ def init(
     """InitProducerId with a legal time-out, unless said otherwise."""
     fields = {"transactional_id": "id", "timeout_ms": 50_000, **more}
     request = rules.InitRequest(expected=expected, **fields)  # type: ignore[arg-type]
-    return rules.init_producer_id(known, request, LATER, max_timeout_ms=MAX_TIMEOUT, new_producer_id=NEW_PID)
+    return rules.init_producer_id(
+        known, request, LATER, limits=rules.Limits(MAX_TIMEOUT), new_producer_id=NEW_PID
+    )
 
 
 def test_an_unknown_id_gets_a_new_producer_at_epoch_0() -> None:

@@ -117,7 +117,7 @@ class Machine:
         self.transactions = TransactionCoordinator(self.topics, self.clock, config, self._on_marker)
         if changes is not Changes:
             known = self.transactions
-            known._changes = changes(known._journal, known._markers, self.clock)
+            known._changes = changes(known._entries, known._journal, known._markers, self.clock)
         self.groups.transactions = self.transactions
         self.flush.start()
         self.transactions.load()

@@ -288,13 +288,13 @@ def test_recovery_points_are_written_now_and_then_and_never_go_back(fs: FakeFile
         fs.crash(Outcome.ALL)
 
 
-def test_idle_producers_are_forgotten_by_tick(fs: FakeFileSystem) -> None:
+def test_idle_producers_are_forgotten(fs: FakeFileSystem) -> None:
     clock = FakeClock()
     topics = Topics.open(fs, DATA, BrokerConfig(), clock, GroupFlush())
     partition = topics.create("t", 1).partitions[0]
     partition.append(sequenced(1, 0), now_ms=clock.now)
     clock.now += 86_400_000
-    topics.tick()
+    topics.expire_producers()
     assert partition.producers() == []
 
 
