@@ -44,6 +44,8 @@ class Topics:
         self._by_id: dict[bytes, Topic] = {}
         self._deleting: set[bytes] = set()
         self.report: list[Finding] = []
+        self.version = 0
+        """Goes up with every change of what topics there are."""
 
     @classmethod
     def open(
@@ -304,6 +306,7 @@ class Topics:
         ]
         path = self._dir.file(registry.FILE)
         files.write_whole(self._fs, path, registry.encode(entries, self._deleting))
+        self.version += 1
 
     def _load(self) -> None:
         path = self._dir.file(registry.FILE)
