@@ -1,0 +1,102 @@
+"""What the broker counts while it runs: plain numbers, on the event loop's thread, cheap for each request.
+
+Nothing here knows Prometheus: `metrics_page` turns these numbers, and what the rooms know of themselves,
+into a page when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from functools import cache
+from typing import Any, NamedTuple
+
+from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.fields import INT16, Array, Field, Struct
+from eoslog.protocol.schema import Message
+
+BOUNDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Upper bounds of the histograms' buckets, in seconds; one more bucket takes what is above them."""
+
+
+class Histogram:
+    """How often something took how long."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.total = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count one."""
+        self.counts[bisect_left(BOUNDS, seconds)] += 1
+        self.total += seconds
+
+
+class Metrics:
+    """The counters of one broker."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+        self.latency: dict[ApiKey, Histogram] = {}
+        self.errors: dict[tuple[ApiKey, int], int] = {}
+        """Error codes in answers, by API; an answer about several partitions may have several."""
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.connections = 0
+        self.connections_opened = 0
+        self.connections_refused = 0
+        self.syncs = Histogram()
+        self.failed_syncs = 0
+
+    def answered(self, key: ApiKey, seconds: float, answer: Message | None) -> None:
+        """A request was carried out, `seconds` after it began; None: without an answer (acks=0)."""
+        histogram = self.latency.get(key)
+        if histogram is None:
+            histogram = self.latency[key] = Histogram()
+        histogram.observe(seconds)
+        places = _error_places(key)
+        if answer is not None and places is not None:
+            self._count_errors(key, answer, places)
+
+    def _count_errors(self, key: ApiKey, message: Message, places: _Places) -> None:
+        for name in places.codes:
+            code = message.get(name)
+            if code:
+                self.errors[key, code] = self.errors.get((key, code), 0) + 1
+        for name, deeper in places.structs:
+            for item in message.get(name) or ():
+                self._count_errors(key, item, deeper)
+
+    def synced(self, seconds: float, failed: bool) -> None:
+        """A partition's files were synced, or could not be."""
+        self.syncs.observe(seconds)
+        self.failed_syncs += failed
+
+
+class _Places(NamedTuple):
+    """Where a message has error codes: fields of its own, and arrays of structs that have some."""
+
+    codes: tuple[str, ...]
+    structs: tuple[tuple[str, Any], ...]
+
+
+@cache
+def _error_places(key: ApiKey) -> _Places | None:
+    return _places(APIS[key].response.struct)
+
+
+def _places(struct: Struct) -> _Places | None:
+    codes = tuple(field.name for field in struct.fields if _is_error(field))
+    arrays = [
+        (field.name, _places(field.type.of))
+        for field in struct.fields
+        if isinstance(field.type, Array) and isinstance(field.type.of, Struct)
+    ]
+    structs = tuple((name, places) for name, places in arrays if places is not None)
+    return _Places(codes, structs) if codes or structs else None
+
+
+def _is_error(field: Field) -> bool:
+    return field.type is INT16 and (field.name == "error_code" or field.name.endswith("_error_code"))

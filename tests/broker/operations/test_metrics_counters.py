@@ -1,0 +1,41 @@
+"""The counters: error codes wherever an answer has them, and times in their buckets."""
+
+from eoslog.broker.metrics import BOUNDS, Histogram, Metrics
+from eoslog.protocol.apis import ApiKey
+
+PRODUCE, END_TXN, JOIN = ApiKey.PRODUCE, ApiKey.END_TXN, ApiKey.JOIN_GROUP
+
+
+def produced(*codes: int) -> dict[str, object]:
+    parts = [{"index": index, "error_code": code} for index, code in enumerate(codes)]
+    return {"responses": [{"name": "orders", "partition_responses": parts}]}
+
+
+def test_errors_are_counted_where_they_stand() -> None:
+    metrics = Metrics()
+    metrics.answered(PRODUCE, 0.001, produced(0, 3, 3, 10))
+    metrics.answered(END_TXN, 0.001, {"error_code": 53})
+    metrics.answered(END_TXN, 0.001, {"error_code": 0})
+    assert metrics.errors == {(PRODUCE, 3): 2, (PRODUCE, 10): 1, (END_TXN, 53): 1}
+
+
+def test_a_request_without_an_answer_is_counted_too() -> None:
+    metrics = Metrics()
+    metrics.answered(PRODUCE, 0.001, None)
+    assert sum(metrics.latency[PRODUCE].counts) == 1
+
+
+def test_every_api_that_can_fail_has_its_errors_found() -> None:
+    """Each answer has an error code somewhere: if one were overlooked its failures would be invisible."""
+    from eoslog.broker.metrics import _error_places
+    from eoslog.protocol.apis import APIS
+
+    assert all(_error_places(key) is not None for key in APIS)
+
+
+def test_buckets_hold_what_is_not_above_their_bound() -> None:
+    histogram = Histogram()
+    for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.01, BOUNDS[-1], BOUNDS[-1] * 2):
+        histogram.observe(seconds)
+    assert histogram.counts[:2] == [2, 1]
+    assert histogram.counts[-2:] == [1, 1]
