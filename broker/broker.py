@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.coordinator.groups import GroupCoordinator
 from eoslog.broker.coordinator.transactions import TransactionCoordinator
 from eoslog.broker.faults import Faults
+from eoslog.broker.limits import Memory
 from eoslog.broker.log.flush import GroupFlush
 from eoslog.broker.ports import Clock, FileSystem, OsFileSystem, SystemClock
 from eoslog.broker.topics import Topics
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from eoslog.broker.authorize.guard import Guard
 
-ANY_ADDRESS = ("", "0.0.0.0", "::")
+log = logging.getLogger(__name__)
 
 
 class Broker:
@@ -35,6 +38,9 @@ class Broker:
         """
         self.config, self.node_id, self.faults = config, config.node_id, faults
         self.clock = clock or SystemClock()
+        self.memory = Memory(config.queued_max_request_bytes, config.queued_max_response_bytes)
+        self.guard: Guard | None = None
+        """Judges every request; None: everybody may do everything."""
         self.flush = GroupFlush(config.flush)
         self.topics = Topics.open(fs or OsFileSystem(), config.log_dirs, config, self.clock, self.flush)
         self.cluster_id = self.topics.cluster_id
@@ -78,10 +84,6 @@ class Broker:
         self.groups.close()
         await self.flush.stop()
         self.topics.close()
-
-    def address(self, local: tuple[str, int]) -> tuple[str, int]:
-        """The address to tell a client: the one we listen on, or of a wildcard the one it connected to."""
-        return (local[0] if self.config.host in ANY_ADDRESS else self.config.host), local[1]
 
 
 async def _every(interval_ms: int, action: Callable[[], Awaitable[None]]) -> None:

@@ -8,10 +8,13 @@ Bounds, so that neither a fast sender nor a slow reader costs memory:
 
 - reading stops while more than `MAX_IN_FLIGHT` requests or `MAX_HELD_BYTES` of requests and finished
   answers are held; it goes on when they have left;
-- no request starts while the client does not read what it was sent (the transport's write buffer is full).
+- no request starts while the client does not read what it was sent (the transport's write buffer is full);
+- what all connections hold together is bounded as well: see `limits`.
 
-A frame that makes no sense, an API or version that is not served, or a fault in a handler that has no
-answer of its own ends this connection with one line in the log, and nothing else.
+Who the client is, and what it may send before that is known, says its `Session`; what it may do then, the
+authorizer. A frame that makes no sense, an API or version that is not served, a request before
+authentication, or a fault in a handler that has no answer of its own ends this connection with one line in
+the log, and nothing else.
 """
 
 from __future__ import annotations
@@ -24,6 +27,9 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from eoslog.broker.dispatch import CloseConnection, Handler, RequestContext, Settled, handlers
+from eoslog.broker.limits import SMALL
+from eoslog.broker.security.principals import principal_of
+from eoslog.broker.security.session import Session, State
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.frames import FrameReader, RequestHeader, decode_request_header, encode_response
@@ -31,6 +37,8 @@ from eoslog.protocol.schema import Buffer, Message, ProtocolError
 
 if TYPE_CHECKING:
     from eoslog.broker.broker import Broker
+    from eoslog.broker.security.listeners import Listener
+    from eoslog.broker.server import Server
 
 log = logging.getLogger(__name__)
 
@@ -52,28 +60,37 @@ _TOP_LEVEL_ERROR = frozenset({
 class _Slot:
     """A place in the line of answers: filled (`parts`) or still awaited (`answer`)."""
 
-    __slots__ = ("answer", "header", "parts", "size")
+    __slots__ = ("answer", "frame_size", "header", "parts")
 
-    def __init__(self, header: RequestHeader, size: int) -> None:
+    def __init__(self, header: RequestHeader, frame_size: int) -> None:
         self.header = header
-        self.size = size
+        self.frame_size = frame_size
         self.parts: list[Buffer] = []
         self.answer: Awaitable[Message | None] | None = None
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """The server side of one TCP connection."""
 
-    def __init__(self, broker: Broker, connections: set[Connection]) -> None:
-        """`connections` is the server's register: this connection enters and leaves it by itself."""
+    def __init__(self, broker: Broker, server: Server, listener: Listener) -> None:
+        """`server` keeps the register of connections, which this one enters and leaves by itself."""
         self._broker = broker
-        self._connections = connections
-        self._reader = FrameReader(broker.config.request_max_bytes)
+        self._server = server
+        self._memory = server.memory
+        self._session = Session(listener)
+        config = broker.config
+        self._reader = FrameReader(
+            config.sasl_max_receive_size if listener.sasl else config.request_max_bytes
+        )
         self._backlog: deque[memoryview] = deque()  # frames read, not started
         self._backlog_bytes = 0
         self._line: deque[_Slot] = deque()  # started, not answered
-        self._line_bytes = 0
+        self._line_requests = 0  # bytes of their frames
+        self._line_answers = 0  # bytes of the answers that are ready
+        self._held_in = 0  # what the memory knows of us: bytes of requests,
+        self._held_out = 0  # and of answers
         self._blocked = False  # a started request must end before the next begins
+        self._muted = False  # no request begins for a while
         self._reading = True
         self._writable = asyncio.Event()
         self._writable.set()
@@ -81,32 +98,49 @@ class Connection(asyncio.Protocol):
         self._closing = False
         self._transport: asyncio.Transport
         self.peer = "?"
+        self.client_host = "?"
 
     # Transport events
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note both addresses and join the server's register."""
+        """Note both addresses and join the server's register, if it has a place."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._heard = self._sent = self._loop.time()
+        self._unsent = 0
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
         host, port = (transport.get_extra_info("peername") or ("?", 0))[:2]
-        self.peer = f"{host}:{port}"
-        self._client_host = host
-        self._address = self._broker.address(transport.get_extra_info("sockname"))
-        self._connections.add(self)
+        self.peer, self.client_host = f"{host}:{port}", host
+        refusal = self._server.enter(self)
+        if refusal is not None:
+            self._refuse(refusal)
+            return
+        session = self._session
+        self._address = session.listener.address(transport.get_extra_info("sockname"))
+        if session.listener.tls and not session.listener.sasl:
+            session.principal = principal_of(
+                transport.get_extra_info("peercert"), session.listener, self._broker.config
+            )
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """The next bytes go into a buffer that all connections share, as they are copied out at once."""
+        buffer = self._server.buffer
+        return buffer[:SMALL] if self._memory.requests_short else buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Cut the bytes into frames and start what may start."""
         if self._closing:
             return
+        self._heard = self._loop.time()
         try:
-            frames = self._reader.feed(data)
+            frames = self._reader.feed(self._server.buffer[:nbytes])
         except ProtocolError as error:
             self._refuse(f"{error}")
             return
         self._backlog.extend(frames)
         self._backlog_bytes += sum(map(len, frames))
-        self._advance()
+        self.advance()
 
     def pause_writing(self) -> None:
         """The client does not read: hold back further answers and requests."""
@@ -115,27 +149,32 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client reads again."""
         self._writable.set()
-        self._advance()
+        self.advance()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Let begun requests end (a half-done EndTxn must not be cut off); forget those not begun."""
         self._closing = True
         self._writable.set()
-        self._backlog.clear()
-        self._connections.discard(self)
+        self._forget_backlog()
+        self._account()
+        self._memory.forget(self)
+        self._server.leave(self)
         if self._line and self._line[0].header.api_key == ApiKey.FETCH and self._worker:
             self._worker.cancel()  # nobody waits for this data any more, and reading changes nothing
 
     # Requests
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         """Start requests as long as nothing forbids it, then read on or pause."""
         while self._backlog and self._may_start():
             frame = self._backlog.popleft()
             self._backlog_bytes -= len(frame)
             self._start(frame)
-        full = bool(self._backlog) or not self._may_hold()
-        if full == self._reading and not self._closing:
+        self._account()
+        if self._closing:
+            return
+        full = bool(self._backlog) or not self._may_hold() or not self._memory.may_read(self, self._held_in)
+        if full == self._reading:
             self._reading = not full
             if full:
                 self._transport.pause_reading()
@@ -143,19 +182,45 @@ class Connection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def _may_hold(self) -> bool:
-        return len(self._line) < MAX_IN_FLIGHT and self._line_bytes < MAX_HELD_BYTES
+        return (
+            len(self._line) < MAX_IN_FLIGHT
+            and self._line_requests + self._line_answers < MAX_HELD_BYTES
+            and not self._muted
+        )
 
     def _may_start(self) -> bool:
-        return not self._blocked and not self._closing and self._writable.is_set() and self._may_hold()
+        return (
+            not self._blocked
+            and not self._closing
+            and self._writable.is_set()
+            and self._may_hold()
+            and not (self._held_out and self._memory.answers_short)
+        )
+
+    def _account(self) -> None:
+        """Tell the memory what is held now."""
+        held_in = self._reader.pending + self._backlog_bytes + self._line_requests
+        if held_in != self._held_in:
+            change, self._held_in = held_in - self._held_in, held_in
+            self._memory.change_requests(change)
+        held_out = self._line_answers + self._transport.get_write_buffer_size()
+        if held_out != self._held_out:
+            change, self._held_out = held_out - self._held_out, held_out
+            self._memory.change_answers(change)
 
     def _start(self, frame: memoryview) -> None:
+        """The one place where a request begins."""
+        if self._session.state is State.TOKENS:
+            self._token(frame)
+            return
         try:
             header, handler, request = self._decode(frame)
         except ProtocolError as error:
             self._refuse(f"{error}")
             return
-        if handler is None:
-            return
+        guard = self._broker.guard
+        if guard is not None:
+            handler = guard.around(header, handler)
         faults = self._broker.faults
         if faults is not None:
             handler = faults.around(self, header, handler)
@@ -172,17 +237,30 @@ class Connection(asyncio.Protocol):
                 self._fill(slot, result)
         self._enter(slot)
 
-    def _context(self, header: RequestHeader) -> RequestContext:
-        return RequestContext(self._broker, header, self._client_host, *self._address)
+    def _token(self, frame: memoryview) -> None:
+        """A frame that is a SASL token as it is, after SaslHandshake version 0."""
+        header = RequestHeader(ApiKey.SASL_AUTHENTICATE, -1, 0, None)
+        slot = _Slot(header, len(frame))
+        answer = handlers()[ApiKey.SASL_AUTHENTICATE](self._context(header), {"auth_bytes": frame})
+        assert isinstance(answer, Awaitable)
+        slot.answer = answer
+        self._blocked = True
+        self._enter(slot)
 
-    def _decode(self, frame: memoryview) -> tuple[RequestHeader, Handler | None, Message]:
-        """Read header and body. No handler: the answer has been entered already. Raises ProtocolError."""
+    def _context(self, header: RequestHeader) -> RequestContext:
+        return RequestContext(self._broker, header, self.client_host, *self._address, self._session)
+
+    def _decode(self, frame: memoryview) -> tuple[RequestHeader, Handler, Message]:
+        """Read header and body. Raises ProtocolError for what makes no sense or may not come now."""
         if len(frame) < _HEAD.size:
             raise ProtocolError(f"a request of {len(frame)} bytes has no header")
         key, version, correlation_id = _HEAD.unpack_from(frame)
         handler = handlers().get(key)
         if handler is None:
             raise ProtocolError(f"API key {key} (version {version}) is not served")
+        refusal = self._session.refuses(key, self._loop.time())
+        if refusal is not None:
+            raise ProtocolError(refusal)
         api = APIS[ApiKey(key)]
         if not api.min_version <= version <= api.max_version:
             if key == ApiKey.API_VERSIONS:
@@ -202,11 +280,11 @@ class Connection(asyncio.Protocol):
         if slot.answer is None and not self._line:
             self._write(slot.parts)
             return
-        slot.size += sum(map(len, slot.parts))
         self._line.append(slot)
-        self._line_bytes += slot.size
+        self._line_requests += slot.frame_size
+        self._line_answers += sum(map(len, slot.parts))
         if self._worker is None:
-            self._worker = asyncio.get_running_loop().create_task(self._answer_in_order())
+            self._worker = self._loop.create_task(self._answer_in_order())
 
     async def _answer_in_order(self) -> None:
         """Carry out the line of answers until it is empty. One at a time: no answer overtakes another."""
@@ -215,12 +293,15 @@ class Connection(asyncio.Protocol):
                 slot = self._line[0]
                 if slot.answer is not None:
                     await self._await_answer(slot)
+                    self._line_answers += sum(map(len, slot.parts))
+                    self._account()
                 if not self._writable.is_set():
                     await self._writable.wait()
                 self._write(slot.parts)
                 self._line.popleft()
-                self._line_bytes -= slot.size
-                self._advance()
+                self._line_requests -= slot.frame_size
+                self._line_answers -= sum(map(len, slot.parts))
+                self.advance()
         finally:
             self._worker = None
 
@@ -256,6 +337,10 @@ class Connection(asyncio.Protocol):
         if message is None or self._closing:
             return
         header = slot.header
+        if header.api_version < 0:
+            token = message["auth_bytes"]
+            slot.parts = [len(token).to_bytes(4, "big"), token] if not message["error_code"] else []
+            return
         try:
             slot.parts = encode_response(header.api_key, header.api_version, header.correlation_id, message)
         except ProtocolError:
@@ -264,14 +349,21 @@ class Connection(asyncio.Protocol):
 
     def _write(self, parts: list[Buffer]) -> None:
         """Hand an answer to the transport: small parts joined, large ones (records) as they are."""
-        if self._closing or not parts:
+        if self._closing:
             return
         write = self._transport.write
         if sum(map(len, parts)) <= JOIN_BELOW:
             write(b"".join(parts))
-            return
-        for part in parts:
-            write(part)
+        else:
+            for part in parts:
+                write(part)
+        if self._session.state is not State.KNOWN:
+            self._authenticating()
+
+    def _authenticating(self) -> None:
+        """After an answer of authentication: a failed one was the last."""
+        if self._session.state is State.FAILED:
+            self.close()
 
     def _fault(self, header: RequestHeader, error: BaseException) -> Message | None:
         """A handler failed. Tell the client if the API has a place for it, else end the connection."""
@@ -292,21 +384,63 @@ class Connection(asyncio.Protocol):
         log.warning("closing the connection from %s: %s", self.peer, why)
         self.close()
 
+    def _forget_backlog(self) -> None:
+        self._backlog.clear()
+        self._backlog_bytes = 0
+
     def close(self) -> None:
         """Close after what has been written is sent; requests not begun are forgotten."""
         self._closing = True
-        self._backlog.clear()
+        self._forget_backlog()
         self._transport.close()
 
     def abort(self) -> None:
         """Cut the connection: what has not been sent is lost."""
         self._closing = True
-        self._backlog.clear()
+        self._forget_backlog()
         self._transport.abort()
+
+    def mute(self, seconds: float) -> None:
+        """Begin no request for a while."""
+        self._muted = True
+        self.advance()
+        self._loop.call_later(seconds, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = False
+        self.advance()
+
+    def look(self, now: float, idle: float, stalled: float) -> None:
+        """Once in a while: close if nobody seems to be there. `idle`, `stalled`: seconds allowed."""
+        unsent = self._transport.get_write_buffer_size()
+        if not unsent or unsent < self._unsent:
+            self._sent = now
+        self._unsent = unsent
+        self._account()
+        deaf = now - self._sent
+        if self._closing:
+            if deaf > stalled:
+                self.abort()
+            return
+        silent = now - self._heard
+        serving = self._worker is not None and self._writable.is_set()
+        if self._memory.answers_short and deaf > stalled:
+            self._cut(f"does not read its answers ({unsent} bytes) while memory is short")
+        elif self._memory.requests_short and self._reading and self._held_in > SMALL and silent > stalled:
+            self._cut(f"does not finish its request ({self._held_in} bytes so far) while memory is short")
+        elif min(silent, deaf if unsent else silent) > idle and not serving:
+            log.info("closing the connection from %s: idle for %d s", self.peer, silent)
+            self.abort() if unsent else self.close()
+        elif self._backlog:
+            self.advance()
+
+    def _cut(self, why: str) -> None:
+        log.warning("cutting the connection from %s: it %s", self.peer, why)
+        self.abort()
 
     async def finish(self, grace: float) -> None:
         """Shut down: begin nothing more, let begun requests end within `grace` seconds, close."""
-        self._backlog.clear()
+        self._forget_backlog()
         self._blocked = True
         self._transport.pause_reading() if self._reading else None
         self._reading = False

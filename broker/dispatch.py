@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from eoslog.broker.security.session import OPEN, Session
 from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.frames import RequestHeader
 from eoslog.protocol.schema import Message
@@ -34,7 +35,7 @@ class CloseConnection(Exception):
 class RequestContext:
     """What a handler knows beside the request itself.
 
-    `host` and `port` are the broker's address as this client should see it.
+    `host` and `port` are the broker's address as this client should see it, `session` says who it is.
     """
 
     broker: Broker
@@ -42,6 +43,17 @@ class RequestContext:
     client_host: str
     host: str = ""
     port: int = 0
+    session: Session = OPEN
+
+    @property
+    def principal(self) -> str:
+        """Who asks, as "User:alice"."""
+        return self.session.principal
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener by which the client came."""
+        return self.session.listener.name
 
 
 class Settled(Awaitable[Message | None]):

@@ -7,6 +7,7 @@ import errno
 import gc
 import signal
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from eoslog.broker.broker import Broker
 from eoslog.broker.config import BrokerConfig, ConfigError
@@ -15,8 +16,12 @@ from eoslog.broker.faults import Faults
 from eoslog.broker.log.data_dir import DataDirError
 from eoslog.broker.log.files import BadFile
 from eoslog.broker.ports import FileSystem
+from eoslog.broker.security.listeners import Listener, listeners_of
 from eoslog.broker.server import Server
 from eoslog.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from eoslog.broker.security.tls import Tls
 
 GRACE = 5.0
 """Seconds that begun requests have to end after a signal."""
@@ -80,20 +85,27 @@ class Node:
         self.config, self._fs, self._faults = config, fs, faults
         self.server = Server()
         self.broker: Broker
-        self.port = 0
-        """Where it listens."""
+        self.listeners: list[Listener] = []
+        """Where it listens, with the ports it has."""
 
     @property
     def ready_line(self) -> str:
         """What a starter waits for."""
-        config = self.config
-        where = f"{config.host}:{self.port}"
-        return f"eoslog broker ready at {where} (data {config.log_dirs}, flush {config.flush})"
+        first, config = self.listeners[0], self.config
+        told = f"data {config.log_dirs}, flush {config.flush}"
+        if len(self.listeners) > 1 or first.protocol != "PLAINTEXT":
+            told += f", listeners {', '.join(map(str, self.listeners))}"
+        return f"eoslog broker ready at {first.place} ({told})"
+
+    @property
+    def port(self) -> int:
+        """The port of the first listener."""
+        return self.listeners[0].port
 
     async def start(self) -> None:
-        """Take the address, open the data directory, serve. Raises StartError with nothing left behind."""
-        self.port = await _bind(self.server, self.config)
+        """Take the addresses, open the data directory, serve. Raises StartError with nothing left behind."""
         try:
+            self.listeners = await _bind_all(self.server, self.config)
             self.broker = _open(self.config, self._fs, self._faults)
         except BaseException:
             await self.server.stop(0)
@@ -131,11 +143,21 @@ async def _close(broker: Broker) -> None:
         raise StartError(f"not all was saved ({error}): the next start recovers it from the logs") from error
 
 
-async def _bind(server: Server, config: BrokerConfig) -> int:
+async def _bind_all(server: Server, config: BrokerConfig) -> list[Listener]:
+    """Take all addresses. Raises StartError."""
     try:
-        return await server.bind(config.host, config.port)
+        wanted = listeners_of(config)
+        server.tls = contexts(wanted, config) if any(listener.tls for listener in wanted) else {}
+    except ConfigError as error:
+        raise StartError(str(error)) from error
+    return [await _bind(server, listener) for listener in wanted]
+
+
+async def _bind(server: Server, listener: Listener) -> Listener:
+    try:
+        return await server.bind(listener)
     except OSError as error:
-        where = f"{config.host}:{config.port}"
+        where = f"{listener.host}:{listener.port}"
         if error.errno == errno.EADDRINUSE:
             raise StartError(
                 f"address {where} is in use: stop the program that has it, or give another --listen"
@@ -143,3 +165,10 @@ async def _bind(server: Server, config: BrokerConfig) -> int:
             ) from error
         reason = error.strerror or str(error)
         raise StartError(f"cannot listen on {where} ({reason}): give another --listen") from error
+
+
+def contexts(listeners: Sequence[Listener], config: BrokerConfig) -> dict[str, Tls]:
+    """The TLS of each listener that has it, by name. Raises ConfigError."""
+    from eoslog.broker.security.tls import Tls  # slow to import, and needed by few
+
+    return {listener.name: Tls(listener, config) for listener in listeners if listener.tls}

@@ -31,8 +31,8 @@ class FrameReader:
     """
 
     def __init__(self, max_size: int) -> None:
-        """`max_size`: the most bytes a frame may have, without its size prefix."""
-        self._max_size = max_size
+        """`max_size`: the most bytes a frame may have, without its size prefix; it may be changed."""
+        self.max_size = max_size
         self._buffer = bytearray()
         self._need = _SIZE.size
 
@@ -64,8 +64,8 @@ class FrameReader:
         return frames
 
     def _checked(self, size: int) -> int:
-        if not 0 <= size <= self._max_size:
-            raise FrameError(f"a frame claims {size} bytes, allowed are 0 to {self._max_size}")
+        if not 0 <= size <= self.max_size:
+            raise FrameError(f"a frame claims {size} bytes, allowed are 0 to {self.max_size}")
         return size
 
 

@@ -22,6 +22,9 @@ from eoslog.broker.config.transactions import TransactionOptions
 
 __all__ = ["BrokerConfig", "ConfigError", "FlushMode", "option_table"]
 
+_LISTENER = "listener.name."
+"""How the options of one listener alone begin; `security.listeners` judges them."""
+
 
 @dataclass(frozen=True)
 class BrokerConfig(
@@ -56,7 +59,11 @@ def option_values(options: Mapping[str, str]) -> dict[str, Any]:
 
     Of Kafka's several names for one thing the first by rank counts (`topics.SCALED`). Raises ConfigError.
     """
-    table, values = option_table(), {}
+    table, values = option_table(), dict[str, Any]()
+    own = tuple(f"{name}={text}" for name, text in options.items() if name.startswith(_LISTENER))
+    if own:
+        values["listener_overrides"] = own
+        options = {name: text for name, text in options.items() if not name.startswith(_LISTENER)}
     unknown = sorted(options.keys() - table.keys() - SCALED.keys())
     if unknown:
         raise ConfigError(f"unknown option {unknown[0]}; known are {', '.join(sorted(table))}")

@@ -9,12 +9,82 @@ from eoslog.broker.config.base import INT32_MAX, option
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """Where the broker listens, and what one client may ask of it."""
+    """Where the broker listens, and what clients may ask of it."""
 
-    host: str = option("127.0.0.1", "listen.host", "address to listen on and to advertise")
+    host: str = option("127.0.0.1", "listen.host", "address to listen on, without listeners")
     port: int = option(9092, "listen.port", "port to listen on; 0 picks a free one", high=65535)
+    listeners: str = option(
+        "",
+        "listeners",
+        "addresses to listen on, as NAME://HOST:PORT,...; an empty host is every address, port 0 a free one",
+    )
+    advertised_listeners: str = option(
+        "",
+        "advertised.listeners",
+        "what clients are told of the listeners' addresses, as NAME://HOST:PORT,...",
+    )
+    listener_protocols: str = option(
+        "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+        "listener.security.protocol.map",
+        "the security protocol of each listener, as NAME:PROTOCOL,...",
+    )
+    listener_overrides: tuple[str, ...] = option(
+        (),
+        "listener.name.*",
+        "an option of one listener alone: listener.name.NAME.OPTION, the name in lower case",
+        secret=True,
+    )
     node_id: int = option(1, "node.id", "this broker's id", high=INT32_MAX)
     request_max_bytes: int = option(
         104_857_600, "socket.request.max.bytes", "largest request", low=1, high=INT32_MAX
     )
-    fetch_max_bytes: int = option(57_671_680, "fetch.max.bytes", "largest answer to a fetch", low=1024)
+    fetch_max_bytes: int = option(
+        57_671_680, "fetch.max.bytes", "largest answer to a fetch", low=1024, high=INT32_MAX
+    )
+    max_connections: int = option(INT32_MAX, "max.connections", "most connections at a time", high=INT32_MAX)
+    max_connections_per_ip: int = option(
+        INT32_MAX, "max.connections.per.ip", "most connections of one address at a time", high=INT32_MAX
+    )
+    max_connections_per_ip_overrides: str = option(
+        "", "max.connections.per.ip.overrides", "the same for some addresses, as ADDRESS:NUMBER,..."
+    )
+    max_connection_creation_rate: int = option(
+        INT32_MAX,
+        "max.connection.creation.rate",
+        "most new connections a second; those beyond it wait before they are served",
+        low=1,
+        high=INT32_MAX,
+    )
+    connections_max_idle_ms: int = option(
+        600_000, "connections.max.idle.ms", "close a connection after so long without a request", low=1
+    )
+    connections_max_stalled_ms: int = option(
+        10_000,
+        "connections.max.stalled.ms",
+        "while memory is short, close a connection that neither finishes its request nor reads its answer for"
+        " so long",
+        low=1,
+    )
+    queued_max_request_bytes: int = option(
+        268_435_456,
+        "queued.max.request.bytes",
+        "requests held for all connections together before reading waits; -1: no limit",
+        low=-1,
+    )
+    queued_max_response_bytes: int = option(
+        268_435_456,
+        "queued.max.response.bytes",
+        "answers held for all connections together before fetches wait; -1: no limit",
+        low=-1,
+    )
+    fetch_session_slots: int = option(
+        1_000,
+        "max.incremental.fetch.session.cache.slots",
+        "most fetch sessions (KIP-227) kept",
+        high=INT32_MAX,
+    )
+    fetch_session_eviction_ms: int = option(
+        120_000,
+        "min.incremental.fetch.session.eviction.ms",
+        "a fetch session not used for so long may make room for a new one",
+    )

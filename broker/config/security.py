@@ -4,7 +4,95 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from eoslog.broker.config.base import option
+
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
 
 @dataclass(frozen=True)
 class SecurityOptions:
     """Who may connect, and who may do what."""
+
+    ssl_keystore_type: str = option("PEM", "ssl.keystore.type", "how the broker's certificate is kept: PEM")
+    ssl_keystore_location: str = option(
+        "", "ssl.keystore.location", "file with the broker's private key and its certificate chain"
+    )
+    ssl_keystore_certificate_chain: str = option(
+        "", "ssl.keystore.certificate.chain", "the certificate chain itself, in place of a file"
+    )
+    ssl_keystore_key: str = option("", "ssl.keystore.key", "the private key itself, PKCS #8", secret=True)
+    ssl_key_password: str = option(
+        "", "ssl.key.password", "password of an encrypted private key", secret=True
+    )
+    ssl_truststore_type: str = option(
+        "PEM", "ssl.truststore.type", "how the trusted certificates are kept: PEM"
+    )
+    ssl_truststore_location: str = option(
+        "", "ssl.truststore.location", "file with the certificates that sign clients' certificates"
+    )
+    ssl_truststore_certificates: str = option(
+        "", "ssl.truststore.certificates", "those certificates themselves, in place of a file"
+    )
+    ssl_client_auth: str = option(
+        "none",
+        "ssl.client.auth",
+        "whether clients show a certificate",
+        choices=("none", "requested", "required"),
+    )
+    ssl_enabled_protocols: str = option(
+        "TLSv1.2,TLSv1.3", "ssl.enabled.protocols", "TLS versions to accept, among TLSv1.2 and TLSv1.3"
+    )
+    ssl_principal_mapping_rules: str = option(
+        "DEFAULT",
+        "ssl.principal.mapping.rules",
+        "from a certificate's distinguished name to a user: RULE:pattern/replacement/[LU],...,DEFAULT",
+    )
+    sasl_enabled_mechanisms: str = option(
+        "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "sasl.enabled.mechanisms",
+        "SASL mechanisms to offer, among PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER",
+    )
+    sasl_users_file: str = option(
+        "", "sasl.users.file", "file of NAME=PASSWORD lines, for PLAIN and SCRAM on every listener"
+    )
+    sasl_max_receive_size: int = option(
+        524_288, "sasl.server.max.receive.size", "largest request before a client has authenticated", low=1
+    )
+    connections_max_reauth_ms: int = option(
+        0, "connections.max.reauth.ms", "how long a SASL session lasts until it is renewed; 0: without end"
+    )
+    failed_authentication_delay_ms: int = option(
+        100,
+        "connection.failed.authentication.delay.ms",
+        "how long a failed authentication is answered later",
+        high=60_000,
+    )
+    oauth_jwks_url: str = option(
+        "", "sasl.oauthbearer.jwks.endpoint.url", "http(s): or file: URL of the keys that sign tokens (JWKS)"
+    )
+    oauth_jwks_refresh_ms: int = option(
+        3_600_000, "sasl.oauthbearer.jwks.endpoint.refresh.ms", "how often the keys are read again", low=1
+    )
+    oauth_issuer: str = option("", "sasl.oauthbearer.expected.issuer", "who must have issued a token (iss)")
+    oauth_audience: str = option(
+        "", "sasl.oauthbearer.expected.audience", "whom a token must be for (aud): one of these, by commas"
+    )
+    oauth_clock_skew_s: int = option(
+        30, "sasl.oauthbearer.clock.skew.seconds", "difference allowed between the clocks", high=86_400
+    )
+    oauth_subject_claim: str = option(
+        "sub", "sasl.oauthbearer.sub.claim.name", "the claim that names the user"
+    )
+    oauth_scope_claim: str = option(
+        "scope", "sasl.oauthbearer.scope.claim.name", "the claim that names the scopes"
+    )
+    authorizer: str = option(
+        "",
+        "authorizer.class.name",
+        "who judges access; empty: everybody may do everything",
+        choices=("", AUTHORIZER),
+    )
+    super_users: str = option("", "super.users", "who may do everything, as User:NAME;User:NAME")
+    allow_without_acl: bool = option(
+        False, "allow.everyone.if.no.acl.found", "whether resources without any ACL are open to everybody"
+    )

@@ -5,13 +5,17 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from eoslog.broker import connection as connection_module
+from eoslog.broker.config import BrokerConfig
 from eoslog.broker.dispatch import CloseConnection, Settled
+from eoslog.broker.limits import Memory
+from eoslog.broker.security.listeners import Listener
 from eoslog.broker.server import Server
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import decode_response, encode_request
@@ -48,16 +52,14 @@ class Client:
 
 @asynccontextmanager
 async def serving(
-    monkeypatch: pytest.MonkeyPatch, table: Table, max_bytes: int = 1 << 20
+    monkeypatch: pytest.MonkeyPatch, table: Table, max_bytes: int = 1 << 20, **options: Any
 ) -> AsyncIterator[tuple[Server, Callable[[], Awaitable[Client]]]]:
     monkeypatch.setattr(connection_module, "handlers", lambda: table)
-    broker: Any = SimpleNamespace(
-        config=SimpleNamespace(request_max_bytes=max_bytes),
-        address=lambda local: (local[0], local[1]),
-        faults=None,
-    )
+    config = replace(BrokerConfig(), request_max_bytes=max_bytes, **options)
+    memory = Memory(config.queued_max_request_bytes, config.queued_max_response_bytes)
+    broker: Any = SimpleNamespace(config=config, memory=memory, faults=None, guard=None)
     server = Server()
-    port = await server.bind("127.0.0.1", 0)
+    port = (await server.bind(Listener())).port
     await server.serve(broker)
     clients: list[Client] = []
 

@@ -1,0 +1,1 @@
+"""Who a client is: listeners, TLS, SASL mechanisms, credentials and principals."""

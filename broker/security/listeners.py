@@ -1,0 +1,145 @@
+"""Listeners: where the broker may be reached, how, and what clients are told of it.
+
+Kafka's options and names: `listeners`, `advertised.listeners`, `listener.security.protocol.map`, and
+`listener.name.NAME.OPTION` for what holds for one listener alone. Without `listeners` there is one,
+PLAINTEXT, at `listen.host` and `listen.port`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any
+
+from eoslog.broker.config.base import ConfigError
+from eoslog.broker.config.security import SecurityOptions
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+ANY_ADDRESS = ("", "0.0.0.0", "::")
+PREFIX = "listener.name."
+
+_ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([^]]*)\]|([^:/\[\]]*)):([0-9]{1,5})")
+
+
+@dataclass(frozen=True)
+class Listener:
+    """One address to listen on. `port` 0: a free one. `own`: the options of this listener alone."""
+
+    name: str = "PLAINTEXT"
+    protocol: str = "PLAINTEXT"
+    host: str = "127.0.0.1"
+    port: int = 0
+    advertised: tuple[str, int] | None = None
+    own: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def tls(self) -> bool:
+        """Whether its connections are encrypted."""
+        return self.protocol.endswith("SSL")
+
+    @property
+    def sasl(self) -> bool:
+        """Whether its clients must authenticate by SASL."""
+        return self.protocol.startswith("SASL")
+
+    def option(self, config: Any, name: str) -> Any:
+        """An option of security: this listener's own, else the broker's. Raises KeyError for unknown ones."""
+        return self.own.get(name, getattr(config, _security_fields()[name]))
+
+    def address(self, local: tuple[str, int]) -> tuple[str, int]:
+        """The address to tell a client that came in at `local`.
+
+        The advertised one; else where we listen, or of a wildcard the address that the client connected to.
+        """
+        if self.advertised is not None:
+            return self.advertised
+        return (local[0] if self.host in ANY_ADDRESS else self.host), local[1]
+
+    @property
+    def place(self) -> str:
+        """HOST:PORT where it listens."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.name}://{self.place}"
+
+
+def listeners_of(config: Any) -> list[Listener]:
+    """The listeners that a broker's options ask for, the first one first. Raises ConfigError."""
+    if not config.listeners.strip():
+        if config.advertised_listeners.strip():
+            raise ConfigError("advertised.listeners: give listeners too, with the same names")
+        return [Listener(host=config.host, port=config.port, own=_own(config, "PLAINTEXT"))]
+    protocols = _protocols(config.listener_protocols)
+    endpoints = _endpoints("listeners", config.listeners)
+    advertised = _endpoints("advertised.listeners", config.advertised_listeners)
+    for name in advertised.keys() - endpoints.keys():
+        raise ConfigError(f"advertised.listeners: {name} is none of the listeners {', '.join(endpoints)}")
+    _check_overrides(config, endpoints)
+    made = []
+    for name, (host, port) in endpoints.items():
+        if name not in protocols:
+            raise ConfigError(f"listener.security.protocol.map: says no protocol for listener {name}")
+        told = advertised.get(name)
+        if told is not None and (told[0] in ANY_ADDRESS or told[1] == 0):
+            raise ConfigError(
+                f"advertised.listeners: {name} must name a host and port that clients can reach"
+            )
+        made.append(Listener(name, protocols[name], host, port, told, _own(config, name)))
+    return made
+
+
+def _protocols(text: str) -> dict[str, str]:
+    found = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, _, protocol = item.partition(":")
+        if protocol.upper() not in PROTOCOLS:
+            raise ConfigError(
+                f"listener.security.protocol.map: {item}: give NAME:PROTOCOL, one of {', '.join(PROTOCOLS)}"
+            )
+        found[name.strip().upper()] = protocol.upper()
+    return found
+
+
+def _endpoints(option: str, text: str) -> dict[str, tuple[str, int]]:
+    found: dict[str, tuple[str, int]] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        matched = _ENDPOINT.fullmatch(item)
+        if matched is None or int(matched[4]) > 65_535:
+            raise ConfigError(f"{option}: {item}: give NAME://HOST:PORT, for instance SSL://0.0.0.0:9093")
+        name = matched[1].upper()
+        if name in found:
+            raise ConfigError(f"{option}: {name} is there twice; names of listeners are unique")
+        found[name] = (matched[2] or matched[3] or "", int(matched[4]))
+    return found
+
+
+def _own(config: Any, name: str) -> dict[str, str]:
+    prefix = f"{PREFIX}{name.lower()}."
+    pairs = (pair.partition("=") for pair in config.listener_overrides)
+    return {option.removeprefix(prefix): value for option, _, value in pairs if option.startswith(prefix)}
+
+
+def _check_overrides(config: Any, names: Mapping[str, object]) -> None:
+    """A misspelt option of security must not be passed over."""
+    for pair in config.listener_overrides:
+        option = pair.partition("=")[0]
+        owner = next((n for n in names if option.startswith(f"{PREFIX}{n.lower()}.")), None)
+        if owner is None:
+            raise ConfigError(f"{option}: there is no such listener; they are {', '.join(names)}")
+        rest = option.removeprefix(f"{PREFIX}{owner.lower()}.")
+        if rest not in _security_fields() and not _MECHANISM_OPTION.fullmatch(rest):
+            raise ConfigError(f"{option}: no option that a listener can have for itself")
+
+
+_MECHANISM_OPTION = re.compile(
+    r"(plain|scram-sha-256|scram-sha-512|oauthbearer)\.(sasl\.jaas\.config|connections\.max\.reauth\.ms)"
+    r"|max\.connections"
+)
+
+
+@cache
+def _security_fields() -> dict[str, str]:
+    return {option.metadata["name"]: option.name for option in fields(SecurityOptions)}

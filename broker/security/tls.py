@@ -1,0 +1,158 @@
+"""TLS of a listener: from Kafka's options to an `ssl.SSLContext`.
+
+Certificates and keys come as PEM, in files (`ssl.keystore.location`: private key and chain in one,
+`ssl.truststore.location`) or as texts in the options (KIP-651). Files that are replaced while the broker
+runs are read again, so that a renewed certificate serves new connections without a restart.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import tempfile
+from typing import Any
+
+from eoslog.broker.config.base import ConfigError
+from eoslog.broker.security.listeners import Listener
+from eoslog.broker.security.principals import parse_rules
+
+log = logging.getLogger(__name__)
+
+_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_PEM_HEAD = b"-----BEGIN "
+
+
+class Tls:
+    """A listener's TLS context, which follows its files."""
+
+    def __init__(self, listener: Listener, config: Any) -> None:
+        """Read everything once. Raises ConfigError naming the listener and the option."""
+        self._listener, self._config = listener, config
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version, self.context.maximum_version = self._versions()
+        auth = self._option("ssl.client.auth")
+        if auth not in _AUTH:
+            raise self._wrong("ssl.client.auth", f"{auth}: must be {' or '.join(_AUTH)}")
+        self.context.verify_mode = _AUTH[auth]
+        parse_rules(self._option("ssl.principal.mapping.rules"))
+        for store in ("ssl.keystore", "ssl.truststore"):
+            self._check_store(store)
+        if auth != "none" and not self._files()[1:] and not self._option("ssl.truststore.certificates"):
+            raise self._wrong("ssl.client.auth", f"{auth} needs ssl.truststore.location")
+        self._load()
+        self._seen = self._stamps()
+
+    def follow(self) -> None:
+        """Read the files again if one has changed; what is wrong with them is logged and the old stays."""
+        stamps = self._stamps()
+        if stamps == self._seen:
+            return
+        self._seen = stamps
+        try:
+            Tls(self._listener, self._config)  # a context that failed half way would be neither old nor new
+            self._load()
+        except ConfigError as error:
+            log.error("the new certificate is not taken: %s", error)
+        else:
+            log.info("%s: certificates read anew", self._listener)
+
+    def _option(self, name: str) -> str:
+        value: str = self._listener.option(self._config, name)
+        return value.strip()
+
+    def _wrong(self, option: str, what: str) -> ConfigError:
+        return ConfigError(f"listener {self._listener.name}: {option}: {what}")
+
+    def _versions(self) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
+        text = self._option("ssl.enabled.protocols")
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        if not names or not set(names) <= _VERSIONS.keys():
+            raise self._wrong("ssl.enabled.protocols", f"{text}: give {' or '.join(_VERSIONS)}, or both")
+        versions = [_VERSIONS[name] for name in names]
+        return min(versions), max(versions)
+
+    def _check_store(self, store: str) -> None:
+        kind = self._option(f"{store}.type").upper()
+        if kind != "PEM":
+            raise self._wrong(
+                f"{store}.type",
+                f"{kind} cannot be read, only PEM. Convert it: keytool -importkeystore -srckeystore FILE"
+                " -destkeystore store.p12 -deststoretype PKCS12, then openssl pkcs12 -in store.p12 -nodes"
+                " -out store.pem",
+            )
+        path = self._option(f"{store}.location")
+        if not path:
+            return
+        try:
+            with open(path, "rb") as file:
+                head = file.read(1 << 20)
+        except OSError as error:
+            raise self._wrong(f"{store}.location", f"{path} cannot be read: {error.strerror}") from error
+        if _PEM_HEAD not in head:
+            raise self._wrong(
+                f"{store}.location", f"{path} is no PEM file (a JKS or PKCS #12 store perhaps?)"
+            )
+
+    def _files(self) -> list[str]:
+        """The key store's file, if there is one, and the trust store's."""
+        options = ("ssl.keystore.location", "ssl.truststore.location")
+        key, trust = (self._option(option) for option in options)
+        return [key, trust] if trust else [key]
+
+    def _stamps(self) -> list[tuple[int, int]]:
+        stamps = []
+        for path in filter(None, self._files()):
+            try:
+                found = os.stat(path)
+                stamps.append((found.st_mtime_ns, found.st_ino))
+            except OSError:
+                stamps.append((0, 0))
+        return stamps
+
+    def _load(self) -> None:
+        self._load_key()
+        trust, text = self._option("ssl.truststore.location"), self._option("ssl.truststore.certificates")
+        if not trust and not text:
+            return
+        try:
+            self.context.load_verify_locations(trust or None, cadata=_lines(text) or None)
+        except (ssl.SSLError, OSError) as error:
+            name = "ssl.truststore.location" if trust else "ssl.truststore.certificates"
+            raise self._wrong(name, f"no certificates could be read ({_reason(error)})") from error
+
+    def _load_key(self) -> None:
+        path, password = self._option("ssl.keystore.location"), self._option("ssl.key.password")
+        if path:
+            self._load_chain("ssl.keystore.location", path, password)
+            return
+        key, chain = self._option("ssl.keystore.key"), self._option("ssl.keystore.certificate.chain")
+        if not key or not chain:
+            raise self._wrong(
+                "ssl.keystore.location",
+                "give a PEM file with the private key and its certificate chain"
+                " (or ssl.keystore.key and ssl.keystore.certificate.chain)",
+            )
+        # OpenSSL takes a chain from a file only. This one is ours alone, and gone at once.
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+            file.write(_lines(key) + "\n" + _lines(chain) + "\n")
+            file.flush()
+            self._load_chain("ssl.keystore.key", file.name, password)
+
+    def _load_chain(self, option: str, path: str, password: str) -> None:
+        try:
+            self.context.load_cert_chain(path, password=lambda: password)
+        except (ssl.SSLError, OSError) as error:
+            raise self._wrong(
+                option, f"private key and certificate could not be read, or do not fit ({_reason(error)})"
+            ) from None
+
+
+def _lines(pem: str) -> str:
+    """A PEM text whose line ends were written as two characters in an option."""
+    return pem.replace("\\n", "\n")
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
