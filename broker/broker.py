@@ -13,6 +13,7 @@ from eoslog.broker.coordinator.transactions import TransactionCoordinator
 from eoslog.broker.faults import Faults
 from eoslog.broker.limits import Memory
 from eoslog.broker.log.flush import GroupFlush
+from eoslog.broker.log.upkeep import REMOVE_INTERVAL_MS, Upkeep
 from eoslog.broker.ports import Clock, FileSystem, OsFileSystem, SystemClock
 from eoslog.broker.topics import Topics
 
@@ -43,6 +44,7 @@ class Broker:
         """Judges every request; None: everybody may do everything."""
         self.flush = GroupFlush(config.flush)
         self.topics = Topics.open(fs or OsFileSystem(), config.log_dirs, config, self.clock, self.flush)
+        self.upkeep = Upkeep(self.topics.all_partitions, self.clock)
         self.cluster_id = self.topics.cluster_id
         self.groups = GroupCoordinator(self.topics, self.clock, config)
         self.transactions = TransactionCoordinator(
@@ -65,6 +67,8 @@ class Broker:
             ),
             asyncio.create_task(_every(config.producer_id_check_interval_ms, self._expire_producers)),
             asyncio.create_task(_every(config.checkpoint_interval_ms, self._checkpoint)),
+            asyncio.create_task(_every(config.retention_check_interval_ms, self.upkeep.retain)),
+            asyncio.create_task(_every(REMOVE_INTERVAL_MS, self.upkeep.remove_files)),
         ]
 
     async def _expire_producers(self) -> None:

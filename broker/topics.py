@@ -176,6 +176,7 @@ class Topics:
                 if self._fs.exists(place.directory):
                     raise OSError(f"{place.directory} is in the way; what a deletion left goes at a restart")
                 made.append(place)
+                self._dir.forget(entry.name, index)
                 create_directory(self._fs, place.directory, entry.topic_id, settings.index_interval_bytes)
             self._fs.sync_dir(self._dir.path)
             for place in made:
@@ -226,7 +227,7 @@ class Topics:
         except OSError as error:
             raise _storage_error(f"the configs of topic {name} are as they were", error) from error
         for partition in topic.partitions:
-            partition.settings = settings
+            partition.reconfigure(settings)
         return changed
 
     def check_configs(self, name: str, configs: Mapping[str, str]) -> LogSettings:
@@ -250,7 +251,7 @@ class Topics:
         for topic in self._by_name.values():
             settings = LogSettings.of(self._config, topic.configs)
             for partition in topic.partitions:
-                partition.settings = settings
+                partition.reconfigure(settings)
 
     def delete(self, name: str) -> None:
         """Delete a topic and its records.
@@ -343,17 +344,20 @@ class Topics:
 
     def _open_partition(self, place: Place, settings: LogSettings, known: Known) -> Partition:
         now_ms = self._clock.now_ms()
-        return open_partition(self._fs, place, settings, self._flush, known, now_ms, self.report)
+        return open_partition(
+            self._fs, place, settings, self._flush, self._dir.checkpoints, known, now_ms, self.report
+        )
 
     # -- now and then, and the end -------------------------------------------------------------
 
-    def _all_partitions(self) -> list[Partition]:
+    def all_partitions(self) -> list[Partition]:
+        """The partitions of all topics."""
         return [partition for topic in self._by_name.values() for partition in topic.partitions]
 
     def expire_producers(self) -> None:
         """Forget idle producers: each producer.id.expiration.check.interval.ms."""
         now_ms = self._clock.now_ms()
-        for partition in self._all_partitions():
+        for partition in self.all_partitions():
             partition.expire_producers(now_ms)
 
     def tick(self) -> None:
@@ -366,7 +370,7 @@ class Topics:
     def _checkpoint(self) -> None:
         """A partition that is offline keeps the point it had: what is known durable must not be forgotten."""
         points = {}
-        for partition in self._all_partitions():
+        for partition in self.all_partitions():
             key = (partition.topic, partition.index)
             old = self._dir.recovery_points.get(key, 0)
             points[key] = old if partition.offline is not None else partition.recovery_point
@@ -379,17 +383,17 @@ class Topics:
         Raises OSError if something could not be saved; what is on disk is then recovered at the next start.
         """
         try:
-            for partition in self._all_partitions():
+            for partition in self.all_partitions():
                 partition.save()
             self._checkpoint()
-            if all(partition.offline is None for partition in self._all_partitions()):
+            if all(partition.offline is None for partition in self.all_partitions()):
                 self._dir.mark_clean()
         finally:
             self._close_files()
             self._dir.close()
 
     def _close_files(self) -> None:
-        for partition in self._all_partitions():
+        for partition in self.all_partitions():
             partition.close()
 
 

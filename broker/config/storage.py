@@ -1,4 +1,4 @@
-"""Options of the log: where it is, and what durable means."""
+"""Options of the log: where it is, what durable means, how often it is looked after."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FlushMode = Literal["fsync", "os"]
 
 @dataclass(frozen=True)
 class StorageOptions:
-    """The data directory and when it is written to."""
+    """The data directory, when it is written to, and when old records go."""
 
     log_dirs: str = option("eoslog-data", "log.dirs", "data directory")
     flush: FlushMode = option(
@@ -26,4 +26,17 @@ class StorageOptions:
         "log.flush.offset.checkpoint.interval.ms",
         "how often the recovery points are written",
         low=1,
+    )
+    retention_check_interval_ms: int = option(
+        300_000, "log.retention.check.interval.ms", "how often segments that may go are looked for", low=1
+    )
+    cleaner_enable: bool = option(True, "log.cleaner.enable", "compact the topics that ask for it")
+    cleaner_backoff_ms: int = option(
+        15_000, "log.cleaner.backoff.ms", "how often logs that need compaction are looked for", low=1
+    )
+    cleaner_dedupe_buffer_size: int = option(
+        128 << 20,
+        "log.cleaner.dedupe.buffer.size",
+        "memory for the keys of one compaction; a log with more of them is compacted in several runs",
+        low=1 << 20,
     )

@@ -4,6 +4,7 @@
 `meta.properties`                     cluster id and node id, as Kafka has it
 `.kafka_cleanshutdown`                there if the last broker ended in order
 `recovery-point-offset-checkpoint`    up to where each partition was durable when last looked at
+and the files of `checkpoint`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import uuid
 from collections.abc import Mapping
 
 from eoslog.broker.log import files
+from eoslog.broker.log.checkpoint import Checkpoints, OffsetCheckpoint
 from eoslog.broker.ports import FileSystem
 
 _LOG = logging.getLogger(__name__)
@@ -46,6 +48,7 @@ class DataDir:
         try:
             self.cluster_id = self._load_meta(node_id)
             self.recovery_points = self._load_points()
+            self.checkpoints = self._load_checkpoints()
             self.clean = self._take_clean_mark()
         except BaseException:
             self._lock.close()
@@ -98,6 +101,31 @@ class DataDir:
             # Without the points more of the logs is checked, which is slower but as safe.
             _LOG.warning("%s; every log is checked from its start", error)
             return {}
+
+    def _load_checkpoints(self) -> Checkpoints:
+        try:
+            starts = OffsetCheckpoint(self._fs, self.file(files.LOG_STARTS))
+        except files.BadFile as error:
+            raise DataDirError(
+                f"{error}; without it records that were deleted may be seen again until retention takes them"
+            ) from error
+        path = self.file(files.CLEANER_OFFSETS)
+        try:
+            cleaned = OffsetCheckpoint(self._fs, path)
+        except files.BadFile as error:
+            _LOG.warning("%s; compacted logs are compacted from their start again", error)
+            self._fs.remove(path)
+            cleaned = OffsetCheckpoint(self._fs, path)
+        return Checkpoints(starts, cleaned)
+
+    def forget(self, topic: str, index: int) -> None:
+        """Drop what a deleted partition has left here, before one of its name is made. Raises OSError."""
+        self.checkpoints.starts.forget(topic, index)
+        self.checkpoints.cleaned.forget(topic, index)
+        if (topic, index) in self.recovery_points:
+            points = {key: offset for key, offset in self.recovery_points.items() if key != (topic, index)}
+            self.checkpoint(points)
+            self.recovery_points = points
 
     def _take_clean_mark(self) -> bool:
         path = self.file(files.CLEAN_SHUTDOWN)

@@ -13,11 +13,18 @@ from eoslog.broker.ports import FileSystem
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
 TEMPORARY = ".tmp"
-DELETED = "-delete"
+DELETED = "-delete"  # of the directory of a deleted partition
+REMOVED = ".deleted"  # of a file of a removed segment
+CLEANED = ".cleaned"  # of a file that a compaction writes
+SWAP = ".swap"  # of one that is about to take its place in the log
+
+OF_SEGMENT = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 
 PARTITION_METADATA = "partition.metadata"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 
@@ -87,7 +94,7 @@ def decode_checkpoint(data: bytes, path: str) -> list[list[str]]:
 
 
 def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
-    """The recovery-point-offset-checkpoint: a line `topic partition offset` each."""
+    """A checkpoint of offsets: a line `topic partition offset` each."""
     return encode_checkpoint(f"{topic} {index} {offset}" for (topic, index), offset in offsets.items())
 
 

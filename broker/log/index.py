@@ -27,6 +27,21 @@ class BadIndex(ValueError):
     """An index file that cannot be right; it has to be rebuilt."""
 
 
+def last_entry(fs: FileSystem, path: str, entry: struct.Struct) -> tuple[int, int] | None:
+    """The last pair of an index file without reading the others; None if there is none to trust."""
+    if not fs.exists(path):
+        return None
+    file = fs.open(path)
+    try:
+        size = file.size()
+        if not size or size % entry.size:
+            return None
+        key, value = entry.unpack(file.read(entry.size, size - entry.size))
+    finally:
+        file.close()
+    return key, value
+
+
 class SparseIndex:
     """Pairs of (key, value), both ascending: `.index` or `.timeindex`, by the entry's layout."""
 

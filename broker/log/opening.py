@@ -7,6 +7,7 @@ import os
 
 from eoslog.broker.log import files
 from eoslog.broker.log.answers import Place
+from eoslog.broker.log.checkpoint import Checkpoints
 from eoslog.broker.log.flush import GroupFlush
 from eoslog.broker.log.partition import Partition
 from eoslog.broker.log.recovery import DamagedLog, Finding, Known, load_producers, open_segments
@@ -35,6 +36,7 @@ def open_partition(
     place: Place,
     settings: LogSettings,
     flush: GroupFlush,
+    checkpoints: Checkpoints,
     known: Known,
     now_ms: int,
     report: list[Finding],
@@ -45,7 +47,8 @@ def open_partition(
     requests get KAFKA_STORAGE_ERROR, the others of the broker go on.
     """
     try:
-        segments = open_segments(fs, place.directory, settings, known, report)
+        start = checkpoints.starts.get(place.topic, place.number)
+        segments = open_segments(fs, place.directory, settings, known, start, report)
         try:
             states = load_producers(fs, place.directory, segments, now_ms, settings.producer_id_expiration_ms)
         except BaseException:
@@ -54,20 +57,25 @@ def open_partition(
             raise
     except DamagedLog as damage:
         report.append(damage.finding)
-        return _offline(fs, place, settings, flush, str(damage))
+        return _offline(fs, place, settings, flush, checkpoints, str(damage))
     except DamagedBatch as damage:
         report.append(Finding(damage.path, damage.position, -1, damage.reason))
-        return _offline(fs, place, settings, flush, str(damage))
+        return _offline(fs, place, settings, flush, checkpoints, str(damage))
     except OSError as error:
         report.append(Finding(place.directory, 0, -1, f"cannot be opened: {error}"))
-        return _offline(fs, place, settings, flush, str(error))
-    return Partition(fs, place, settings, flush, segments, states)
+        return _offline(fs, place, settings, flush, checkpoints, str(error))
+    return Partition(fs, place, settings, flush, checkpoints, segments, states)
 
 
 def _offline(
-    fs: FileSystem, place: Place, settings: LogSettings, flush: GroupFlush, reason: str
+    fs: FileSystem,
+    place: Place,
+    settings: LogSettings,
+    flush: GroupFlush,
+    checkpoints: Checkpoints,
+    reason: str,
 ) -> Partition:
-    partition = Partition(fs, place, settings, flush, [], ProducerStates())
+    partition = Partition(fs, place, settings, flush, checkpoints, [], ProducerStates())
     partition.offline = reason
     _LOG.error("partition %s stays offline: %s", partition, reason)
     return partition

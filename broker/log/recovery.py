@@ -19,6 +19,7 @@ from itertools import pairwise
 
 from eoslog.broker.log import files, snapshot
 from eoslog.broker.log.index import BadIndex
+from eoslog.broker.log.leftovers import finish
 from eoslog.broker.log.scan import DamagedBatch, batches, headers
 from eoslog.broker.log.segment import Segment
 from eoslog.broker.log.settings import LogSettings
@@ -72,21 +73,26 @@ class Known:
 
 
 def open_segments(
-    fs: FileSystem, directory: str, settings: LogSettings, known: Known, report: list[Finding]
+    fs: FileSystem,
+    directory: str,
+    settings: LogSettings,
+    known: Known,
+    log_start: int,
+    report: list[Finding],
 ) -> list[Segment]:
-    """Open the segments of a log, at least one; torn tails are cut and reported.
+    """Open the segments of a log that begins at `log_start`, at least one; torn tails are cut and reported.
 
     Raises DamagedLog, and OSError where the disk fails.
     """
-    names = fs.list(directory)
-    for name in names:
-        if name.endswith(files.TEMPORARY):
-            fs.remove(os.path.join(directory, name))
-    bases = files.offsets_of(names, files.LOG)
+    finish(fs, directory)
+    bases = files.offsets_of(fs.list(directory), files.LOG)
     interval = settings.index_interval_bytes
+    while len(bases) > 1 and bases[1] <= log_start:  # a crash came before they were out of the way
+        Segment.remove(fs, directory, bases.pop(0))
     if not bases:
-        if known.recovery_point > 0:
-            reason = f"no segment is left, but offsets up to {known.recovery_point} were written"
+        written = max(known.recovery_point, log_start)
+        if written > 0:
+            reason = f"no segment is left, but offsets up to {written} were written"
             raise DamagedLog(Finding(directory, 0, 0, reason + _ADVICE))
         segments = [Segment.create(fs, directory, 0, interval)]
         fs.sync_dir(directory)
@@ -95,7 +101,10 @@ def open_segments(
     if known.clean and _trusted(segments, known.recovery_point):
         return segments
     try:
-        return _Recovery(fs, directory, segments, known.recovery_point, report).run()
+        segments = _Recovery(fs, directory, segments, known.recovery_point, log_start, report).run()
+        if segments[-1].next_offset < log_start:
+            return _begin_anew(fs, directory, segments, log_start, interval)
+        return segments
     except BaseException:
         for segment in segments:
             segment.close()
@@ -107,6 +116,21 @@ _ADVICE = (
     "or, to go on without what is damaged and all after it, cut the file at this position and remove the "
     "partition's later segments; then start again"
 )
+
+
+def _begin_anew(
+    fs: FileSystem, directory: str, segments: list[Segment], start: int, interval: int
+) -> list[Segment]:
+    """Replace segments that hold deleted records only: the power went before the rest was synced.
+
+    Their offsets were told, and are not used again.
+    """
+    new = Segment.create(fs, directory, start, interval)
+    fs.sync_dir(directory)
+    for segment in segments:
+        segment.close()
+        Segment.remove(fs, directory, segment.base_offset)
+    return [new]
 
 
 def _trusted(segments: list[Segment], end: int) -> bool:
@@ -127,10 +151,18 @@ class _Recovery:
     """One run over the segments that may not be whole."""
 
     def __init__(
-        self, fs: FileSystem, directory: str, segments: list[Segment], point: int, report: list[Finding]
+        self,
+        fs: FileSystem,
+        directory: str,
+        segments: list[Segment],
+        point: int,
+        log_start: int,
+        report: list[Finding],
     ) -> None:
         self._fs, self._directory, self._segments = fs, directory, segments
         self._point, self._report = point, report
+        if point <= log_start:  # all that was surely written is deleted
+            self._point = 0
         self._changed = False
 
     def run(self) -> list[Segment]:
@@ -160,13 +192,19 @@ class _Recovery:
         return segments
 
     def _recover(self, index: int) -> int:
-        """Read one segment; answers the offset after its last whole batch."""
+        """Read one segment; answers the offset after its last whole batch.
+
+        Compaction leaves gaps between the batches of a segment, but not at its end, nor in the last one.
+        """
+        gaps = index + 1 < len(self._segments)
         segment = self._segments[index]
         size = segment.size
         segment.restart()
         try:
             for position, header, _ in batches(segment.file, 0, size):
-                if header.base_offset != segment.next_offset:
+                if header.base_offset < segment.next_offset or (
+                    header.base_offset > segment.next_offset and not gaps
+                ):
                     reason = f"batch of offset {header.base_offset} where {segment.next_offset} must follow"
                     raise DamagedBatch(segment.file.path, position, reason)
                 segment.adopt(header)

@@ -7,10 +7,17 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from eoslog.broker.log import files
-from eoslog.broker.log.index import OFFSET_ENTRY, TIME_ENTRY, BadIndex, SparseIndex, TransactionIndex
+from eoslog.broker.log.index import (
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    BadIndex,
+    SparseIndex,
+    TransactionIndex,
+    last_entry,
+)
 from eoslog.broker.log.scan import BODIES_CHUNK, batches, headers
 from eoslog.broker.ports import Buffer, File, FileSystem
-from eoslog.protocol.batch import BatchHeader
+from eoslog.protocol.batch import HEADER_SIZE, BatchHeader
 from eoslog.protocol.plain_records import iter_records
 
 MAX_RELATIVE_OFFSET = 2**31 - 1  # the indexes keep offsets relative to the base in int32
@@ -34,8 +41,10 @@ class Segment:
         self.next_offset = base_offset
         self.transactions = TransactionIndex(fs, self._path(files.TXN_INDEX))
         self._since_entry = 0  # bytes since the last index entry
+        self._newest: int | None = None  # largest timestamp, while the indexes are not loaded
         self._largest = (-1, -1)  # largest timestamp, last offset of the first batch that has it
         self._stop = (base_offset, 0)  # the last answer of `position_of`
+        self._first_timestamp: int | None = None  # of the first batch, if it is known
 
     @classmethod
     def create(cls, fs: FileSystem, directory: str, base_offset: int, interval: int) -> Segment:
@@ -56,10 +65,14 @@ class Segment:
         segment._begin()
         return segment
 
+    def paths(self) -> list[str]:
+        """The files a segment may have."""
+        return [self._path(suffix) for suffix in files.OF_SEGMENT]
+
     @staticmethod
     def remove(fs: FileSystem, directory: str, base_offset: int) -> None:
         """Remove a segment's files, as far as they are there. Raises OSError."""
-        for suffix in (files.LOG, files.INDEX, files.TIME_INDEX, files.TXN_INDEX):
+        for suffix in files.OF_SEGMENT:
             path = os.path.join(directory, files.offset_name(base_offset, suffix))
             if fs.exists(path):
                 fs.remove(path)
@@ -114,7 +127,7 @@ class Segment:
     def _note(self, header: BatchHeader, position: int) -> None:
         """Bring the indexes up to date with a batch, written at `position` under its offset."""
         last = header.base_offset + header.last_offset_delta
-        if header.max_timestamp > self._largest[0]:
+        if header.max_timestamp > self._largest[0] and header.count:
             self._largest = (header.max_timestamp, last)
         if self._since_entry > self._interval:
             self._indexes[0].append(last - self.base_offset, position)
@@ -150,7 +163,7 @@ class Segment:
         self.next_offset, largest = self.base_offset, self._largest
         for _, header in headers(self.file, start, self.size):
             self.next_offset = header.next_offset
-            if header.max_timestamp > largest[0]:
+            if header.max_timestamp > largest[0] and header.count:
                 largest = (header.max_timestamp, header.last_offset)
         self._largest, self._since_entry = largest, self.size - start
         if times and self.base_offset + times.values[-1] >= self.next_offset:
@@ -175,6 +188,19 @@ class Segment:
             return True
         return self.size + size <= limit and last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
+    def spans(self, timestamp: int, limit: int) -> bool:
+        """Whether `timestamp` is more than `limit` ms after that of the first batch. Raises OSError."""
+        if self.size == 0:
+            return False
+        if self._first_timestamp is None:
+            self._first_timestamp = self.oldest()
+        return 0 <= self._first_timestamp < timestamp - limit
+
+    def oldest(self) -> int:
+        """The largest timestamp of the first batch, -1 if there is none. Raises DamagedBatch, OSError."""
+        first = next(headers(self.file, 0, self.size, HEADER_SIZE), None)
+        return first[1].max_timestamp if first else -1
+
     def append(self, parts: Sequence[Buffer], header: BatchHeader) -> None:
         """Add a batch, its header already as stored, in one write. Raises OSError; then nothing was added.
 
@@ -188,6 +214,8 @@ class Segment:
         except OSError as error:
             self._cut(position, error)
             raise
+        if not position:
+            self._first_timestamp = header.max_timestamp
         self.size = position + header.size
         self.next_offset = header.next_offset
         self._note(header, position)
@@ -232,10 +260,17 @@ class Segment:
 
     # -- times ---------------------------------------------------------------------------------
 
-    @property
-    def largest_timestamp(self) -> int:
-        """The largest timestamp of any record, -1 if there is none."""
-        return self._load_largest()[0]
+    def newest(self) -> int:
+        """The largest timestamp of any record, -1 if there is none. Loads no index for it. Raises OSError."""
+        if "_indexes" not in self.__dict__ and self._newest is None:
+            self._newest = self._saved_newest()
+        return self._load_largest()[0] if self._newest is None else self._newest
+
+    def _saved_newest(self) -> int | None:
+        """What the last entry of the time index says, which a sealed segment's index ends with."""
+        last = last_entry(self._fs, self._path(files.TIME_INDEX), TIME_ENTRY)
+        fits = last is not None and last[0] >= 0 and 0 <= last[1] < self.next_offset - self.base_offset
+        return last[0] if last is not None and fits else None
 
     def _load_largest(self) -> tuple[int, int]:
         self._indexes  # noqa: B018  loading sets what a sealed segment knows
@@ -250,37 +285,40 @@ class Segment:
             for _, header, data in batches(self.file, found[0], self.size, chunk):
                 yield header, data
 
-    def first_at_or_after(self, timestamp: int, below: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record of at least `timestamp` and an offset under `below`."""
-        if self.largest_timestamp < timestamp:
+    def first_at_or_after(self, timestamp: int, start: int, below: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record of at least `timestamp`, from `start`, under `below`."""
+        if self.newest() < timestamp:
             return None
         entry = self._indexes[1].floor(timestamp)
-        found = self.locate(self.base_offset + entry[1]) if entry else (0, None)
+        found = self.locate(max(start, self.base_offset + entry[1] if entry else self.base_offset))
         if found is None:
             return None
         for position, header in headers(self.file, found[0], self.size):
             if header.base_offset >= below:
                 return None
             if header.max_timestamp >= timestamp:
-                record = self._record_from(position, header, timestamp)
+                record = self._record_from(position, header, timestamp, start)
                 if record is not None:
                     return record
         return None
 
-    def _record_from(self, position: int, header: BatchHeader, timestamp: int) -> tuple[int, int] | None:
+    def _record_from(
+        self, position: int, header: BatchHeader, timestamp: int, start: int
+    ) -> tuple[int, int] | None:
         data = self.file.read(header.size, position)
         for record in iter_records(data, 0, header):
-            if record.timestamp >= timestamp:
+            if record.timestamp >= timestamp and record.offset >= start:
                 return record.timestamp, record.offset
         return None
 
-    def largest(self, below: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record with the largest timestamp among those under `below`."""
-        timestamp, offset = self._load_largest()
-        if offset < below:
-            return self.first_at_or_after(timestamp, below) if timestamp >= 0 else None
-        best = max((h.max_timestamp for _, h in headers(self.file, 0, self.position_of(below))), default=-1)
-        return self.first_at_or_after(best, below) if best >= 0 else None
+    def largest(self, start: int, below: int) -> tuple[int, int] | None:
+        """As `first_at_or_after`, of the largest timestamp there is from `start` on, under `below`."""
+        best, offset = self._load_largest()
+        if not start <= offset < below:
+            end = self.position_of(below)
+            inside = (h for _, h in headers(self.file, 0, end) if h.last_offset >= start and h.count)
+            best = max((header.max_timestamp for header in inside), default=-1)
+        return self.first_at_or_after(best, start, below) if best >= 0 else None
 
     def close(self) -> None:
         """Close the files; nothing is saved."""

@@ -21,6 +21,12 @@ class Segments:
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
 
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __getitem__(self, number: int) -> Segment:
+        return self._segments[number]
+
     @property
     def active(self) -> Segment:
         """The one that is written to."""
@@ -29,6 +35,12 @@ class Segments:
     def add(self, segment: Segment) -> None:
         """Make this empty segment, which begins where the log ends, the active one."""
         self._segments.append(segment)
+
+    def drop_first(self, count: int) -> list[Segment]:
+        """Take the oldest segments out, but never the active one; answers them, still open."""
+        gone = self._segments[:count]
+        self._segments = self._segments[count:]
+        return gone
 
     def _number(self, offset: int) -> int:
         """Which segment holds an offset that is in the log."""
@@ -74,24 +86,24 @@ class Segments:
                 break
         return found
 
-    def offset_for(self, timestamp: int, below: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record of at least `timestamp` ms and an offset under `below`."""
-        for segment in self._segments:
+    def offset_for(self, timestamp: int, start: int, below: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record of at least `timestamp`, from `start`, under `below`."""
+        for segment in self._segments[self._number(start) :]:
             if segment.base_offset >= below:
                 return None
-            found = segment.first_at_or_after(timestamp, below)
+            found = segment.first_at_or_after(timestamp, start, below)
             if found is not None:
                 return found
         return None
 
-    def max_timestamp(self, below: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record with the largest timestamp among those under `below`."""
+    def max_timestamp(self, start: int, below: int) -> tuple[int, int] | None:
+        """As `offset_for`, of the largest timestamp there is from `start` on, under `below`."""
         best: tuple[int, int] | None = None
-        for segment in self._segments:
+        for segment in self._segments[self._number(start) :]:
             if segment.base_offset >= below:
                 break
-            if best is None or segment.largest_timestamp > best[0]:
-                found = segment.largest(below)
+            if best is None or segment.newest() > best[0]:
+                found = segment.largest(start, below)
                 if found is not None and (best is None or found[0] > best[0]):
                     best = found
         return best

@@ -18,9 +18,17 @@ from eoslog.broker.ports import FileSystem
 _PARTITION = re.compile(r"[a-zA-Z0-9._-]+-\d+")
 _REMOVED = re.compile(_PARTITION.pattern + r"\.[0-9a-f]{32}" + files.DELETED)
 _OURS = re.compile(
-    rf"\d{{20}}\.(log|index|timeindex|txnindex|snapshot)|{files.PARTITION_METADATA}|{files.LEADER_EPOCHS}"
+    r"\d{20}\.(log|index|timeindex|txnindex|snapshot)(\.(cleaned|swap|deleted))?"
+    rf"|{files.PARTITION_METADATA}|{files.LEADER_EPOCHS}"
 )
-_WRITTEN_WHOLE = (META, registry.FILE, files.RECOVERY_POINTS, files.CLEAN_SHUTDOWN)
+_WRITTEN_WHOLE = (
+    META,
+    registry.FILE,
+    files.RECOVERY_POINTS,
+    files.LOG_STARTS,
+    files.CLEANER_OFFSETS,
+    files.CLEAN_SHUTDOWN,
+)
 
 
 def remove_directories(fs: FileSystem, root: str, directories: Iterable[str]) -> None:
@@ -68,7 +76,7 @@ def _is_left_over(
         topic_id = files.decode_partition_metadata(files.read_whole(fs, metadata), metadata)
         if topic_id in known and int(path.rpartition("-")[2]) < known[topic_id]:
             return False
-    filled = any(_size(fs, os.path.join(path, name)) for name in names if name.endswith(files.LOG))
+    filled = any(_size(fs, os.path.join(path, name)) for name in names if files.LOG in name)
     if filled and topic_id not in deleting:
         raise DataDirError(
             f"{path} holds records of a partition that {os.path.join(root, registry.FILE)} does not know. "

@@ -9,6 +9,7 @@ from fakefs import FakeFileSystem, Inode
 
 from eoslog.broker.config import FlushMode
 from eoslog.broker.log.answers import Place
+from eoslog.broker.log.checkpoint import Checkpoints, OffsetCheckpoint
 from eoslog.broker.log.flush import GroupFlush
 from eoslog.broker.log.opening import create_directory, open_partition
 from eoslog.broker.log.partition import Partition
@@ -59,7 +60,11 @@ class Disk:
         self.report = []
         place = Place("t", 0, TOPIC_ID, DIRECTORY)
         known = Known(point, clean)
-        return open_partition(self.fs, place, self.settings, self.flush, known, now_ms, self.report)
+        starts = OffsetCheckpoint(self.fs, "/data/log-start-offset-checkpoint")
+        checkpoints = Checkpoints(starts, OffsetCheckpoint(self.fs, "/data/cleaner-offset-checkpoint"))
+        return open_partition(
+            self.fs, place, self.settings, self.flush, checkpoints, known, now_ms, self.report
+        )
 
     def sync(self, partition: Partition) -> None:
         """What the group flush does, at once."""

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 from crashkit import DATA, code, every_crash, opened
-from fakefs import FakeClock, FakeFileSystem, Outcome, PowerLoss
+from fakefs import FakeClock, FakeFileSystem, Inode, Outcome, PowerLoss
 from logkit import NOW, batch, sequenced
 
 from eoslog.broker.config import BrokerConfig
@@ -352,3 +352,36 @@ def test_old_records_never_show_up_in_a_new_topic_of_the_name(fs: FakeFileSystem
     again = opened(fs)
     assert again.names() == []
     assert [p.log_end_offset for p in again.create("t", 2).partitions] == [0, 0]
+
+
+def test_a_topic_made_anew_inherits_nothing_from_the_deleted_one_of_its_name(fs: FakeFileSystem) -> None:
+    topics = opened(fs)
+    (partition,) = topics.create("t", 1).partitions
+    for _ in range(3):
+        partition.append(batch(b"x"), now_ms=NOW)
+    partition._flush.flush_now(partition)
+    partition.delete_records(2)
+    topics.tick()
+    topics.delete("t")
+    (partition,) = topics.create("t", 1).partitions
+    partition.append(batch(b"new"), now_ms=NOW)
+    partition._flush.flush_now(partition)
+    fs.crash(Outcome.NOTHING)
+    found = opened(fs).partition("t", 0)
+    assert found is not None
+    assert (found.offline, found.log_start_offset, found.log_end_offset) == (None, 0, 1)
+
+
+def test_a_damaged_log_start_file_stops_the_start(fs: FakeFileSystem) -> None:
+    topics = opened(fs)
+    (partition,) = topics.create("t", 1).partitions
+    partition.append(batch(b"x"), now_ms=NOW)
+    partition._flush.flush_now(partition)
+    partition.delete_records(1)
+    topics.close()
+    fs.crash(Outcome.NOTHING)
+    inode = fs.find(f"{DATA}/log-start-offset-checkpoint")
+    assert isinstance(inode, Inode)
+    inode.data[0:1] = b"9"
+    with pytest.raises(DataDirError, match="deleted may be seen again"):
+        opened(fs)

@@ -1,0 +1,77 @@
+"""Reading a partition: batches from an offset on, offsets by time, and everything from the start."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from eoslog.broker.log.answers import ReadResult
+from eoslog.broker.log.partition_base import PartitionBase
+from eoslog.broker.log.scan import DamagedBatch
+from eoslog.broker.ports import Buffer
+from eoslog.protocol.batch import BatchHeader, CorruptBatch
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+_LOG = logging.getLogger(__name__)
+
+
+class PartitionReads(PartitionBase):
+    """The reading part. Nothing below the log's start is ever handed out but in the batch that holds it."""
+
+    def read(self, offset: int, max_bytes: int, *, committed: bool, min_one: bool = True) -> ReadResult:
+        """Batches from the one that holds `offset`, at most `max_bytes` of them, from one segment.
+
+        With `min_one` the first batch is given whole even if it is larger, else nothing if it is.
+        Never past the high watermark; with `committed` never past the last stable offset.
+        Raises KafkaError OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        """
+        self._check_online()
+        stable = self.last_stable_offset
+        bound = stable if committed else self.high_watermark
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"partition {self} holds {self.log_start_offset} to {self.log_end_offset}, not {offset}",
+            )
+        records: Buffer = b""
+        aborted: list[tuple[int, int]] | None = [] if committed else None
+        if offset < bound:
+            try:
+                records, upper = self._log.read(offset, bound, max_bytes, min_one)
+                if committed and records:
+                    aborted = self._log.aborted(offset, upper)
+            except (DamagedBatch, OSError) as error:
+                raise self._unreadable(error) from error
+        return ReadResult(records, self.high_watermark, stable, self.log_start_offset, aborted)
+
+    def offset_for(self, timestamp: int, *, committed: bool) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record of at least `timestamp` (ms), None if there is none."""
+        self._check_online()
+        below = self.last_stable_offset if committed else self.high_watermark
+        try:
+            return self._log.offset_for(timestamp, self.log_start_offset, below)
+        except (DamagedBatch, CorruptBatch, OSError) as error:
+            raise self._unreadable(error) from error
+
+    def max_timestamp(self) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record with the largest timestamp, None if there is no record."""
+        self._check_online()
+        try:
+            return self._log.max_timestamp(self.log_start_offset, self.high_watermark)
+        except (DamagedBatch, CorruptBatch, OSError) as error:
+            raise self._unreadable(error) from error
+
+    def scan(self, start: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Every whole batch from the one that holds `start` to the end of the log, CRC checked.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR naming file and position of a damaged batch.
+        """
+        self._check_online()
+        try:
+            yield from self._log.batches(max(start, self.log_start_offset))
+        except (DamagedBatch, OSError) as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> KafkaError:
+        _LOG.error("partition %s cannot be read: %s", self, error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"partition {self} cannot be read: {error}")
