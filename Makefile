@@ -11,7 +11,7 @@ LINKED = $(shell ls -d build/__editable__.eoslog-*/)
 KAFKA := .peers/kafka-4.3.1
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test lint bench-codec dump-segments clean
+.PHONY: help setup java demo test lint bench-codec bench-broker bench-scale dump-segments clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -57,6 +57,12 @@ $(KAFKA):
 
 dump-segments: $(READY) $(KAFKA)  ## read every segment the demo left with Kafka's own DumpLogSegments
 	$(BIN)/python -m benchmarks.dump_segments --kafka $(KAFKA) --data $(DEMO_DATA)/broker
+
+bench-broker: $(READY) $(KAFKA)  ## the broker beside Apache Kafka: producers, transactions, consumers
+	$(BIN)/python -m benchmarks.broker --kafka $(KAFKA)
+
+bench-scale: $(READY)  ## the broker with more and more partitions, transactional ids and connections
+	$(BIN)/python -m benchmarks.scale
 
 clean:  ## remove what the targets made
 	rm -rf .venv build .demo .peers .mypy_cache .ruff_cache *.egg-info

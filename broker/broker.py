@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from eoslog.broker.limits import Memory
 from eoslog.broker.log.flush import GroupFlush
 from eoslog.broker.log.upkeep import REMOVE_INTERVAL_MS, Upkeep
 from eoslog.broker.ports import Clock, FileSystem, OsFileSystem, SystemClock
+from eoslog.broker.rules.fetch_session import Sessions
 from eoslog.broker.topics import Topics
 
 if TYPE_CHECKING:
@@ -51,6 +53,9 @@ class Broker:
             self.topics, self.clock, config, on_marker=self.groups.on_marker
         )
         self.groups.transactions = self.transactions
+        # With ACLs every fetch has to name what it reads, so that each is judged: no sessions then.
+        slots = 0 if config.authorizer else config.fetch_session_slots
+        self.fetch_sessions = Sessions(slots, config.fetch_session_eviction_ms, _session_id)
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -88,6 +93,10 @@ class Broker:
         self.groups.close()
         await self.flush.stop()
         self.topics.close()
+
+
+def _session_id() -> int:
+    return 1 + secrets.randbelow(2**31 - 1)
 
 
 async def _every(interval_ms: int, action: Callable[[], Awaitable[None]]) -> None:

@@ -1,0 +1,255 @@
+"""The bundled broker beside Apache Kafka on the same machine, in turns, with the same stock client.
+
+    python -m benchmarks.broker --kafka JARS [--rounds 5] [--records 200000] [--only NAME]
+
+One partition, 1 KB records, confluent-kafka. Ours acknowledges after fdatasync; Apache Kafka with its
+default, after the write to the page cache. Each work checks that what arrived is right. Medians, and the
+spread as lowest to highest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benchmarks.peer_kafka import ApacheKafka
+from eoslog.testing import EmbeddedBroker
+
+COMMON: dict[str, str | int] = {"metadata.recovery.strategy": "none"}
+
+
+class Subject:
+    """A broker under test."""
+
+    def __init__(self, name: str, bootstrap: str, pid: int) -> None:
+        self.name, self.bootstrap, self.process = name, bootstrap, psutil.Process(pid)
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, **COMMON})
+        self._topics = 0
+
+    def topic(self) -> str:
+        self._topics += 1
+        name = f"bench-{os.getpid()}-{self._topics}"
+        self._admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
+        return name
+
+    def cpu(self) -> float:
+        times = self.process.cpu_times()
+        return times.user + times.system
+
+    def producer(self, **more: str | int) -> Producer:
+        return Producer({
+            "bootstrap.servers": self.bootstrap, "enable.idempotence": "true", "linger.ms": 5,
+            "queue.buffering.max.messages": 500_000, **COMMON, **more,
+        })  # fmt: skip
+
+    def end(self, topic: str) -> int:
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "ends", **COMMON})
+        end: int = consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)[1]
+        consumer.close()
+        return end
+
+
+def send(producer: Producer, topic: str, records: int, value: bytes, between: Callable[[], None]) -> None:
+    for _ in range(records):
+        while True:
+            try:
+                producer.produce(topic, value, partition=0)
+                break
+            except BufferError:
+                producer.poll(0.01)
+        between()
+
+
+def idempotent(subject: Subject, records: int, size: int) -> float:
+    topic, producer = subject.topic(), subject.producer()
+    started = time.perf_counter()
+    count = [0]
+
+    def between() -> None:
+        count[0] += 1
+        if count[0] % 1000 == 0:
+            producer.poll(0)
+
+    send(producer, topic, records, b"v" * size, between)
+    left = producer.flush(60)
+    took = time.perf_counter() - started
+    assert left == 0 and subject.end(topic) == records, (left, subject.end(topic), records)
+    return records / took
+
+
+def transactions(subject: Subject, records: int, size: int) -> float:
+    topic = subject.topic()
+    producer = subject.producer(**{"transactional.id": topic})
+    producer.init_transactions(30)
+    started = time.perf_counter()
+    producer.begin_transaction()
+    state = [time.perf_counter(), 0, 0]
+
+    def between() -> None:
+        state[2] += 1
+        if state[2] % 100 == 0:
+            producer.poll(0)
+            now = time.perf_counter()
+            if now - state[0] >= 0.1:
+                producer.commit_transaction(30)
+                producer.begin_transaction()
+                state[0], state[1] = time.perf_counter(), state[1] + 1
+
+    send(producer, topic, records, b"v" * size, between)
+    producer.commit_transaction(30)
+    took = time.perf_counter() - started
+    assert subject.end(topic) == records + state[1] + 1, (subject.end(topic), records, state)
+    return records / took
+
+
+def small_transactions(subject: Subject, records: int, size: int) -> float:
+    topic, count = subject.topic(), min(records, 500)
+    producer = subject.producer(**{"transactional.id": topic, "linger.ms": 0})
+    producer.init_transactions(30)
+    started = time.perf_counter()
+    for _ in range(count):
+        producer.begin_transaction()
+        producer.produce(topic, b"v" * size, partition=0)
+        producer.commit_transaction(30)
+    took = time.perf_counter() - started
+    assert subject.end(topic) == 2 * count
+    return count / took
+
+
+def consume(subject: Subject, records: int, size: int) -> float:
+    topic, producer = subject.topic(), subject.producer()
+    send(producer, topic, records, b"v" * size, lambda: None)
+    assert producer.flush(60) == 0
+    consumer = Consumer({
+        "bootstrap.servers": subject.bootstrap, "group.id": topic, "auto.offset.reset": "earliest",
+        "isolation.level": "read_committed", "enable.auto.commit": "false",
+        "fetch.message.max.bytes": 1_048_576, **COMMON,
+    })  # fmt: skip
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    got = first = 0
+    started = 0.0
+    while got < records:
+        batch = consumer.consume(min(5000, records - got), 10)
+        assert batch and all(m.error() is None for m in batch)
+        if not first:
+            started, first = time.perf_counter(), len(batch)
+        got += len(batch)
+    took = time.perf_counter() - started
+    consumer.close()
+    return (records - first) / took
+
+
+def java(jars: Path, tool: str, *arguments: str | int) -> str:
+    """What one of Kafka's own tools prints."""
+    command = ["java", "-Xmx512m", "-cp", f"{jars}/*", f"org.apache.kafka.tools.{tool}", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def java_produces(subject: Subject, jars: Path, records: int, size: int, *more: str | int) -> float:
+    topic = subject.topic()
+    said = java(
+        jars, "ProducerPerformance", "--topic", topic, "--num-records", records, "--record-size", size,
+        "--throughput", -1, *more, "--producer-props", f"bootstrap.servers={subject.bootstrap}",
+        "enable.idempotence=true",
+    )  # fmt: skip
+    assert subject.end(topic) >= records
+    return float(re.findall(r"([0-9.]+) records/sec", said)[-1])
+
+
+def java_consumes(subject: Subject, jars: Path, records: int, size: int) -> float:
+    topic, producer = subject.topic(), subject.producer()
+    send(producer, topic, records, b"v" * size, lambda: None)
+    assert producer.flush(60) == 0
+    said = java(
+        jars, "ConsumerPerformance", "--topic", topic, "--num-records", records,
+        "--bootstrap-server", subject.bootstrap, "--reporting-interval", 100_000,
+    )  # fmt: skip
+    names, values = (line.split(",") for line in said.strip().splitlines()[-2:])
+    found = dict(zip(map(str.strip, names), map(str.strip, values), strict=True))
+    assert int(found["data.consumed.in.nMsg"]) >= records, said
+    return float(found["fetch.nMsg.sec"])
+
+
+def java_works(jars: Path) -> dict[str, Callable[[Subject, int, int], float]]:
+    """The same by Kafka's own performance tools."""
+    within = ("--transactional-id", f"perf-{os.getpid()}", "--transaction-duration-ms", 100)
+    return {
+        "Java ProducerPerformance idempotent, records/s": lambda s, n, z: java_produces(s, jars, n, z),
+        "Java ProducerPerformance, transactions of 100 ms, records/s": lambda s, n, z: java_produces(
+            s, jars, n, z, *within
+        ),
+        "Java ConsumerPerformance, records/s": lambda s, n, z: java_consumes(s, jars, n, z),
+    }
+
+
+WORKS: dict[str, Callable[[Subject, int, int], float]] = {
+    "idempotent producer, records/s": idempotent,
+    "transactions of 100 ms, records/s": transactions,
+    "consumer, records/s": consume,
+    "transactions of one record, /s": small_transactions,
+}
+
+
+@contextlib.contextmanager
+def subjects(jars: Path | None) -> Iterator[list[Subject]]:
+    with contextlib.ExitStack() as stack:
+        ours = stack.enter_context(EmbeddedBroker())
+        found = [Subject("eoslog", ours.bootstrap, ours.pid)]
+        if jars is not None:
+            peer = stack.enter_context(ApacheKafka(jars))
+            found.append(Subject("Apache Kafka", peer.bootstrap, peer.pid))
+        for subject in found:
+            rss = subject.process.memory_info().rss / 1e6
+            print(f"{subject.name}: resident when idle {rss:.0f} MB", flush=True)
+        yield found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kafka", type=Path)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--records", type=int, default=200_000)
+    parser.add_argument("--size", type=int, default=1000)
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    with subjects(options.kafka) as found:
+        works = WORKS | (java_works(options.kafka) if options.kafka else {})
+        for work, run in works.items():
+            if options.only not in work:
+                continue
+            rates: dict[str, list[float]] = {subject.name: [] for subject in found}
+            cpu: dict[str, float] = dict.fromkeys(rates, 0.0)
+            for turn in range(options.rounds + 1):
+                for subject in found:
+                    before = subject.cpu()
+                    rate = run(subject, options.records, options.size)
+                    if turn:  # the first warms up
+                        rates[subject.name].append(rate)
+                        cpu[subject.name] += subject.cpu() - before
+            line = []
+            for name, values in rates.items():
+                middle = statistics.median(values)
+                spread = f"{min(values):,.0f}-{max(values):,.0f}"
+                line.append(f"{name} {middle:,.0f} ({spread}, broker's cpu {cpu[name]:.1f} s)")
+            ratio = ""
+            if len(found) == 2:
+                ours, theirs = (statistics.median(values) for values in rates.values())
+                ratio = f"; ratio {ours / theirs:.2f}"
+            print(f"{work}: {'; '.join(line)}{ratio}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

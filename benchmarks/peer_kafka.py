@@ -1,0 +1,106 @@
+"""A single Apache Kafka node to measure against: KRaft, one process, its own temporary directory."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from pathlib import Path
+from typing import IO, Self
+
+HEAP = "1g"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class ApacheKafka:
+    """Runs `kafka.Kafka` from a folder of jars. A context manager."""
+
+    def __init__(self, jars: Path, settings: dict[str, str] | None = None) -> None:
+        self.port, self._controller = free_port(), free_port()
+        self._classpath = f"{jars}/*"
+        self._directory = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
+        self._settings = settings or {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] | None = None
+        self.ready_after = 0.0
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def _properties(self) -> Path:
+        listeners = f"PLAINTEXT://127.0.0.1:{self.port}"
+        values = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller}",
+            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{self._controller}",
+            "advertised.listeners": listeners,
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self._directory / "data"),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+        } | self._settings
+        path = self._directory / "server.properties"
+        path.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+        return path
+
+    def __enter__(self) -> Self:
+        properties = self._properties()
+        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        tool = ["java", "-cp", self._classpath, "kafka.tools.StorageTool", "format"]
+        subprocess.run([*tool, "-t", cluster, "-c", str(properties)], check=True, capture_output=True)
+        self._log = (self._directory / "out.log").open("wb")
+        started = time.monotonic()
+        command = [
+            "java",
+            f"-Xmx{HEAP}",
+            f"-Xms{HEAP}",
+            "-cp",
+            self._classpath,
+            "kafka.Kafka",
+            str(properties),
+        ]
+        self._process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT)
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 0.2).close()
+                break
+            except OSError:
+                if self._process.poll() is not None or time.monotonic() - started > 60:
+                    raise RuntimeError((self._directory / "out.log").read_text()[-3000:]) from None
+                time.sleep(0.02)
+        self.ready_after = time.monotonic() - started
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        if self._log is not None:
+            self._log.close()
+        shutil.rmtree(self._directory, ignore_errors=True)

@@ -1,0 +1,170 @@
+"""Fetch sessions (KIP-227): a client names its partitions once, then only says and hears what is new.
+
+Pure; one `Sessions` a broker. A request says which session it means and its epoch in it:
+
+| session epoch | session | what happens |
+|---|---|---|
+| -1 | none, or one to end | a whole fetch without a session |
+| 0 | none, or one to end | a whole fetch that begins a session, if there is room for one |
+| above 0 | known, and this is its next epoch | the session's partitions, with what the request changes |
+| above 0 | not known | FETCH_SESSION_ID_NOT_FOUND |
+| above 0 | another epoch is next | INVALID_FETCH_SESSION_EPOCH |
+| above 0 | topics by id where the session has names, or the other way | FETCH_SESSION_TOPIC_ID_ERROR |
+
+There is room if fewer than `slots` sessions are kept, or one has not been used for `eviction_ms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+Message = dict[str, Any]
+TopicKey = str | bytes
+"""A topic's name, or from version 13 on its id."""
+Place = tuple[TopicKey, int]
+
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+_LAST_EPOCH = 2**31 - 1
+
+
+@dataclass(slots=True)
+class Followed:
+    """A partition of a session: how it is asked for, and what the client was told of it last."""
+
+    part: Message
+    high_watermark: int = -1
+    log_start_offset: int = -1
+
+    def news(self, answer: Message) -> bool:
+        """Whether `answer` has to be sent; the client then knows it."""
+        told = answer["high_watermark"], answer.get("log_start_offset", -1)
+        known = self.high_watermark, self.log_start_offset
+        self.high_watermark, self.log_start_offset = told
+        if answer.get("error_code", 0):
+            self.high_watermark = -1  # told again once it is over
+            return True
+        return bool(answer["records"]) or told != known
+
+
+@dataclass(slots=True)
+class Session:
+    """The partitions that one client follows, in the order in which they are read next."""
+
+    id: int
+    by_id: bool
+    used_ms: int
+    next_epoch: int = 1
+    partitions: dict[Place, Followed] = field(default_factory=dict)
+
+    def take(self, request: Message) -> None:
+        """Add, change and forget what the request says."""
+        for place, part in asked(request, self.by_id):
+            followed = self.partitions.get(place)
+            if followed is None:
+                self.partitions[place] = Followed(part)
+            else:
+                followed.part = part
+        key = "topic_id" if self.by_id else "topic"
+        for topic in request["forgotten_topics_data"]:
+            for index in topic["partitions"]:
+                self.partitions.pop((topic[key], index), None)
+
+    def tell(self, answers: dict[Place, Message], *, all_of_them: bool) -> dict[Place, Message]:
+        """What of the answers goes to the client. A partition that gave records is read last next time."""
+        news: dict[Place, Message] = {}
+        for place, answer in answers.items():
+            followed = self.partitions.get(place)
+            if followed is None:
+                continue
+            if followed.news(answer) or all_of_them:
+                news[place] = answer
+            if answer["records"]:
+                self.partitions[place] = self.partitions.pop(place)
+        return news
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One request's partitions, in the order to read them, and the session it is part of."""
+
+    parts: list[tuple[Place, Message]]
+    session: Session | None = None
+    incremental: bool = False
+
+    def told(self, answers: dict[Place, Message]) -> dict[Place, Message]:
+        """What of the answers goes to the client."""
+        if self.session is None:
+            return answers
+        return self.session.tell(answers, all_of_them=not self.incremental)
+
+
+class Sessions:
+    """All sessions, the one used longest ago first."""
+
+    def __init__(self, slots: int, eviction_ms: int, new_id: Callable[[], int]) -> None:
+        """`new_id` gives numbers from 1 to 2^31 - 1, not easily guessed."""
+        self._slots, self._eviction_ms, self._new_id = slots, eviction_ms, new_id
+        self._sessions: dict[int, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def wanted(self, request: Message, by_id: bool, now_ms: int) -> Wanted:
+        """What the request asks for. Raises KafkaError as the table at the head says."""
+        epoch, number = request["session_epoch"], request["session_id"]
+        if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            self._sessions.pop(number, None)
+            session = self._begin(request, by_id, now_ms) if epoch == INITIAL_EPOCH else None
+            return Wanted(list(asked(request, by_id)), session)
+        session = self._go_on(number, epoch, by_id, now_ms)
+        session.take(request)
+        parts = [(place, followed.part) for place, followed in session.partitions.items()]
+        if not parts:
+            del self._sessions[number]
+            return Wanted([])
+        return Wanted(parts, session, incremental=True)
+
+    def _begin(self, request: Message, by_id: bool, now_ms: int) -> Session | None:
+        if not self._room(now_ms):
+            return None
+        number = self._new_id()
+        while number in self._sessions:
+            number = self._new_id()
+        session = self._sessions[number] = Session(number, by_id, now_ms)
+        session.take(request)
+        return session
+
+    def _room(self, now_ms: int) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or now_ms - oldest.used_ms <= self._eviction_ms:
+            return False
+        del self._sessions[oldest.id]
+        return True
+
+    def _go_on(self, number: int, epoch: int, by_id: bool, now_ms: int) -> Session:
+        session = self._sessions.get(number)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.next_epoch != epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.by_id != by_id:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.next_epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
+        session.used_ms = now_ms
+        self._sessions[number] = self._sessions.pop(number)  # now the one used last
+        return session
+
+
+def asked(request: Message, by_id: bool) -> Iterator[tuple[Place, Message]]:
+    """The partitions that the request itself names, in its order."""
+    key = "topic_id" if by_id else "topic"
+    for topic in request["topics"]:
+        for part in topic["partitions"]:
+            yield (topic[key], part["partition"]), part
