@@ -132,6 +132,12 @@ class Server:
             connection.abort()
         return len(connections)
 
+    def abandon(self) -> None:
+        """Be gone at once, as after SIGKILL: for tests."""
+        for listener in self._listeners:
+            listener.close()
+        self.cut()
+
     async def stop(self, grace: float) -> None:
         """Accept no more; let begun requests end within `grace` seconds; close."""
         for listener in self._listeners:

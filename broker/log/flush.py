@@ -76,6 +76,11 @@ class GroupFlush:
         self._pool.shutdown()
         self._pool = self._loop = None
 
+    def abandon(self) -> None:
+        """End the threads without flushing: for a broker that a test has killed. Its loop runs no more."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
     def mark(self, partition: Flushable) -> None:
         """Say that a partition has unsynced bytes. Cheap; several marks within a turn of the loop are one."""
         self._dirty[partition] = None

@@ -1,0 +1,73 @@
+"""A broker with faults in a process of its own: `python -m eoslog.testing.child DESCRIPTOR`.
+
+The descriptor is one end of a private socket pair, handed down by the starter. A line of JSON each way:
+first what to run, then commands (see `switchboard`) and their answers. When the starter is gone, so is
+the broker. The ready line goes to standard output, as that of `eoslog broker` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+from eoslog.broker import logs
+from eoslog.broker.config import BrokerConfig, ConfigError
+from eoslog.broker.main import Node, StartError
+from eoslog.testing.switchboard import Switchboard
+
+
+def main() -> None:
+    """Run until SIGTERM, SIGINT, a power loss, or the end of the starter."""
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    try:
+        asyncio.run(_run(channel))
+    except (StartError, ConfigError) as error:
+        print(f"eoslog broker: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+async def _run(channel: socket.socket) -> None:
+    reader, writer = await asyncio.open_connection(sock=channel)
+    order = json.loads(await reader.readline())
+    config = BrokerConfig.from_options(order["options"])
+    logs.begin(config.logging_level, config.logging_format)
+    board = Switchboard(config.log_dirs)
+    for command in order["commands"]:
+        board.carry_out(command)
+    node = Node(config, board.fs, board.requests)
+    await node.start()
+    board.cut = node.server.cut
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    listener = asyncio.create_task(_listen(board, reader, writer))
+    print(node.ready_line, flush=True)
+    await asyncio.wait((listener, asyncio.create_task(ended.wait())), return_when=asyncio.FIRST_COMPLETED)
+    await node.finish()
+    await node.close()
+
+
+async def _listen(board: Switchboard, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while line := await reader.readline():
+        command = json.loads(line)
+        if command["do"] == "lose":
+            board.carry_out(command)
+            os.kill(os.getpid(), signal.SIGKILL)
+        writer.write(json.dumps(_answer(board, command)).encode() + b"\n")
+        await writer.drain()
+
+
+def _answer(board: Switchboard, command: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return {"answer": board.carry_out(command)}
+    except Exception as error:  # the starter's mistake: told there
+        return {"error": repr(error)}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""A real broker for tests: in a process or a thread, on a port of its own, its directory outlives kills."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from eoslog.testing.faults import Faults
+from eoslog.testing.life import BrokerFailed, Life, Settings
+
+
+class EmbeddedBroker:
+    """A broker of the test's own. A context manager; `start` and `stop` do the same by hand."""
+
+    def __init__(
+        self,
+        data: str | Path | None = None,
+        *,
+        port: int = 0,
+        flush: str = "fsync",
+        config: Mapping[str, str] | None = None,
+        log_level: str = "warning",
+        timeout: float = 20.0,
+        in_thread: bool = False,
+        faults: bool = False,
+    ) -> None:
+        """`data`: a directory to use and keep; by default a temporary one that goes with the context.
+
+        `config`: broker options by Kafka's names. `timeout`: seconds to become ready or to stop.
+        `in_thread`: run in a thread of this process and not in a process of its own. `faults`: let things
+        go wrong on demand, see `faults`; a broker in a thread always can.
+        """
+        self._temporary = data is None
+        self.data = Path(data if data is not None else tempfile.mkdtemp(prefix="eoslog-"))
+        self.host, self.port = "127.0.0.1", port
+        self._flush, self._log_level, self._config = flush, log_level, dict(config or {})
+        self._timeout, self._in_thread, self._faulty = timeout, in_thread, faults or in_thread
+        self._life: Life | None = None
+        self._latest: Life | None = None
+        self._waiting: list[dict[str, Any]] = []
+        self.ready_after = 0.0
+        """Seconds from the beginning of the latest start until it was ready."""
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port, for a client's bootstrap.servers."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running broker. Raises BrokerFailed if none runs."""
+        return self._running().pid
+
+    @cached_property
+    def faults(self) -> Faults:
+        """What shall go wrong, see `eoslog.testing.faults`. Raises BrokerFailed for a broker without."""
+        if not self._faulty:
+            raise BrokerFailed("this broker runs without faults: say EmbeddedBroker(faults=True)")
+        return Faults(self._send)
+
+    def _send(self, command: dict[str, Any]) -> Any:
+        if self._life is not None:
+            return self._life.send(command)
+        self._waiting.append(command)
+        return 0
+
+    def start(self) -> Self:
+        """Start and wait until it is ready. Raises BrokerFailed with what the broker printed."""
+        if self._life is not None:
+            raise BrokerFailed("the broker runs already")
+        settings = Settings(
+            str(self.data), self.host, self.port, self._flush, self._log_level, self._config, self._timeout
+        )
+        commands, self._waiting = self._waiting, []
+        self._life = self._latest = self._born(settings, commands)
+        self.port, self.ready_after = self._life.port, self._life.ready_after
+        return self
+
+    def _born(self, settings: Settings, commands: list[dict[str, Any]]) -> Life:
+        if self._in_thread:
+            from eoslog.testing.thread import Thread
+
+            return Thread(settings, commands)
+        from eoslog.testing.process import Process
+
+        return Process(settings, commands if self._faulty else None)
+
+    def kill(self) -> None:
+        """SIGKILL, or its like in a thread: it has no moment to save anything."""
+        self._ended().kill()
+
+    def lose_unsynced(self, keep: Literal["nothing", "some"] = "nothing", seed: int = 0) -> None:
+        """Cut the power: the broker dies, and what it wrote and did not sync is gone from its files.
+
+        With `keep` "some" a random part of that has reached the disk: of each file the first few writes,
+        the next one torn; of each directory the first few changes. `seed` makes it the same again.
+        Needs `faults=True`. `start` is the power coming back.
+        """
+        if not self._faulty:
+            raise BrokerFailed("this broker cannot lose its power: say EmbeddedBroker(faults=True)")
+        self._ended().lose(keep, seed)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """End it in an orderly way; answers the exit status, 0 after a clean end."""
+        return self._ended().stop(number)
+
+    def restart(self) -> Self:
+        """Start again on the same directory and port; stops the broker first if it runs."""
+        if self._life is not None:
+            self.stop()
+        return self.start()
+
+    def output(self) -> str:
+        """What the broker has written to standard error since its latest start; at most the first MiB.
+
+        Of a broker in a thread it is empty: what that logs goes to this process's logging.
+        """
+        return "" if self._latest is None else self._latest.output()
+
+    def _running(self) -> Life:
+        if self._life is None:
+            raise BrokerFailed("no broker runs")
+        return self._life
+
+    def _ended(self) -> Life:
+        life, self._life = self._running(), None
+        return life
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BrokerFailed:
+            self._remove_temporary()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._life is not None:
+                self.kill() if kind else self.stop()
+        finally:
+            self._remove_temporary()
+
+    def _remove_temporary(self) -> None:
+        if self._temporary:
+            shutil.rmtree(self.data, ignore_errors=True)

@@ -1,0 +1,146 @@
+"""A broker as a process: started, told what shall go wrong, killed, and what it said."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import IO, Any
+
+import eoslog
+from eoslog.testing.life import READY, BrokerFailed, Settings
+
+
+def _environment() -> dict[str, str]:
+    """Ours, with the eoslog that this process uses first on the path, whatever the current directory is."""
+    home = str(Path(eoslog.__file__).parent.parent)
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))}
+
+
+class Process:
+    """One life of a broker. With faults it is `eoslog.testing.child`, else `python -m eoslog broker`."""
+
+    def __init__(self, settings: Settings, commands: list[dict[str, Any]] | None) -> None:
+        """Start and wait for the ready line. `commands`: faults to begin with; None: without faults.
+
+        Raises BrokerFailed with what the broker printed.
+        """
+        self._timeout = settings.timeout
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `_ended`
+        self._said = ""
+        self._channel: socket.socket | None = None
+        begun = time.monotonic()
+        self._process = self._start(settings, commands)
+        line = self._first_line()
+        found = READY.match(line)
+        if not found:
+            self._process.kill()
+            status = self._process.wait()
+            raise BrokerFailed(f"the broker did not start (exit status {status}): {line}{self._ended()}")
+        self.ready_after = time.monotonic() - begun
+        self.port = int(found[2])
+
+    def _start(self, settings: Settings, commands: list[dict[str, Any]] | None) -> subprocess.Popen[str]:
+        if commands is None:
+            return self._popen(["-m", "eoslog", "broker", *settings.arguments()], ())
+        ours, theirs = socket.socketpair()
+        with theirs:
+            child = ["-m", "eoslog.testing.child", str(theirs.fileno())]
+            process = self._popen(child, (theirs.fileno(),))
+        self._channel = ours
+        self._channel.settimeout(self._timeout)
+        self._tell({"options": settings.options(), "commands": commands})
+        return process
+
+    def _popen(self, arguments: list[str], descriptors: tuple[int, ...]) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env=_environment(),
+            pass_fds=descriptors,
+        )
+
+    def _first_line(self) -> str:
+        assert self._process.stdout is not None
+        readable, _, _ = select.select([self._process.stdout], [], [], self._timeout)
+        return self._process.stdout.readline() if readable else ""
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def send(self, command: dict[str, Any]) -> Any:
+        """Let the broker carry out a command of faults; answers what it answers. Raises BrokerFailed."""
+        self._tell(command)
+        answer = json.loads(self._line())
+        if "error" in answer:
+            raise BrokerFailed(f"{command}: {answer['error']}")
+        return answer["answer"]
+
+    def _tell(self, order: dict[str, Any]) -> None:
+        assert self._channel is not None
+        try:
+            self._channel.sendall(json.dumps(order).encode() + b"\n")
+        except OSError as error:
+            raise BrokerFailed(f"the broker is gone: {error}; {self.output()}") from error
+
+    def _line(self) -> bytes:
+        assert self._channel is not None
+        data = b""
+        while not data.endswith(b"\n"):
+            more = self._channel.recv(1 << 16)
+            if not more:
+                raise BrokerFailed(f"the broker is gone: {self.output()}")
+            data += more
+        return data
+
+    def lose(self, keep: str, seed: int) -> None:
+        """Let it lose its power; see `EmbeddedBroker.lose_unsynced`."""
+        self._tell({"do": "lose", "keep": keep, "seed": seed})
+        self._wait("a power loss")
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+        self._wait("SIGKILL")
+
+    def stop(self, number: signal.Signals) -> int:
+        """End it by a signal; answers the exit status."""
+        self._process.send_signal(number)
+        return self._wait(number.name)
+
+    def _wait(self, what: str) -> int:
+        try:
+            return self._process.wait(self._timeout)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise BrokerFailed(f"the broker did not end after {what}: {self.output()}") from None
+        finally:
+            self._ended()
+
+    def output(self) -> str:
+        """What it has written to standard error; at most the first MiB."""
+        if not self._errors.closed:
+            # Not seek and read: the broker writes at the file position that it shares with us.
+            self._said = os.pread(self._errors.fileno(), 1 << 20, 0).decode(errors="replace")
+        return self._said
+
+    def _ended(self) -> str:
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        if self._channel is not None:
+            self._channel.close()
+        said = self.output()
+        self._errors.close()
+        return said

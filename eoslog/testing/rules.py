@@ -1,0 +1,212 @@
+"""What shall go wrong with requests and answers: rules as data, and the object that carries them out.
+
+A rule looks at the requests of one API (or all), counts those it meets and acts on the nth and, with
+`times`, on those after it. The rules of a broker live in its process; `faults.Faults` sends them there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakSet
+
+from eoslog.broker.dispatch import CloseConnection, Settled
+from eoslog.protocol.apis import APIS, Api, ApiKey
+from eoslog.protocol.frames import RequestHeader
+from eoslog.testing.errors import NoPlaceForAnError, error_answer
+
+if TYPE_CHECKING:
+    from eoslog.broker.dispatch import Handler, RequestContext
+    from eoslog.protocol.schema import Message
+
+Action = Literal["drop request", "drop answer", "delay request", "delay answer", "answer error"]
+
+
+def api_named(name: str) -> Api:
+    """The API of a name such as "Produce", "InitProducerId", INIT_PRODUCER_ID. Raises ValueError."""
+    wanted = name.replace("_", "").lower()
+    for api in APIS.values():
+        if api.name.lower() == wanted:
+            return api
+    known = ", ".join(api.name for api in APIS.values())
+    raise ValueError(f"no API is named {name!r}; known are {known}")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One fault of requests. `seconds` is for delays, `code` for errors."""
+
+    number: int
+    action: Action
+    api: int | None = None  # key; None: every API
+    client_id: str | None = None  # None: every client
+    nth: int = 1
+    times: int = 1  # 0: for ever
+    seconds: float = 0.0
+    code: int = 0
+    cut: bool = True  # a drop ends the connection, else the client hears nothing more on it
+    carried_out: bool = False  # the request is carried out before its error is answered
+
+
+@dataclass
+class Armed:
+    """A rule and what it has met."""
+
+    rule: Rule
+    met: int = 0
+    happened: int = 0
+
+    def strikes(self, header: RequestHeader) -> bool:
+        """Whether this request is one of those the rule is for; counts it."""
+        rule = self.rule
+        if rule.api not in (None, header.api_key) or rule.client_id not in (None, header.client_id):
+            return False
+        self.met += 1
+        due = self.met >= rule.nth and (not rule.times or self.met < rule.nth + rule.times)
+        self.happened += due
+        return due
+
+
+@dataclass
+class RequestFaults:
+    """The `Faults` of a broker under test (see `eoslog.broker.faults`). Event loop's thread only."""
+
+    armed: dict[int, Armed] = field(default_factory=dict)
+    _deaf: WeakSet[object] = field(default_factory=WeakSet)  # no request of theirs is carried out
+    _mute: WeakSet[object] = field(default_factory=WeakSet)  # they hear no answer
+
+    def around(self, client: object, header: RequestHeader, handler: Handler) -> Handler:
+        """See `eoslog.broker.faults.Faults`."""
+        if client in self._deaf:
+            return _nothing
+        for entry in self.armed.values():
+            if entry.strikes(header):
+                handler = self._changed(client, entry.rule, handler)
+        return _unheard(handler) if client in self._mute else handler
+
+    def _changed(self, client: object, rule: Rule, handler: Handler) -> Handler:
+        match rule.action:
+            case "drop request":
+                if not rule.cut:
+                    self._deaf.add(client)
+                return _cut if rule.cut else _nothing
+            case "drop answer":
+                if not rule.cut:
+                    self._mute.add(client)
+                return _cut_after(handler) if rule.cut else handler
+            case "delay request":
+                return _begun_later(handler, rule.seconds)
+            case "delay answer":
+                return _answered_later(handler, rule.seconds)
+            case "answer error":
+                return _with_error(handler, rule)
+
+
+def _cut(context: RequestContext, request: Message) -> None:
+    raise CloseConnection("a fault on demand: the request was dropped")
+
+
+def _nothing(context: RequestContext, request: Message) -> None:
+    """Neither carried out nor answered."""
+
+
+class Wrapped(Settled):
+    """A settled answer that passes through our hands, and is put away with it."""
+
+    __slots__ = ("_inner",)
+
+    def __init__(self, inner: Awaitable[Message | None], change: Callable[[Message | None], Any]) -> None:
+        super().__init__(_changed_by(inner, change))
+        self._inner = inner
+
+    def abandon(self) -> None:
+        """Nobody will await this, nor what is within."""
+        super().abandon()
+        if isinstance(self._inner, Settled):
+            self._inner.abandon()
+
+
+async def _changed_by(
+    inner: Awaitable[Message | None], change: Callable[[Message | None], Any]
+) -> Message | None:
+    result: Message | None = await change(await inner)
+    return result
+
+
+def _after(handler: Handler, change: Callable[[Message | None], Awaitable[Message | None]]) -> Handler:
+    """`handler` with its answer changed. A request that only waits lets later ones begin, as without us."""
+
+    def changed(context: RequestContext, request: Message) -> Awaitable[Message | None]:
+        result = handler(context, request)
+        if not isinstance(result, Awaitable):
+            return Settled(_coroutine(change(result)))
+        if isinstance(result, Settled):
+            return Wrapped(result, change)
+        return _changed_by(result, change)
+
+    return changed
+
+
+async def _coroutine(awaitable: Awaitable[Message | None]) -> Message | None:
+    return await awaitable
+
+
+def _cut_after(handler: Handler) -> Handler:
+    async def cut(answer: Message | None) -> Message | None:
+        raise CloseConnection("a fault on demand: the answer was dropped")
+
+    return _after(handler, cut)
+
+
+def _unheard(handler: Handler) -> Handler:
+    async def unheard(answer: Message | None) -> Message | None:
+        return None
+
+    return _after(handler, unheard)
+
+
+def _answered_later(handler: Handler, seconds: float) -> Handler:
+    async def later(answer: Message | None) -> Message | None:
+        await asyncio.sleep(seconds)
+        return answer
+
+    return _after(handler, later)
+
+
+def _begun_later(handler: Handler, seconds: float) -> Handler:
+    """As if it came later: the requests behind it on the connection come after it."""
+
+    async def begin(context: RequestContext, request: Message) -> Message | None:
+        await asyncio.sleep(seconds)
+        result = handler(context, request)
+        return await result if isinstance(result, Awaitable) else result
+
+    return begin
+
+
+def _with_error(handler: Handler, rule: Rule) -> Handler:
+    def refused(context: RequestContext, request: Message) -> Message | Awaitable[Message | None] | None:
+        header = context.header
+        try:
+            answer = error_answer(ApiKey(header.api_key), header.api_version, request, rule.code)
+        except NoPlaceForAnError as error:
+            raise CloseConnection(str(error)) from error
+        if rule.carried_out:
+            return _after(handler, _always(answer))(context, request)
+        return answer
+
+    return refused
+
+
+def _always(answer: Message | None) -> Callable[[Message | None], Awaitable[Message | None]]:
+    async def always(real: Message | None) -> Message | None:
+        return None if real is None else answer
+
+    return always
+
+
+def happened(entries: Iterable[Armed]) -> dict[int, int]:
+    """How often each rule has acted, by its number."""
+    return {entry.rule.number: entry.happened for entry in entries}

@@ -1,0 +1,62 @@
+"""The broker's side of faults on demand: carries out what `faults.Faults` asks for, in the broker's process.
+
+Commands and answers are plain values, so that they can go through a pipe. All calls come from the event
+loop's thread; those that concern the disk take its lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from eoslog.testing.disk import DiskRule, FaultyFileSystem
+from eoslog.testing.rules import Armed, RequestFaults, Rule
+from eoslog.testing.unsynced import Keep
+
+Command = dict[str, Any]
+
+
+class Switchboard:
+    """Faults of one life of a broker."""
+
+    def __init__(self, data: str) -> None:
+        """`data`: the broker's data directory."""
+        self.fs = FaultyFileSystem(data)
+        self.requests = RequestFaults()
+        self.cut: Callable[[], int] = lambda: 0
+        """Cuts all connections; set once the broker listens."""
+
+    def carry_out(self, command: Command) -> Any:
+        """Do as `command` says; the answer is a plain value."""
+        what = command["do"]
+        return getattr(self, f"_{what}")(**{name: value for name, value in command.items() if name != "do"})
+
+    def _arm(self, **rule: Any) -> None:
+        self.requests.armed[rule["number"]] = Armed(Rule(**rule))
+
+    def _arm_disk(self, **rule: Any) -> None:
+        self.fs.rules[rule["number"]] = DiskRule(**rule)
+
+    def _disarm(self, number: int) -> None:
+        self.requests.armed.pop(number, None)
+        self.fs.rules.pop(number, None)
+
+    def _disarm_all(self) -> None:
+        self.requests.armed.clear()
+        self.fs.rules.clear()
+        self.fs.full_after(None)
+
+    def _happened(self, number: int) -> int:
+        if number in self.requests.armed:
+            return self.requests.armed[number].happened
+        rule = self.fs.rules.get(number)
+        return 0 if rule is None else rule.happened
+
+    def _disk_full(self, size: int) -> None:
+        self.fs.full_after(size)
+
+    def _cut(self) -> int:
+        return self.cut()
+
+    def _lose(self, keep: str, seed: int) -> int:
+        return self.fs.lose_power(Keep(keep), seed)

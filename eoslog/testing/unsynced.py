@@ -1,0 +1,242 @@
+"""What a disk has been told and not been asked to keep: an undo log, for a power loss on a real directory.
+
+The files hold what the broker wrote, as the page cache does. Beside them stands, for every change since
+the last sync of its file or directory, how to take it back. A power loss takes back; a sync forgets.
+
+- A write or truncate is undone by the bytes that were there before.
+- A new file or directory is undone by removing it, a rename by renaming back.
+- What is removed or replaced is kept aside, in a directory of our own, until its directory is synced.
+
+`Keep.NOTHING` takes back every change. `Keep.SOME` lets a random first part of each file's and each
+directory's changes survive and tears the next write, as disks do that have begun to write.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from random import Random
+
+_COARSE = 1000  # changes of one file; above that, appends are remembered together
+
+
+class Keep(Enum):
+    """What of the unsynced changes a power loss leaves."""
+
+    NOTHING = "nothing"
+    SOME = "some"
+
+
+@dataclass(eq=False, slots=True)
+class Inode:
+    """A file with unsynced changes, by the path it has now."""
+
+    path: str
+    changes: list[Change] = field(default_factory=list)
+    safe: int = 0  # changes that syncs have taken out of the list
+    marked: int = 0  # changes that a sync was begun for, the safe ones too
+
+
+@dataclass(eq=False, slots=True)
+class Change:
+    """Bytes that were replaced at `position`, and the size the file had; `length` bytes were written."""
+
+    inode: Inode
+    position: int
+    before: bytes
+    size: int
+    length: int
+
+    @property
+    def appended(self) -> bool:
+        """Whether it only made the file longer."""
+        return not self.before and self.position == self.size
+
+    def undo(self, keep: int = 0) -> None:
+        """Take it back, but for the first `keep` bytes of what was written."""
+        with open(self.inode.path, "r+b") as file:
+            if self.before[keep:]:
+                file.seek(self.position + keep)
+                file.write(self.before[keep:])
+            file.truncate(max(self.size, self.position + keep if keep else 0))
+
+
+@dataclass(eq=False, slots=True)
+class Entry:
+    """A change of a directory, and how to take it back. `aside`: what is kept for that."""
+
+    directory: str
+    undo: Callable[[], None]
+    aside: str | None = None
+
+
+class Unsynced:
+    """The undo log of one directory tree. Not for several threads at once: the file system locks."""
+
+    def __init__(self, aside: str) -> None:
+        """`aside`: a path for removed files, in the same file system as the tree, but not in the tree."""
+        self._aside = aside
+        self._log: list[Change | Entry] = []
+        self._inodes: dict[str, Inode] = {}
+        self._kept = 0
+        self.clear()
+
+    # -- files ---------------------------------------------------------------------------------
+
+    def changing(self, path: str, position: int, before: bytes, size: int, length: int) -> None:
+        """A file of `size` bytes is about to be written, or cut (`length` 0), at `position`."""
+        inode = self._inodes.setdefault(path, Inode(path))
+        new = Change(inode, position, before, size, length)
+        if len(inode.changes) > _COARSE and inode.safe + len(inode.changes) > inode.marked:
+            last = inode.changes[-1]
+            if last.appended and new.appended and last.position + last.length == position:
+                last.length += length
+                return
+        inode.changes.append(new)
+        self._log.append(new)
+
+    def mark(self, path: str) -> int:
+        """How many changes a file has seen: what a sync that begins now will cover."""
+        inode = self._inodes.get(path)
+        if inode is None:
+            return 0
+        inode.marked = inode.safe + len(inode.changes)
+        return inode.marked
+
+    def synced(self, path: str, mark: int) -> None:
+        """The first `mark` changes of a file are safe."""
+        inode = self._inodes.get(path)
+        if inode is None or mark <= inode.safe:
+            return
+        safe = inode.changes[: mark - inode.safe]
+        del inode.changes[: len(safe)]
+        inode.safe = mark
+        self._drop(safe)
+
+    def _drop(self, changes: Sequence[Change | Entry]) -> None:
+        dropped = set(map(id, changes))
+        self._log = [change for change in self._log if id(change) not in dropped]
+
+    # -- directories ---------------------------------------------------------------------------
+
+    def created(self, path: str) -> None:
+        """A file or directory has been made."""
+        self._enter(path, lambda: _remove(path))
+
+    def renamed(self, old: str, new: str, replaced: str | None) -> None:
+        """`old` is `new` now; `replaced` is where that which was at `new` is kept."""
+        self._move(old, new)
+
+        def undo() -> None:
+            os.rename(new, old)
+            self._move(new, old)
+            if replaced is not None:
+                os.rename(replaced, new)
+                self._move(replaced, new)
+
+        self._enter(new, undo, replaced)
+
+    def put_aside(self, path: str, *, replaced: bool = False) -> str:
+        """Keep a file or directory for now and take it out of the tree; answers where it is.
+
+        One that is about to be `replaced` stays in the tree until then, as no moment may lack it.
+        """
+        os.makedirs(self._aside, exist_ok=True)
+        self._kept += 1
+        place = os.path.join(self._aside, str(self._kept))
+        (os.link if replaced else os.rename)(path, place)
+        self._move(path, place)
+        return place
+
+    def removed(self, path: str, place: str) -> None:
+        """What was at `path` has been put aside, at `place`, and is gone for the broker."""
+
+        def undo() -> None:
+            os.rename(place, path)
+            self._move(place, path)
+
+        self._enter(path, undo, place)
+
+    def directory_synced(self, path: str) -> None:
+        """All changes of the entries of a directory are safe."""
+        safe = [entry for entry in self._log if isinstance(entry, Entry) and entry.directory == path]
+        self._drop(safe)
+        for entry in safe:
+            if entry.aside is not None:
+                self._forget(entry.aside)
+
+    def _enter(self, path: str, undo: Callable[[], None], aside: str | None = None) -> None:
+        self._log.append(Entry(os.path.dirname(path), undo, aside))
+
+    def _forget(self, place: str) -> None:
+        _remove(place)
+        for path in [path for path in self._inodes if path == place or path.startswith(place + os.sep)]:
+            self._drop(self._inodes.pop(path).changes)
+
+    def _move(self, old: str, new: str) -> None:
+        """Something has another path now, and all that is in it."""
+
+        def moved(path: str) -> str:
+            return new + path[len(old) :] if path == old or path.startswith(old + os.sep) else path
+
+        for inode in self._inodes.values():
+            inode.path = moved(inode.path)
+        self._inodes = {inode.path: inode for inode in self._inodes.values()}
+        for entry in self._log:
+            if isinstance(entry, Entry):
+                entry.directory = moved(entry.directory)
+
+    # -- the power fails -----------------------------------------------------------------------
+
+    def lose(self, keep: Keep, random: Random) -> int:
+        """Take back what is not synced, the newest first; answers how many changes there were."""
+        lost, left = len(self._log), _Survivors(self._log, keep, random)
+        for change in reversed(self._log):
+            if isinstance(change, Entry):
+                if not left.survives(change.directory):
+                    change.undo()
+            elif not left.survives(change.inode):
+                change.undo(left.torn(change))
+        self.clear()
+        return lost
+
+    def clear(self) -> None:
+        """Forget all: it is as the tree is now."""
+        self._log, self._inodes = [], {}
+        shutil.rmtree(self._aside, ignore_errors=True)
+
+
+class _Survivors:
+    """Which changes a power loss leaves: of each file and directory the first so many, see `Keep`."""
+
+    def __init__(self, log: list[Change | Entry], keep: Keep, random: Random) -> None:
+        self._left: dict[object, int] = {}
+        self._kept: dict[object, int] = {}
+        self._keep, self._random = keep, random
+        for change in log:
+            owner: str | Inode = change.directory if isinstance(change, Entry) else change.inode
+            self._left[owner] = self._left.get(owner, 0) + 1
+        for each, count in self._left.items():
+            self._kept[each] = random.randint(0, count) if keep is Keep.SOME else 0
+
+    def survives(self, owner: object) -> bool:
+        """Ask once for each change, the newest first."""
+        self._left[owner] -= 1
+        return self._left[owner] < self._kept[owner]
+
+    def torn(self, change: Change) -> int:
+        """How many bytes of the first write that is lost are there all the same."""
+        first_lost = self._left[change.inode] == self._kept[change.inode]
+        if self._keep is Keep.SOME and first_lost and change.length:
+            return self._random.randint(0, change.length - 1)
+        return 0
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.remove(path)
