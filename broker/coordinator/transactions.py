@@ -210,6 +210,11 @@ class TransactionCoordinator:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "a transactional batch without a transactional id")
         entry = self._known(transactional_id)
         decision = rules.verify(entry.metadata, producer_id, producer_epoch, (topic, index))
+        if decision.error is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+            # A producer id whose epochs were used up by its fencing is stale, no stranger.
+            partition = self._topics.partition(topic, index)
+            if partition is not None:
+                partition.check_epoch(producer_id, producer_epoch)
         if not implicit_add:
             if decision.error is ErrorCode.NONE and entry.ending:
                 raise entry.busy_error()

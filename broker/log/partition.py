@@ -149,6 +149,10 @@ class Partition(PartitionUpkeep):
         """All that is known of the producers, for DescribeProducers."""
         return self._producers.all()
 
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """Raises KafkaError INVALID_PRODUCER_EPOCH for an epoch below the one that is known here."""
+        self._producers.check_epoch(producer_id, epoch)
+
     def expire_producers(self, now_ms: int) -> list[int]:
         """Forget producers idle for longer than producer.id.expiration.ms; answers their ids."""
         return self._producers.expire(now_ms, self.settings.producer_id_expiration_ms)

@@ -124,6 +124,12 @@ class ProducerStates:
             )
         return None
 
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """Raises KafkaError INVALID_PRODUCER_EPOCH for an epoch below the known one."""
+        state = self._producers.get(producer_id)
+        if state is not None:
+            _check_epoch(state, epoch)
+
     def apply(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
         """Record a data batch with a producer id that is in the log at `base_offset`."""
         pid = header.producer_id
