@@ -27,7 +27,7 @@ Call = Literal["write", "sync"]
 class DiskRule:
     """One fault: of the writes or syncs of files whose path holds `path`, from the nth on `times` of them.
 
-    `times` 0: for ever.
+    `times` 0: for ever. Paths are those below the data directory, with a slash before.
     """
 
     number: int
@@ -118,7 +118,8 @@ class FaultyFileSystem:
     def __init__(self, data: str, inner: FileSystem | None = None) -> None:
         """`data` is the data directory; beside it, not in it, removed files are kept until a sync."""
         self._inner = inner or OsFileSystem()
-        self.unsynced = Unsynced(os.path.abspath(data) + ".unsynced")
+        self._data = os.path.abspath(data)
+        self.unsynced = Unsynced(self._data + ".unsynced")
         self.lock_of_all = threading.RLock()
         self.opened: set[FaultyFile] = set()
         self.rules: dict[int, DiskRule] = {}
@@ -134,10 +135,11 @@ class FaultyFileSystem:
     def meet(self, call: Call, path: str) -> None:
         """Raise or wait, if a rule says so."""
         wait, error = 0.0, 0
+        place = os.path.abspath(path).removeprefix(self._data)
         with self.lock_of_all:
             self.check()
             for rule in self.rules.values():
-                if rule.strikes(call, path):
+                if rule.strikes(call, place):
                     wait, error = max(wait, rule.seconds), rule.error or error
         if wait:
             time.sleep(wait)

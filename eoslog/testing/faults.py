@@ -162,7 +162,10 @@ class Faults:
     # -- the disk ------------------------------------------------------------------------------
 
     def fail_write(self, nth: int = 1, errno: int = errors.EIO, *, times: int = 1, path: str = "") -> Fault:
-        """Fail a write to a file whose path holds `path`; nothing of it is written."""
+        """Fail a write to a file whose path holds `path`; nothing of it is written.
+
+        Paths are looked at below the data directory: "/orders-0/" is a partition, ".log" its segments.
+        """
         what = f"fail write {_positive(nth)} of {path or 'any file'}"
         return self._armed("arm_disk", what, call="write", nth=nth, times=times, path=path, error=errno)
 
