@@ -74,6 +74,7 @@ class Broker:
             asyncio.create_task(_every(config.checkpoint_interval_ms, self._checkpoint)),
             asyncio.create_task(_every(config.retention_check_interval_ms, self.upkeep.retain)),
             asyncio.create_task(_every(REMOVE_INTERVAL_MS, self.upkeep.remove_files)),
+            asyncio.create_task(_every(config.offsets_retention_check_interval_ms, self.groups.expire)),
         ]
 
     async def _expire_producers(self) -> None:

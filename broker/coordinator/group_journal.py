@@ -11,9 +11,11 @@ import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from eoslog.broker.coordinator import consumer_records
 from eoslog.broker.coordinator.group_records import GroupRecord, KeyValue, OffsetRecord, decode
+from eoslog.broker.rules.consumer_facts import Fact
 from eoslog.broker.rules.partition_of import partition_of
-from eoslog.protocol import batch
+from eoslog.protocol import batch, coordinator_records
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import Record, encode_records, iter_records
 from eoslog.protocol.schema import ProtocolError
@@ -147,11 +149,13 @@ def replay(
     partition: Partition,
     on_offset: Callable[[OffsetRecord, int | None], None],
     on_group: Callable[[GroupRecord], None],
+    on_consumer_group: Callable[[str, Fact], None],
     on_marker: Callable[[int, bool], None],
 ) -> None:
     """Read a partition from its start and hand over each record, in order.
 
-    `on_offset` gets the producer id of the transaction it is in or None; `on_marker` a producer id and
+    `on_offset` gets the producer id of the transaction it is in or None, `on_consumer_group` a group's id
+    and a fact about it; `on_marker` a producer id and
     whether its transaction committed. Raises KafkaError, CorruptBatch and ProtocolError for what cannot
     be read.
     """
@@ -164,13 +168,17 @@ def replay(
             decoded = _decode(partition, record)
             if isinstance(decoded, OffsetRecord):
                 on_offset(decoded, producer_id)
-            elif decoded is not None:
+            elif isinstance(decoded, GroupRecord):
                 on_group(decoded)
+            elif decoded is not None:
+                on_consumer_group(*decoded)
 
 
-def _decode(partition: Partition, record: Record) -> OffsetRecord | GroupRecord | None:
+def _decode(partition: Partition, record: Record) -> OffsetRecord | GroupRecord | tuple[str, Fact] | None:
     where = f"{TOPIC}-{partition.index} offset {record.offset}"
     try:
+        if coordinator_records.key_version(record.key or b"") in consumer_records.KINDS:
+            return consumer_records.decode(record)
         decoded = decode(record)
     except ProtocolError as error:
         raise ProtocolError(f"{where}: {error}") from error

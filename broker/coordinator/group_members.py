@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eoslog.broker.coordinator.group_journal import GroupJournal
@@ -87,6 +88,23 @@ class GroupMembers:
         if group is not None:
             self._keep(classic_group.touch(group, member_id, self._now()))
 
+    # Groups that come and go by other ways than their members' requests; the records have been written.
+
+    def retire(self, group_id: str) -> None:
+        """Forget a group that has become a consumer group; who waits is told to join again."""
+        group = self._groups.pop(group_id, None)
+        self._arm(group_id, None)
+        if group is not None:
+            parked = [t for m in group.members.values() for t in (m.join_ticket, m.sync_ticket)]
+            self._refuse([t for t in parked if t is not None], ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def adopt(self, group: Group, *, rebalance: bool) -> None:
+        """Take over a group that has been a consumer group; its members' sessions begin now."""
+        group = classic_group.resume(replace(group, state_since=self._clock.now_ms()), self._now())
+        if rebalance:
+            group = classic_group.rebalance(group, self._now(), self._settings).group
+        self._keep(group)
+
     # Reading back
 
     def replay(self, group_id: str, group: Group | None) -> None:
@@ -113,8 +131,10 @@ class GroupMembers:
         partition = self._journal.partition(group_id)  # Before looking at the clock: it may be made here.
         group = self._groups.get(group_id) or Group(group_id)
         outcome = classic_group.step(group, event, ticket, self._now(), self._settings)
+        if outcome.group.state is not group.state:
+            outcome.group.state_since = self._clock.now_ms()
         if outcome.persist:
-            self._journal.append(partition, [encode_group(outcome.group, self._clock.now_ms())])
+            self._journal.append(partition, [encode_group(outcome.group, outcome.group.state_since)])
         self._keep(outcome.group)
         self._answer(partition, outcome.answers)
 

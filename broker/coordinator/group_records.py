@@ -1,7 +1,7 @@
 """Records of `__consumer_offsets`: from groups and offsets to Kafka's keys and values, and back.
 
 Key kinds 0 and 1 are an offset (OffsetCommitKey), 2 is a classic group (GroupMetadataKey); a record
-without value deletes what its key names. Other kinds belong to group types this broker does not serve.
+without value deletes what its key names. The other kinds that are served are in `consumer_records`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KeyValue = tuple[bytes, bytes | None]
 
 _OFFSET_KEY, _GROUP_KEY = 1, 2
 _OFFSET_KEYS = (0, 1)
-_OFFSET_VALUE, _GROUP_VALUE = 4, 3
+_OFFSET_VALUE, _EXPIRING_VALUE, _GROUP_VALUE = 4, 1, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,11 @@ def encode_offset(group_id: str, place: Place, value: Committed) -> KeyValue:
         "topic_id": value.topic_id,
     }
     key = encode_offset_tombstone(group_id, place)[0]
-    return key, coordinator_records.encode(OFFSET_COMMIT_VALUE, _OFFSET_VALUE, body)
+    if value.expire_timestamp == -1:
+        return key, coordinator_records.encode(OFFSET_COMMIT_VALUE, _OFFSET_VALUE, body)
+    # Only this version has a place for it.
+    body["expire_timestamp"] = value.expire_timestamp
+    return key, coordinator_records.encode(OFFSET_COMMIT_VALUE, _EXPIRING_VALUE, body)
 
 
 def encode_offset_tombstone(group_id: str, place: Place) -> KeyValue:
@@ -118,6 +122,7 @@ def _decode_offset(key: bytes, record: Record) -> OffsetRecord:
             commit_timestamp=body["commit_timestamp"],
             record_offset=record.offset,
             topic_id=body.get("topic_id", NO_TOPIC_ID),
+            expire_timestamp=body.get("expire_timestamp", -1),
         )
     return OffsetRecord(names["group"], (names["topic"], names["partition"]), value)
 
@@ -137,6 +142,7 @@ def _decode_group(key: bytes, record: Record) -> GroupRecord:
         protocol_type=body["protocol_type"] or None,
         protocol=protocol,
         leader=body["leader"] or None,
+        state_since=body.get("current_state_timestamp", -1),
         members={member.member_id: member for member in members},
     )
     return GroupRecord(group_id, group)

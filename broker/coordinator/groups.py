@@ -1,8 +1,9 @@
-"""The group coordinator: classic consumer groups and committed offsets, kept in `__consumer_offsets`.
+"""The group coordinator: groups of both protocols and committed offsets, kept in `__consumer_offsets`.
 
-The rules are pure and elsewhere (`rules.classic_group`, `rules.offsets`). Here they meet the log, the
-clock and the event loop: `group_journal` writes and reads the log, `group_members` runs groups,
-`offsets_shell` commits and fetches offsets.
+The rules are pure and elsewhere (`rules.classic_*`, `rules.consumer_*`, `rules.offsets*`). Here they meet the
+log, the clock and the event loop: `group_journal` writes and reads the log, `group_members` runs classic
+groups, `consumer_groups` those of KIP-848, `offsets_shell` commits and fetches offsets, `group_cleanup`
+deletes what nobody needs any more.
 """
 
 from __future__ import annotations
@@ -10,12 +11,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from eoslog.broker.coordinator.cluster_view import ClusterView
+from eoslog.broker.coordinator.consumer_groups import ConsumerGroups
+from eoslog.broker.coordinator.group_cleanup import GroupCleanup
 from eoslog.broker.coordinator.group_journal import TOPIC, GroupJournal, replay
 from eoslog.broker.coordinator.group_members import GroupMembers, settings_of
 from eoslog.broker.coordinator.group_records import GroupRecord
-from eoslog.broker.coordinator.offsets_shell import GroupOffsets, NewOffset, Results, TransactionalCommit
+from eoslog.broker.coordinator.offsets_shell import (
+    LATEST_COMMIT,
+    NOBODY,
+    GroupOffsets,
+    NewOffset,
+    Results,
+    TransactionalCommit,
+)
 from eoslog.broker.rules.classic_events import (
     Heartbeat,
     HeartbeatAnswer,
@@ -23,11 +34,15 @@ from eoslog.broker.rules.classic_events import (
     JoinAnswer,
     Leave,
     LeaveAnswer,
+    Request,
     Sync,
     SyncAnswer,
 )
 from eoslog.broker.rules.classic_state import Group
+from eoslog.broker.rules.consumer_events import Beat, BeatAnswer
+from eoslog.broker.rules.consumer_state import Group as ConsumerGroup
 from eoslog.broker.rules.offsets import Committed, Committer, Fetched, Place
+from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from eoslog.broker.config import BrokerConfig
@@ -49,7 +64,11 @@ class GroupCoordinator:
     ) -> None:
         self._journal = GroupJournal(topics, clock)
         self._members = GroupMembers(self._journal, clock, settings_of(config))
-        self._offsets = GroupOffsets(self._journal, self._members, clock, config)
+        self.consumers = ConsumerGroups(self._journal, self._members, ClusterView(topics), clock, config)
+        self._offsets = GroupOffsets(self._journal, self._members, self.consumers, clock, config)
+        self._cleanup = GroupCleanup(
+            self._journal, self._members, self.consumers, self._offsets, topics, clock, config
+        )
         self.transactions = transactions
 
     @property
@@ -79,16 +98,19 @@ class GroupCoordinator:
     def start(self) -> None:
         """Start the sessions of members that were read back. Needs the running event loop."""
         self._members.start()
+        self.consumers.start()
 
     def close(self) -> None:
-        """Stop all timers."""
+        """Stop all timers and let parked joins and syncs go. A second call does nothing."""
         self._members.close()
+        self.consumers.close()
 
     def _read(self, partition: Partition) -> None:
         replay(
             partition,
             on_offset=partial(self._offsets.replay, partition),
             on_group=self._replay_group,
+            on_consumer_group=self.consumers.replay,
             on_marker=partial(self._offsets.replay_marker, partition),
         )
 
@@ -105,28 +127,49 @@ class GroupCoordinator:
 
     def join(self, group_id: str, event: Join) -> asyncio.Future[JoinAnswer]:
         """Apply a join now; the future gets its answer when the join phase ends."""
-        return self._members.submit(group_id, event)
+        if not event.member_id and not self.consumers.has_members(group_id):
+            try:
+                self.consumers.make_room(group_id)
+            except KafkaError as error:
+                future: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
+                future.set_result(JoinAnswer(error.code))
+                return future
+        return self._submit(group_id, event)
 
     def sync(self, group_id: str, event: Sync) -> asyncio.Future[SyncAnswer]:
         """Apply a sync now; the future gets its answer when the leader has assigned."""
-        return self._members.submit(group_id, event)
+        return self._submit(group_id, event)
 
     def heartbeat(self, group_id: str, event: Heartbeat) -> asyncio.Future[HeartbeatAnswer]:
         """Apply a heartbeat."""
-        return self._members.submit(group_id, event)
+        return self._submit(group_id, event)
 
     def leave(self, group_id: str, event: Leave) -> asyncio.Future[LeaveAnswer]:
         """Take members out."""
+        return self._submit(group_id, event)
+
+    def _submit(self, group_id: str, event: Request) -> asyncio.Future[Any]:
+        if self.consumers.has_members(group_id):
+            return self.consumers.classic(group_id, event)
         return self._members.submit(group_id, event)
+
+    def consumer_heartbeat(self, group_id: str, beat: Beat) -> Awaitable[BeatAnswer]:
+        """Apply a heartbeat of KIP-848; the awaitable gives its answer once that is durable.
+
+        Raises KafkaError with nothing changed.
+        """
+        return self.consumers.heartbeat(group_id, beat)
 
     # Offsets
 
-    def commit_offsets(self, who: Committer, offsets: Sequence[NewOffset]) -> Awaitable[Results]:
-        """Commit offsets now; the awaitable gives each place's result once it is durable.
+    def commit_offsets(
+        self, who: Committer, offsets: Sequence[NewOffset], version: int = LATEST_COMMIT
+    ) -> Awaitable[Results]:
+        """Commit offsets now, as asked by a version of OffsetCommit.
 
-        Raises KafkaError if all are refused.
+        The awaitable gives each place's result once it is durable. Raises KafkaError if all are refused.
         """
-        return self._offsets.commit(who, offsets)
+        return self._offsets.commit(who, offsets, version)
 
     def txn_commit_offsets(
         self, txn: TransactionalCommit, who: Committer, offsets: Sequence[NewOffset]
@@ -138,10 +181,17 @@ class GroupCoordinator:
         return self._offsets.commit_in_transaction(txn, who, offsets)
 
     def fetch_offsets(
-        self, group_id: str, places: Sequence[tuple[Place, bytes | None]] | None, require_stable: bool
+        self,
+        group_id: str,
+        places: Sequence[tuple[Place, bytes | None]] | None,
+        require_stable: bool,
+        reader: tuple[str | None, int] = NOBODY,
     ) -> Awaitable[list[tuple[Place, Fetched]]]:
-        """Read committed offsets of (place, topic id if known), or all of the group's if None."""
-        return self._offsets.fetch(group_id, places, require_stable)
+        """Read committed offsets of (place, topic id if known), or all of the group's if None.
+
+        `reader` is the member id and epoch of the one who asks. Raises KafkaError if it may not.
+        """
+        return self._offsets.fetch(group_id, places, require_stable, reader)
 
     def committed_offsets(self) -> Iterator[tuple[str, Place, Committed]]:
         """Yield every committed offset as (group, place, offset), for metrics."""
@@ -158,23 +208,50 @@ class GroupCoordinator:
         """A topic was deleted: so are the offsets committed for it. Raises KafkaError if that fails."""
         self._offsets.forget_topic(topic)
 
+    # Deletion
+
+    def delete(self, group_id: str) -> Awaitable[None]:
+        """Delete an empty group and its offsets; the awaitable ends when that is durable.
+
+        Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or what the log says.
+        """
+        return self._cleanup.delete(group_id)
+
+    def delete_offsets(self, group_id: str, places: Sequence[Place]) -> Awaitable[dict[Place, ErrorCode]]:
+        """Delete offsets of topics that the group does not read; the awaitable tells of each place.
+
+        Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
+        return self._cleanup.delete_offsets(group_id, places)
+
+    async def expire(self) -> None:
+        """Delete expired offsets and groups that are left with none, as offsets.retention.* says."""
+        await self._cleanup.expire()
+
     # Descriptions
 
     def describe(self, group_id: str) -> Group | None:
-        """Return a group, or None if there is none of this id. One with offsets only is Empty.
+        """Return a classic group, or None if there is none of this id. One with offsets only is Empty.
 
         Raises KafkaError if the partition that keeps it is not available.
         """
         if self._journal.existing():
             self._journal.partition(group_id)
         group = self._members.get(group_id)
-        if group is None and group_id in self._offsets.groups():
+        if group is None and self.consumers.get(group_id) is None and group_id in self._offsets.groups():
             return Group(group_id)
         return group
 
-    def list_groups(self) -> list[Group]:
+    def describe_consumer(self, group_id: str) -> ConsumerGroup | None:
+        """Return a consumer group, or None if there is none of this id. Raises KafkaError as `describe`."""
+        if self._journal.existing():
+            self._journal.partition(group_id)
+        return self.consumers.get(group_id)
+
+    def list_groups(self) -> list[Group | ConsumerGroup]:
         """Return all groups, by id. Raises KafkaError if a partition that may keep some is not available."""
         self._journal.readable()
-        groups = {group_id: Group(group_id) for group_id in self._offsets.groups()}
+        groups: dict[str, Group | ConsumerGroup] = {g: Group(g) for g in self._offsets.groups()}
         groups.update({group.group_id: group for group in self._members.all()})
+        groups.update({group.group_id: group for group in self.consumers.all()})
         return [groups[group_id] for group_id in sorted(groups)]

@@ -10,9 +10,11 @@ from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from eoslog.broker.coordinator.consumer_groups import ConsumerGroups
 from eoslog.broker.coordinator.group_journal import GroupJournal, WhenDurable, as_coordinator_error
 from eoslog.broker.coordinator.group_members import GroupMembers
 from eoslog.broker.coordinator.group_records import OffsetRecord, encode_offset, encode_offset_tombstone
+from eoslog.broker.rules.consumer_offsets import check_commit, check_fetch
 from eoslog.broker.rules.offsets import (
     NOTHING,
     Committed,
@@ -36,6 +38,12 @@ FIRST_ABORTABLE = 4
 """TxnOffsetCommit's first version whose clients understand TRANSACTION_ABORTABLE (KIP-890)."""
 FIRST_IMPLICIT = 5
 """TxnOffsetCommit's first version that adds the group's partition to the transaction by itself."""
+LATEST_COMMIT = 10
+"""OffsetCommit's newest version."""
+FIRST_NOT_FOUND = 9
+"""OffsetCommit's first version whose clients understand GROUP_ID_NOT_FOUND."""
+NOBODY: tuple[str | None, int] = (None, -1)
+"""Who fetches offsets without being a member: (member id, epoch)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,8 @@ class NewOffset:
     offset: int
     leader_epoch: int
     metadata: str | None
+    retention_ms: int = -1
+    """How long to keep it, as clients up to OffsetCommit 4 may ask for; -1: as the broker's options say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +76,16 @@ class GroupOffsets:
     """Committed offsets of all groups, by partition of `__consumer_offsets`."""
 
     def __init__(
-        self, journal: GroupJournal, members: GroupMembers, clock: Clock, config: BrokerConfig
+        self,
+        journal: GroupJournal,
+        members: GroupMembers,
+        consumers: ConsumerGroups,
+        clock: Clock,
+        config: BrokerConfig,
     ) -> None:
         self._journal = journal
         self._members = members
+        self._consumers = consumers
         self._clock = clock
         self._longest_metadata = config.offset_metadata_max_bytes
         self._stores: dict[int, OffsetStore] = {}
@@ -90,9 +106,11 @@ class GroupOffsets:
 
     # Commits
 
-    def commit(self, who: Committer, offsets: Sequence[NewOffset]) -> Awaitable[Results]:
+    def commit(
+        self, who: Committer, offsets: Sequence[NewOffset], version: int = LATEST_COMMIT
+    ) -> Awaitable[Results]:
         """Commit offsets outside of a transaction. Raises KafkaError if all are refused."""
-        self._validate(who, transactional=False)
+        self._validate(who, offsets, transactional=False, version=version)
         self._members.touch(who.group_id, who.member_id)
         return self._append(who, offsets, None)
 
@@ -127,7 +145,7 @@ class GroupOffsets:
     def _append_in_transaction(
         self, txn: TransactionalCommit, who: Committer, offsets: Sequence[NewOffset]
     ) -> Awaitable[Results]:
-        self._validate(who, transactional=True)
+        self._validate(who, offsets, transactional=True, version=0)
         return self._append(who, offsets, (txn.producer_id, txn.producer_epoch))
 
     def _join_transaction(self, txn: TransactionalCommit, who: Committer) -> Awaitable[None] | None:
@@ -147,10 +165,25 @@ class GroupOffsets:
         except KafkaError as error:
             raise _refusal(error, txn.version) from error
 
-    def _validate(self, who: Committer, *, transactional: bool) -> None:
-        error = validate_commit(self._members.get(who.group_id), who, transactional=transactional)
+    def _validate(
+        self, who: Committer, offsets: Sequence[NewOffset], *, transactional: bool, version: int
+    ) -> None:
+        consumer_group, classic = self._consumers.get(who.group_id), self._members.get(who.group_id)
+        if consumer_group is not None:
+            parts = [(new.topic_id, new.place[1]) for new in offsets]
+            check_commit(consumer_group, who, parts, transactional=transactional, version=version)
+            return
+        if classic is None and who.generation >= 0 and not self.holds(who.group_id):
+            told = version >= FIRST_NOT_FOUND
+            code = ErrorCode.GROUP_ID_NOT_FOUND if told else ErrorCode.ILLEGAL_GENERATION
+            raise KafkaError(code, f"there is no group {who.group_id!r}")
+        error = validate_commit(classic, who, transactional=transactional)
         if error is not ErrorCode.NONE:
             raise KafkaError(error, f"group {who.group_id!r}, member {who.member_id!r}")
+
+    def holds(self, group_id: str) -> bool:
+        """Tell whether a group has any offset, committed or pending."""
+        return self.store(self._journal.partition(group_id)).holds(group_id)
 
     def _append(
         self, who: Committer, offsets: Sequence[NewOffset], producer: tuple[int, int] | None
@@ -178,14 +211,19 @@ class GroupOffsets:
         group_id: str,
         places: Sequence[tuple[Place, bytes | None]] | None,
         require_stable: bool,
+        reader: tuple[str | None, int] = NOBODY,
     ) -> Awaitable[list[tuple[Place, Fetched]]]:
         """Read committed offsets of (place, topic id if known), or of all places if None.
 
         What is told is durable. With `require_stable`, places that an open transaction has an offset
         for carry UNSTABLE_OFFSET_COMMIT; among all places that includes those with nothing committed
-        yet (Kafka leaves those out, so that a pending first commit looks like none).
+        yet (Kafka leaves those out, so that a pending first commit looks like none). A member of a
+        consumer group must come with its epoch: Raises KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
         """
         partition = self._journal.partition(group_id)
+        consumer_group = self._consumers.get(group_id)
+        if consumer_group is not None:
+            check_fetch(consumer_group, *reader)
         store = self.store(partition)
         if places is not None:
             answers = [(place, fetch(store, group_id, place, i, require_stable)) for place, i in places]
@@ -224,6 +262,7 @@ def _committed(new: NewOffset, now: int) -> Committed:
         leader_epoch=new.leader_epoch,
         metadata=new.metadata or "",
         commit_timestamp=now,
+        expire_timestamp=-1 if new.retention_ms < 0 else now + new.retention_ms,
         record_offset=-1,
         topic_id=new.topic_id,
     )

@@ -1,8 +1,9 @@
 """ApiVersions (key 18, versions 0-4): what this broker serves.
 
-The list is made from the table of APIs, cut down to those that have a handler. From version 3 on it names the
-feature transaction.version=2 as finalized, by which Java clients choose the newer transaction protocol
-(KIP-890). A client's name and version must follow KIP-511's pattern, else INVALID_REQUEST.
+The list is made from the table of APIs, cut down to those that have a handler. From version 3 on it names
+finalized features: transaction.version=2, by which Java clients choose the newer transaction protocol
+(KIP-890), and group.version=1, which says that there are consumer groups (KIP-848). A client's name and
+version must follow KIP-511's pattern, else INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from eoslog.protocol.schema import Message
 KEY = ApiKey.API_VERSIONS
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-_FEATURE = "transaction.version"
-_LEVEL = 2
+FEATURES = {"group.version": 1, "transaction.version": 2}
+"""The finalized features and their levels."""
 
 
 def handle(context: RequestContext, request: Message) -> Message:
@@ -34,9 +35,14 @@ def handle(context: RequestContext, request: Message) -> Message:
             {"api_key": api.key, "min_version": api.advertised_min, "max_version": api.max_version}
             for api in served()
         ],
-        "supported_features": [{"name": _FEATURE, "min_version": lowest, "max_version": _LEVEL}],
+        "supported_features": [
+            {"name": name, "min_version": lowest, "max_version": level} for name, level in FEATURES.items()
+        ],
         "finalized_features_epoch": 0,
-        "finalized_features": [{"name": _FEATURE, "max_version_level": _LEVEL, "min_version_level": _LEVEL}],
+        "finalized_features": [
+            {"name": name, "max_version_level": level, "min_version_level": level}
+            for name, level in FEATURES.items()
+        ],
     }
 
 

@@ -1,39 +1,47 @@
 """ListGroups (key 16, versions 0-5): all groups, those with nothing but offsets included.
 
 Filters by state from version 4 (KIP-518) and by type from version 5 (KIP-848), upper or lower case alike.
-All groups here are of type "classic". If some of them may not be known the answer is an error and no list.
+A group is "classic" or "consumer" (KIP-848). If some may not be known the answer is an error and no list.
 """
 
 from __future__ import annotations
 
 from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.rules.classic_state import Group
+from eoslog.broker.rules.consumer_protocol import PROTOCOL_TYPE
+from eoslog.broker.rules.consumer_state import Group as ConsumerGroup
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.LIST_GROUPS
 
-_TYPE = "classic"
-
 
 def handle(context: RequestContext, request: Message) -> Message:
     """List what the filters let through; an empty filter lets all through."""
     states = {state.lower() for state in request["states_filter"]}
     types = {kind.lower() for kind in request["types_filter"]}
-    if types and _TYPE not in types:
-        return {"groups": []}
     try:
         found = context.broker.groups.list_groups()
     except KafkaError as error:
         return {"error_code": error.code, "groups": []}
     groups = [
-        {
-            "group_id": group.group_id,
-            "protocol_type": group.protocol_type or "",
-            "group_state": group.state.value,
-            "group_type": _TYPE,
-        }
-        for group in found
-        if not states or group.state.value.lower() in states
+        listed
+        for listed in map(_listed, found)
+        if (not states or listed["group_state"].lower() in states)
+        and (not types or listed["group_type"] in types)
     ]
     return {"groups": groups}
+
+
+def _listed(group: Group | ConsumerGroup) -> Message:
+    if isinstance(group, Group):
+        kind, protocol = "classic", group.protocol_type or ""
+    else:
+        kind, protocol = "consumer", PROTOCOL_TYPE
+    return {
+        "group_id": group.group_id,
+        "protocol_type": protocol,
+        "group_state": group.state.value,
+        "group_type": kind,
+    }

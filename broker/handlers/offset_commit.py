@@ -1,9 +1,10 @@
 """OffsetCommit (key 8, versions 2-10): remember how far a group has read.
 
 Unknown topics and partitions are refused one by one, as is metadata that is too long; a wrong member or
-generation refuses all. From version 10 topics are named by id (KIP-848).
-Left out: offsets do not expire, so that a group that slept long goes on where it was; the retention time
-that versions 2-4 may ask for is not looked at.
+generation refuses all. Members of a consumer group (KIP-848) come with their epoch, from version 9 on; an
+older one is taken for partitions that the member has had since then (KIP-1251), else it is
+STALE_MEMBER_EPOCH. From version 10 topics are named by id. Versions 2-4 may ask for a retention time of
+their own. A group that does not exist: GROUP_ID_NOT_FOUND from version 9, ILLEGAL_GENERATION before.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def handle(context: RequestContext, request: Message) -> Message | Settled:
         return named.body({})
     who = committer(request, request["generation_id_or_member_epoch"])
     try:
-        pending = context.broker.groups.commit_offsets(who, named.offsets)
+        pending = context.broker.groups.commit_offsets(who, named.offsets, context.header.api_version)
     except KafkaError as error:
         return named.refuse(error.code)
     return Settled(answer(named, pending))
@@ -80,6 +81,7 @@ class Named:
                 offset=part["committed_offset"],
                 leader_epoch=part["committed_leader_epoch"],
                 metadata=part["committed_metadata"],
+                retention_ms=self._request.get("retention_time_ms", -1),
             )
             self.offsets.append(new)
             asked["name"] = topic.name

@@ -6,7 +6,7 @@ open transaction has an offset is answered with UNSTABLE_OFFSET_COMMIT; among al
 partitions with nothing committed yet, which Kafka leaves out.
 What is told is durable. Nothing committed: offset -1. An offset that was committed for an older topic of
 the same name is not told for the present one.
-Left out: member ids and epochs of KIP-848 groups (version 9) are not looked at, as there are no such groups.
+From version 9 a member of a consumer group (KIP-848) says its epoch: STALE_MEMBER_EPOCH if it is another.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class _Group:
         self._found: Awaitable[Found] | None = None
         try:
             groups = context.broker.groups
-            self._found = groups.fetch_offsets(asked["group_id"], self._places(), require_stable)
+            reader = (asked.get("member_id"), asked.get("member_epoch", -1))
+            self._found = groups.fetch_offsets(asked["group_id"], self._places(), require_stable, reader)
         except KafkaError as error:
             self._error = error.code
 

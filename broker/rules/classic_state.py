@@ -103,6 +103,8 @@ class Group:
     initial_remaining_ms: int = 0
     grew: bool = False
     """True if a member came during the initial delay, which then is extended."""
+    state_since: int = field(default=-1, compare=False)
+    """When it came to its state (ms since the epoch), -1 if nobody knows; set by who knows the time."""
 
     def copy(self) -> Group:
         """Return a copy that can be changed without touching this group."""

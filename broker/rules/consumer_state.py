@@ -37,9 +37,11 @@ class TopicInfo(NamedTuple):
 
 
 class Cluster(Protocol):
-    """The topics there are. `version` goes up with every change of them."""
+    """The topics there are."""
 
-    version: int
+    @property
+    def version(self) -> int:
+        """A number that changes with them."""
 
     def topic(self, name: str) -> TopicInfo | None:
         """A topic by name."""

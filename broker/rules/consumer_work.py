@@ -7,7 +7,8 @@ heartbeats that change nothing cost nothing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from eoslog.broker.rules.consumer_assign import ASSIGNORS, Subscriber
 from eoslog.broker.rules.consumer_events import Deadlines, Now, Outcome, Settings, Timer
@@ -88,13 +89,8 @@ class Work:
 
     @property
     def assignor(self) -> str:
-        """The assignor most members ask for; among equals the first in name; the default if none does."""
-        votes: dict[str, int] = {}
-        for member in self.group.members.values():
-            name = member.profile.assignor
-            if name is not None and name in self.settings.assignors:
-                votes[name] = votes.get(name, 0) + 1
-        return min(votes, key=lambda name: (-votes[name], name), default=self.settings.assignors[0])
+        """The assignor that the group is assigned by now."""
+        return assignor_of(self.group, self.settings.assignors)
 
     def update_target(self) -> None:
         """Make the target assignment for the group's epoch if it is not made yet."""
@@ -178,6 +174,13 @@ class Work:
         """Say that a member is no more."""
         self.say(CurrentFact(member_id, None), TargetFact(member_id, None), MemberFact(member_id, None))
         self.stop(member_id, *Timer)
+
+
+def assignor_of(group: Group, known: Sequence[str]) -> str:
+    """The assignor most members ask for; among equals the first in name; the first of `known` if none do."""
+    wanted = (member.profile.assignor for member in group.members.values())
+    votes = Counter(name for name in wanted if name is not None and name in known)
+    return min(votes, key=lambda name: (-votes[name], name), default=known[0])
 
 
 def topics_hash(topics: Iterable[TopicInfo]) -> int:

@@ -12,7 +12,7 @@ Sources: KIP-98 and KIP-447 (pending offsets, UNSTABLE_OFFSET_COMMIT); OffsetCom
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from eoslog.broker.rules.classic_join import validate_member
@@ -36,6 +36,8 @@ class Committed:
     commit_timestamp: int
     record_offset: int
     topic_id: bytes = NO_TOPIC_ID
+    expire_timestamp: int = -1
+    """When it expires (ms since the epoch) if its client asked for a time of its own, else -1."""
 
 
 class OffsetStore:
@@ -111,6 +113,10 @@ class OffsetStore:
         for group, offsets in self._committed.items():
             for place, committed in offsets.items():
                 yield group, place, committed
+
+    def committed_of(self, group: str) -> Mapping[Place, Committed]:
+        """Return the committed offsets of a group."""
+        return self._committed.get(group, {})
 
     def holds(self, group: str) -> bool:
         """Tell whether `group` has any committed or pending offset."""

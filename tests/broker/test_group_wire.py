@@ -367,7 +367,7 @@ def test_refused_offsets_in_a_transaction(wire: Wire, topic: str, topic_id: byte
     assert attempt({0: 1, 9: 1}) == {0: E.UNKNOWN_TOPIC_OR_PARTITION, 9: E.UNKNOWN_TOPIC_OR_PARTITION}
     assert attempt({0: 1}, name="nope") == {0: E.UNKNOWN_TOPIC_OR_PARTITION}
     assert attempt({0: 1}, group="") == {0: E.INVALID_GROUP_ID}
-    assert attempt({0: 1}, generation_id=0) == {0: E.UNKNOWN_MEMBER_ID}
+    assert attempt({0: 1}, generation_id=0) == {0: E.ILLEGAL_GENERATION}  # There is no group yet.
     unknown = (producer[0] + 1000, 0)
     assert txn_commit(wire, 5, txn, unknown, "g", topic, {0: 1}) == {0: E.INVALID_PRODUCER_ID_MAPPING}
     fenced = init(wire, txn)

@@ -219,9 +219,12 @@ def test_what_each_version_hears_of_a_refused_transaction(
 @on_loop
 async def test_who_may_not_commit(data: Path) -> None:
     shell = Shell(data)
+    await shell.commit("g", p0=1)
     txn = TransactionalCommit("tx", 7, 0, 5)
     for who, plain, transactional in (
         (Committer(""), None, E.INVALID_GROUP_ID),
+        (Committer("none", generation=0), E.GROUP_ID_NOT_FOUND, E.ILLEGAL_GENERATION),
+        (Committer("none", "m", None, 3), E.GROUP_ID_NOT_FOUND, E.ILLEGAL_GENERATION),
         (Committer("g", generation=0), E.UNKNOWN_MEMBER_ID, E.UNKNOWN_MEMBER_ID),
         (Committer("g", "m", None, 3), E.UNKNOWN_MEMBER_ID, E.UNKNOWN_MEMBER_ID),
     ):

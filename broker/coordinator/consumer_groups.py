@@ -1,0 +1,282 @@
+"""The shell around consumer groups (KIP-848): requests in, records out, answers when durable, deadlines.
+
+For each event: the rules make facts, the facts are appended as one batch, the group is replaced, deadlines
+are set, and the answer goes out once the log is durable. An append that fails changes nothing and fails the
+request. A group that goes from one protocol to the other does so within one batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from eoslog.broker.coordinator import consumer_records
+from eoslog.broker.coordinator.cluster_view import ClusterView
+from eoslog.broker.coordinator.deadlines import GroupDeadlines
+from eoslog.broker.coordinator.group_journal import GroupJournal, WhenDurable
+from eoslog.broker.coordinator.group_members import RETRY_S, GroupMembers
+from eoslog.broker.coordinator.group_records import KeyValue, encode_group, encode_group_tombstone
+from eoslog.broker.rules import consumer_classic, consumer_group
+from eoslog.broker.rules.classic_events import ANSWER_TO, Answer, Heartbeat, Join, Leave, Request, Sync
+from eoslog.broker.rules.classic_state import GroupState as ClassicState
+from eoslog.broker.rules.consumer_convert import upgrade
+from eoslog.broker.rules.consumer_events import Beat, BeatAnswer, Deadlines, Now, Outcome, Settings, Timer
+from eoslog.broker.rules.consumer_facts import Fact, apply, ends_group, makes_group
+from eoslog.broker.rules.consumer_state import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    Group,
+    Member,
+    MemberState,
+)
+from eoslog.broker.rules.consumer_work import assignor_of, end_of
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from eoslog.broker.config import BrokerConfig
+    from eoslog.broker.log.partition import Partition
+    from eoslog.broker.ports import Clock
+
+_log = logging.getLogger(__name__)
+
+_UPGRADES = ("bidirectional", "upgrade")
+_DOWNGRADES = ("bidirectional", "downgrade")
+
+Rule = Callable[[Group, Any, ClusterView, Now, Settings], tuple[Outcome, Any]]
+
+_CLASSIC_RULES: dict[type[Request], Rule] = {
+    Join: consumer_classic.join,
+    Sync: consumer_classic.sync,
+    Heartbeat: consumer_classic.heartbeat,
+    Leave: consumer_classic.leave,
+}
+"""What serves the requests of members that speak the classic protocol."""
+
+
+def _no_configs(group_id: str) -> Mapping[str, str]:
+    return {}
+
+
+class ConsumerGroups:
+    """All consumer groups."""
+
+    def __init__(
+        self,
+        journal: GroupJournal,
+        classic: GroupMembers,
+        cluster: ClusterView,
+        clock: Clock,
+        config: BrokerConfig,
+    ) -> None:
+        self._journal, self._classic, self._cluster = journal, classic, cluster
+        self._clock, self._config = clock, config
+        self._groups: dict[str, Group] = {}
+        self._deadlines = GroupDeadlines(clock, self._expire)
+        self._empty_since: dict[str, int] = {}
+        self._loaded_at = clock.now_ms()
+        self.configs_of: Callable[[str], Mapping[str, str]] = _no_configs
+        """The configs of a group by Kafka's names, where it has some of its own (KIP-848)."""
+
+    def get(self, group_id: str) -> Group | None:
+        """Return a group as it is now."""
+        return self._groups.get(group_id)
+
+    def all(self) -> list[Group]:
+        """Return every group."""
+        return list(self._groups.values())
+
+    def has_members(self, group_id: str) -> bool:
+        """Tell whether there is a consumer group of this id with members."""
+        group = self._groups.get(group_id)
+        return group is not None and bool(group.members)
+
+    def empty_since(self, group_id: str) -> int:
+        """Since when, in ms since the epoch, a group has been without members, as far as is known."""
+        return self._empty_since.get(group_id, self._loaded_at)
+
+    def settings(self, group_id: str) -> Settings:
+        """The options that hold for a group."""
+        config, own = self._config, self.configs_of(group_id)
+        session = int(own.get("consumer.session.timeout.ms", config.consumer_group_session_timeout_ms))
+        beat = int(own.get("consumer.heartbeat.interval.ms", config.consumer_group_heartbeat_interval_ms))
+        return Settings(
+            session_timeout_ms=session,
+            heartbeat_interval_ms=beat,
+            max_size=config.consumer_group_max_size,
+            classic_max_size=config.group_max_size,
+            assignors=self.assignors,
+            upgrade=config.consumer_group_migration_policy in _UPGRADES,
+            downgrade=config.consumer_group_migration_policy in _DOWNGRADES,
+        )
+
+    @property
+    def assignors(self) -> tuple[str, ...]:
+        """The assignors that members may ask for; the first one is the default."""
+        return tuple(name.strip() for name in self._config.consumer_group_assignors.split(","))
+
+    def assignor(self, group: Group) -> str:
+        """The assignor a group is assigned by, as most of its members want it."""
+        return assignor_of(group, self.assignors)
+
+    # Requests
+
+    def heartbeat(self, group_id: str, beat: Beat) -> Awaitable[BeatAnswer]:
+        """Apply a heartbeat, a first or a last one too. Raises KafkaError with nothing changed."""
+        partition = self._journal.partition(group_id)  # Before looking at the clock: it may be made here.
+        leaves = beat.epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH)
+        group, records = self._begin(group_id, joins=beat.epoch == JOIN_EPOCH)
+        rule = consumer_group.leave if leaves else consumer_group.heartbeat
+        outcome, answer = rule(group, beat, self._cluster, self._now(), self.settings(group_id))
+        sessions = self._sessions(group) if records else {}
+        self._commit(partition, group_id, outcome, records, sessions)
+        return WhenDurable(self._journal, partition, answer)
+
+    def _begin(self, group_id: str, *, joins: bool) -> tuple[Group, list[KeyValue]]:
+        """The group a heartbeat is for, and what to write first if it is made of a classic group here."""
+        group = self._groups.get(group_id)
+        if group is not None:
+            return group, []
+        if not joins:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id!r}")
+        group = Group(group_id)
+        classic = self._classic.get(group_id)
+        if classic is None:
+            return group, []
+        facts: list[Fact] = []
+        if classic.state is not ClassicState.EMPTY:
+            facts = upgrade(classic, self._cluster, self.settings(group_id))
+        for fact in facts:
+            apply(group, fact)
+        return group, [encode_group_tombstone(group_id), *self._encode(group_id, facts)]
+
+    def classic(self, group_id: str, event: Request) -> asyncio.Future[Any]:
+        """Apply a request of a member that speaks the classic protocol; the future gets its answer."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        kind: type[Answer] = ANSWER_TO[type(event)]
+        try:
+            partition = self._journal.partition(group_id)
+            rule, group = _CLASSIC_RULES[type(event)], self._groups[group_id]
+            outcome, answer = rule(group, event, self._cluster, self._now(), self.settings(group_id))
+            self._commit(partition, group_id, outcome)
+        except KafkaError as error:
+            future.set_result(kind(error=error.code))
+            return future
+        if partition.high_watermark >= partition.log_end_offset:
+            future.set_result(answer)
+            return future
+        return asyncio.ensure_future(self._when_durable(WhenDurable(self._journal, partition, answer), kind))
+
+    async def _when_durable(self, answer: Awaitable[Answer], kind: type[Answer]) -> Answer:
+        try:
+            return await answer
+        except KafkaError as error:
+            return kind(error=error.code)
+
+    def make_room(self, group_id: str) -> None:
+        """Delete an empty group of this id, so that a classic one can be. Raises KafkaError."""
+        group = self._groups.get(group_id)
+        if group is not None and not group.members:
+            self._journal.append(self._journal.partition(group_id), self.tombstones(group_id))
+            self.forget(group_id)
+
+    def tombstones(self, group_id: str) -> list[KeyValue]:
+        """The records that take a group away; none if there is no such group."""
+        group = self._groups.get(group_id)
+        return [] if group is None else self._encode(group_id, end_of(group))
+
+    def forget(self, group_id: str) -> None:
+        """A group's tombstones have been written."""
+        self._groups.pop(group_id, None)
+        self._empty_since.pop(group_id, None)
+        self._deadlines.drop(group_id)
+
+    # One step
+
+    def _now(self) -> Now:
+        return Now(self._deadlines.now_ms(), self._clock.now_ms())
+
+    def _encode(self, group_id: str, facts: Sequence[Fact]) -> list[KeyValue]:
+        return [consumer_records.encode(group_id, fact) for fact in facts]
+
+    def _commit(
+        self,
+        partition: Partition,
+        group_id: str,
+        outcome: Outcome,
+        first: Sequence[KeyValue] = (),
+        sessions: Deadlines | None = None,
+    ) -> None:
+        """Write what a step decided, then let it hold. `first` goes before it: the end of a classic group."""
+        records = [*first, *self._encode(group_id, outcome.facts)]
+        if outcome.classic is not None:
+            records.append(encode_group(outcome.classic, self._clock.now_ms()))
+        if records:
+            self._journal.append(partition, records)
+        if first:
+            self._classic.retire(group_id)
+        if outcome.classic is not None:
+            self.forget(group_id)
+            self._classic.adopt(outcome.classic, rebalance=outcome.rebalance)
+            return
+        self._groups[group_id] = outcome.group
+        if outcome.group.members:
+            self._empty_since.pop(group_id, None)
+        else:
+            self._empty_since.setdefault(group_id, self._clock.now_ms())
+        self._deadlines.update(group_id, {**(sessions or {}), **outcome.deadlines})
+
+    def _expire(self, group_id: str) -> None:
+        """Take out the members whose deadlines have passed."""
+        group, due = self._groups.get(group_id), self._deadlines.due(group_id)
+        if group is None:
+            return
+        for timer, member_id in due:
+            _log.info("group %s: member %s is taken out: %s", group_id, member_id, timer.value)
+        gone = [member_id for _, member_id in due]
+        try:
+            settings = self.settings(group_id)
+            outcome = consumer_group.fence(group, gone, self._cluster, self._now(), settings)
+            self._commit(self._journal.partition(group_id), group_id, outcome)
+        except KafkaError as error:
+            _log.error("group %s: its state cannot be written, trying again: %s", group_id, error)
+            self._deadlines.look_again(group_id, RETRY_S)
+
+    # Reading back
+
+    def replay(self, group_id: str, fact: Fact) -> None:
+        """Take over what the log says of a group."""
+        group = self._groups.get(group_id)
+        if group is None:
+            if not makes_group(fact):
+                return  # A tombstone about a group that is gone.
+            group = self._groups[group_id] = Group(group_id)
+        if ends_group(fact):
+            del self._groups[group_id]
+        else:
+            apply(group, fact)
+
+    def start(self) -> None:
+        """Begin the sessions of all members that were read back. Call on the event loop."""
+        for group_id, group in self._groups.items():
+            self._deadlines.update(group_id, self._sessions(group))
+
+    def _sessions(self, group: Group) -> Deadlines:
+        settings, deadlines = self.settings(group.group_id), Deadlines()
+        for member in group.members.values():
+            deadlines.update(self._of_member(member, settings))
+        return deadlines
+
+    def _of_member(self, member: Member, settings: Settings) -> Deadlines:
+        now, profile = self._deadlines.now_ms(), member.profile
+        session = profile.classic.session_timeout_ms if profile.classic else settings.session_timeout_ms
+        deadlines: Deadlines = {(Timer.SESSION, member.member_id): now + session}
+        if profile.classic is None and member.current.state is MemberState.UNREVOKED_PARTITIONS:
+            deadlines[Timer.REBALANCE, member.member_id] = now + profile.rebalance_timeout_ms
+        return deadlines
+
+    def close(self) -> None:
+        """Stop all timers."""
+        self._deadlines.close()

@@ -1,0 +1,82 @@
+"""ConsumerGroupDescribe (key 69, versions 0-1): state, epochs and members of consumer groups (KIP-848).
+
+Every group asked for is answered, in the order asked; one that is no consumer group with GROUP_ID_NOT_FOUND.
+A member's assignment includes what it still has to give back. Version 1 tells whether a member speaks the
+classic (0) or the consumer protocol (1).
+Left out: authorized operations stay at "not asked for".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eoslog.broker.coordinator.consumer_records import write_parts
+from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.rules.consumer_state import Group, GroupState, Member, Part
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.CONSUMER_GROUP_DESCRIBE
+
+_CLASSIC, _CONSUMER = 0, 1
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Describe each group."""
+    return {"groups": [_describe(context, group_id) for group_id in request["group_ids"]]}
+
+
+def _describe(context: RequestContext, group_id: str) -> Message:
+    try:
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        group = context.broker.groups.describe_consumer(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    except KafkaError as error:
+        return {
+            "group_id": group_id,
+            "error_code": error.code,
+            "error_message": error.message,
+            "group_state": GroupState.DEAD.value,
+        }
+    return _body(context, group)
+
+
+def _body(context: RequestContext, group: Group) -> Message:
+    return {
+        "group_id": group.group_id,
+        "group_state": group.state.value,
+        "group_epoch": group.epoch,
+        "assignment_epoch": group.target_epoch,
+        "assignor_name": context.broker.groups.consumers.assignor(group),
+        "members": [_member(context, group, member) for member in group.members.values()],
+    }
+
+
+def _member(context: RequestContext, group: Group, member: Member) -> Message:
+    profile = member.profile
+    return {
+        "member_id": member.member_id,
+        "instance_id": profile.instance_id,
+        "rack_id": profile.rack_id,
+        "member_epoch": member.current.epoch,
+        "client_id": profile.client_id,
+        "client_host": profile.client_host,
+        "subscribed_topic_names": sorted(profile.topics),
+        "subscribed_topic_regex": profile.regex or None,
+        "assignment": _assignment(context, member.owns),
+        "target_assignment": _assignment(context, group.target(member.member_id)),
+        "member_type": _CONSUMER if profile.classic is None else _CLASSIC,
+    }
+
+
+def _assignment(context: RequestContext, parts: Iterable[Part]) -> Message:
+    """Topics that are gone have no name and are left out, as in Kafka."""
+    topics = []
+    for told in write_parts(parts):
+        topic = context.broker.topics.by_id(told["topic_id"])
+        if topic is not None:
+            topics.append({**told, "topic_name": topic.name})
+    return {"topic_partitions": topics}

@@ -1,0 +1,116 @@
+"""ConsumerGroupHeartbeat (key 68, versions 0-1): all of a member's life in a consumer group (KIP-848).
+
+By epoch 0 a member joins, by -1 it leaves, by -2 a static member leaves for a while; else it says that it
+is alive, what has changed of what it wants, and what it reads. The answer tells its epoch and, if that has
+changed, what it is assigned; it goes out when the log is durable. From version 1 members make their own id,
+and may subscribe by a regular expression (RE2). Assignors: uniform, the default, and range.
+A classic group becomes a consumer group with its first such member, as group.consumer.migration.policy
+allows; its other members go on speaking the classic protocol. When the last one that speaks the new one
+leaves, it becomes a classic group again.
+Left out: racks are taken down but do not change the assignment, as there is one broker; assignments are made
+at once (group.consumer.assignment.interval.ms would be 0).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Iterable
+
+from eoslog.broker.coordinator.consumer_records import write_parts
+from eoslog.broker.dispatch import RequestContext, Settled
+from eoslog.broker.rules.consumer_events import Beat, BeatAnswer
+from eoslog.broker.rules.consumer_state import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.CONSUMER_GROUP_HEARTBEAT
+
+_OWN_ID = 1
+"""The first version in which members make their own id."""
+
+
+def handle(context: RequestContext, request: Message) -> Message | Settled:
+    """Hand the heartbeat to the group."""
+    groups = context.broker.groups
+    try:
+        _check(request, context.header.api_version, groups.consumers.assignors)
+        pending = groups.consumer_heartbeat(request["group_id"], _beat(context, request))
+    except KafkaError as error:
+        return _refusal(error)
+    return Settled(_answer(pending))
+
+
+def _beat(context: RequestContext, request: Message) -> Beat:
+    topics, owned = request["subscribed_topic_names"], request["topic_partitions"]
+    return Beat(
+        member_id=request["member_id"] or str(uuid.uuid4()),
+        epoch=request["member_epoch"],
+        instance_id=request["instance_id"],
+        rack_id=request["rack_id"],
+        rebalance_timeout_ms=request["rebalance_timeout_ms"],
+        topics=None if topics is None else frozenset(topics),
+        regex=request.get("subscribed_topic_regex"),
+        assignor=request["server_assignor"],
+        owned=None
+        if owned is None
+        else frozenset((bytes(topic["topic_id"]), index) for topic in owned for index in topic["partitions"]),
+        client_id=context.header.client_id or "",
+        client_host=context.client_host,
+    )
+
+
+async def _answer(pending: Awaitable[BeatAnswer]) -> Message:
+    try:
+        answer = await pending
+    except KafkaError as error:
+        return _refusal(error)
+    body: Message = {
+        "member_id": answer.member_id,
+        "member_epoch": answer.epoch,
+        "heartbeat_interval_ms": answer.heartbeat_interval_ms,
+    }
+    if answer.assignment is not None:
+        body["assignment"] = {"topic_partitions": write_parts(answer.assignment)}
+    return body
+
+
+def _refusal(error: KafkaError) -> Message:
+    return {"error_code": error.code, "error_message": error.message}
+
+
+def _check(request: Message, version: int, assignors: Iterable[str]) -> None:
+    """Raise KafkaError INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for what makes no sense in itself."""
+    epoch = request["member_epoch"]
+    known = version >= _OWN_ID or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
+    blank = [
+        name
+        for name in ("member_id", "group_id", "instance_id", "rack_id")
+        if request[name] is not None and not request[name].strip() and (known or name != "member_id")
+    ]
+    if blank:
+        raise _invalid(f"{blank[0]} may not be empty")
+    if epoch == JOIN_EPOCH:
+        _check_join(request)
+    elif epoch == STATIC_LEAVE_EPOCH and request["instance_id"] is None:
+        raise _invalid("a member that leaves for a while (epoch -2) must have an instance id")
+    elif epoch < STATIC_LEAVE_EPOCH:
+        raise _invalid(f"there is no member epoch {epoch}")
+    assignor = request["server_assignor"]
+    if assignor is not None and assignor not in assignors:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR, f"assignor {assignor!r} is not one of {', '.join(assignors)}"
+        )
+
+
+def _check_join(request: Message) -> None:
+    if request["rebalance_timeout_ms"] == -1:
+        raise _invalid("who joins must say its rebalance time-out")
+    if request["topic_partitions"] is None or request["topic_partitions"]:
+        raise _invalid("who joins must say that it reads no partitions")
+    if request["subscribed_topic_names"] is None and request.get("subscribed_topic_regex") is None:
+        raise _invalid("who joins must say what topics it subscribes to")
+
+
+def _invalid(why: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, why)

@@ -1,0 +1,44 @@
+"""DeleteGroups (key 42, versions 0-2): delete groups without members, and their offsets.
+
+Every group asked for is answered (librdkafka stops the process otherwise): GROUP_ID_NOT_FOUND,
+NON_EMPTY_GROUP, or no error once the deletion is durable. Offsets that open transactions have for the group
+go with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from eoslog.broker.dispatch import RequestContext, Settled
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.DELETE_GROUPS
+
+
+def handle(context: RequestContext, request: Message) -> Settled:
+    """Delete each group by itself: one that is refused does not stop the others."""
+    begun = [(group_id, _delete(context, group_id)) for group_id in dict.fromkeys(request["groups_names"])]
+    return Settled(_answer(begun))
+
+
+def _delete(context: RequestContext, group_id: str) -> Awaitable[None] | ErrorCode:
+    try:
+        return context.broker.groups.delete(group_id)
+    except KafkaError as error:
+        return error.code
+
+
+async def _answer(begun: list[tuple[str, Awaitable[None] | ErrorCode]]) -> Message:
+    return {"results": [{"group_id": g, "error_code": await _error(pending)} for g, pending in begun]}
+
+
+async def _error(pending: Awaitable[None] | ErrorCode) -> ErrorCode:
+    if isinstance(pending, ErrorCode):
+        return pending
+    try:
+        await pending
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE

@@ -1,0 +1,50 @@
+"""OffsetDelete (key 47, version 0): delete a group's offsets for topics nobody in it reads (KIP-496).
+
+GROUP_SUBSCRIBED_TO_TOPIC for those they do read, UNKNOWN_TOPIC_OR_PARTITION for what does not exist; for the
+whole request GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if members are no consumers, so that nobody knows what
+they read. An offset that is not there is deleted without error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from eoslog.broker.dispatch import RequestContext, Settled
+from eoslog.broker.rules.offsets import Place
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.OFFSET_DELETE
+
+
+def handle(context: RequestContext, request: Message) -> Message | Settled:
+    """Delete what may be deleted."""
+    topics = context.broker.topics
+    places = [(t["name"], p["partition_index"]) for t in request["topics"] for p in t["partitions"]]
+    known = [place for place in places if topics.partition(*place) is not None]
+    try:
+        pending = context.broker.groups.delete_offsets(request["group_id"], known)
+    except KafkaError as error:
+        return {"error_code": error.code, "topics": []}
+    return Settled(_answer(request, pending))
+
+
+async def _answer(request: Message, pending: Awaitable[dict[Place, ErrorCode]]) -> Message:
+    try:
+        results = await pending
+    except KafkaError as error:
+        return {"error_code": error.code, "topics": []}
+    return {"topics": [_topic(asked, results) for asked in request["topics"]]}
+
+
+def _topic(asked: Message, results: dict[Place, ErrorCode]) -> Message:
+    name = asked["name"]
+    partitions = [
+        {
+            "partition_index": part["partition_index"],
+            "error_code": results.get((name, part["partition_index"]), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        }
+        for part in asked["partitions"]
+    ]
+    return {"name": name, "partitions": partitions}
