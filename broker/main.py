@@ -114,6 +114,7 @@ class Node:
 
     async def finish(self, grace: float = GRACE) -> None:
         """Begin no more requests, let the begun ones end within `grace` seconds, end all connections."""
+        self.broker.groups.close()  # Joins wait for other members; nobody has to wait for them.
         await self.server.stop(grace)
 
     async def close(self) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from eoslog.broker.rules.consumer_balance import balance
 from eoslog.broker.rules.consumer_state import Part
@@ -86,7 +87,7 @@ def assign_uniform(members: Subscribers, sizes: Sizes) -> Targets:
             short.append((member_id, missing))
     rest = iter(free)
     for member_id, missing in short:
-        targets[member_id].update(part for part, _ in zip(rest, range(missing), strict=False))
+        targets[member_id].update(islice(rest, missing))
     return {member_id: frozenset(parts) for member_id, parts in targets.items()}
 
 
