@@ -13,6 +13,7 @@ from eoslog.broker.coordinator.groups import GroupCoordinator
 from eoslog.broker.coordinator.transactions import TransactionCoordinator
 from eoslog.broker.faults import Faults
 from eoslog.broker.limits import Memory
+from eoslog.broker.log.cleaner import Cleaner
 from eoslog.broker.log.flush import GroupFlush
 from eoslog.broker.log.upkeep import REMOVE_INTERVAL_MS, Upkeep
 from eoslog.broker.ports import Clock, FileSystem, OsFileSystem, SystemClock
@@ -47,6 +48,7 @@ class Broker:
         self.flush = GroupFlush(config.flush)
         self.topics = Topics.open(fs or OsFileSystem(), config.log_dirs, config, self.clock, self.flush)
         self.upkeep = Upkeep(self.topics.all_partitions, self.clock)
+        self.cleaner = Cleaner(self.topics.fs, self.topics.all_partitions, self.clock, config)
         self.cluster_id = self.topics.cluster_id
         self.groups = GroupCoordinator(self.topics, self.clock, config)
         self.transactions = TransactionCoordinator(
@@ -74,6 +76,7 @@ class Broker:
             asyncio.create_task(_every(config.checkpoint_interval_ms, self._checkpoint)),
             asyncio.create_task(_every(config.retention_check_interval_ms, self.upkeep.retain)),
             asyncio.create_task(_every(REMOVE_INTERVAL_MS, self.upkeep.remove_files)),
+            asyncio.create_task(_every(config.cleaner_backoff_ms, self.cleaner.clean)),
             asyncio.create_task(_every(config.offsets_retention_check_interval_ms, self.groups.expire)),
         ]
 
@@ -91,6 +94,7 @@ class Broker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.cleaner.close()
         self.groups.close()
         await self.flush.stop()
         self.topics.close()

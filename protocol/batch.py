@@ -33,11 +33,11 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC_FROM = 21  # the first byte under the CRC
 _LOG_OVERHEAD = 12  # base offset and length, which `length` does not count
 
-_CODEC_MASK = 0x07
+CODEC_MASK = 0x07
 _LOG_APPEND_TIME = 0x08
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
-_DELETE_HORIZON = 0x40
+DELETE_HORIZON = 0x40
 
 _COPY_BELOW = 64 << 10  # bytes; up to here a copy costs less than showing the memory through NumPy
 
@@ -78,7 +78,7 @@ class BatchHeader(NamedTuple):
     @property
     def codec(self) -> int:
         """Compression codec of the records section: a number of `compression.CODECS`."""
-        return self.attributes & _CODEC_MASK
+        return self.attributes & CODEC_MASK
 
     @property
     def log_append_time(self) -> bool:
@@ -98,7 +98,7 @@ class BatchHeader(NamedTuple):
     @property
     def has_delete_horizon(self) -> bool:
         """Whether `base_timestamp` is a delete horizon (KIP-534); record times stay relative to it."""
-        return bool(self.attributes & _DELETE_HORIZON)
+        return bool(self.attributes & DELETE_HORIZON)
 
     @property
     def last_offset(self) -> int:
@@ -214,14 +214,19 @@ def build_header(
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
     """Make the header, CRC included, for a records section that is already as `codec` has it."""
-    length = HEADER_SIZE - _LOG_OVERHEAD + sum(map(len, section))
     attributes = codec | (_TRANSACTIONAL if transactional else 0) | (_CONTROL if control else 0)
-    fields: list[Any] = [
-        base_offset, length, leader_epoch, MAGIC, 0, attributes, count - 1, base_timestamp, max_timestamp,
+    return seal(section, BatchHeader(
+        base_offset, 0, leader_epoch, MAGIC, 0, attributes, count - 1, base_timestamp, max_timestamp,
         producer_id, producer_epoch, base_sequence, count,
-    ]  # fmt: skip
-    fields[4] = crc32c(section, crc32c([_HEADER.pack(*fields)[_CRC_FROM:]]))
-    return _HEADER.pack(*fields)
+    ))  # fmt: skip
+
+
+def seal(section: Sequence[Buffer], header: BatchHeader) -> bytes:
+    """The bytes of a header whose length and CRC are made right for its records section."""
+    length = HEADER_SIZE - _LOG_OVERHEAD + sum(map(len, section))
+    header = header._replace(length=length, crc=0)
+    crc = crc32c(section, crc32c([_HEADER.pack(*header)[_CRC_FROM:]]))
+    return _HEADER.pack(*header._replace(crc=crc))
 
 
 def build_batch(

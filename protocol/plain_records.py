@@ -61,7 +61,7 @@ def iter_records(buf: Buffer, pos: int, header: batch.BatchHeader) -> Iterator[R
         ) from error
 
 
-def _varint(value: int) -> bytes:
+def write_varint(value: int) -> bytes:
     """Write a number as Kafka's varint: zigzag, then seven bits a byte, lowest first."""
     rest = value << 1 if value >= 0 else (-value << 1) - 1
     out = bytearray()
@@ -72,14 +72,21 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number at a place, and the place behind it. Raises ValueError where there is none."""
+    reader = _Reader(data)
+    reader.pos = at
+    return reader.varint(_LONG_BYTES), reader.pos
+
+
 def _nullable(data: bytes | None) -> bytes:
-    return _varint(-1) if data is None else _varint(len(data)) + data
+    return write_varint(-1) if data is None else write_varint(len(data)) + data
 
 
 def _encode(offset_delta: int, key: bytes | None, value: bytes | None) -> bytes:
     # attributes and time delta are 0, and so is the count of headers
-    body = b"\x00\x00" + _varint(offset_delta) + _nullable(key) + _nullable(value) + b"\x00"
-    return _varint(len(body)) + body
+    body = b"\x00\x00" + write_varint(offset_delta) + _nullable(key) + _nullable(value) + b"\x00"
+    return write_varint(len(body)) + body
 
 
 class _Malformed(ValueError):

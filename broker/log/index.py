@@ -18,6 +18,7 @@ from itertools import pairwise
 from eoslog.broker.ports import File, FileSystem
 from eoslog.broker.rules.producer import Aborted
 
+INT32_MAX = 2**31 - 1
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
 TXN_ENTRY = struct.Struct(">hqqqq")

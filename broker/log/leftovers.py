@@ -9,7 +9,7 @@
 |                                            | segments between its ends           | moved to their place |
 | other `BASE.*.swap`, no `BASE.log.cleaned` | the same, its log is in place       | moved to their place |
 
-The rename of `.log.cleaned` to `.log.swap` is the moment at which a compaction counts (see `swap`).
+The rename of `.log.cleaned` to `.log.swap` is the moment at which a compaction counts (see `commit`).
 """
 
 from __future__ import annotations
@@ -41,6 +41,23 @@ def _end_compaction(fs: FileSystem, directory: str, base: int) -> None:
     if fs.exists(log + files.SWAP):
         take_out(fs, directory, base, _end_of(fs, log + files.SWAP))
     move_in(fs, directory, base)
+    give_up(fs, directory, base)
+
+
+def prepare(fs: FileSystem, directory: str, base: int) -> None:
+    """Get a compacted segment's indexes ready for `commit`. Raises OSError; `give_up` undoes it."""
+    for suffix in files.OF_SEGMENT[1:]:
+        path = os.path.join(directory, files.offset_name(base, suffix))
+        if fs.exists(path + files.CLEANED):
+            fs.rename(path + files.CLEANED, path + files.SWAP)
+    fs.sync_dir(directory)
+
+
+def commit(fs: FileSystem, directory: str, base: int) -> None:
+    """Make a compaction count; from here on it can only be brought to an end. Raises OSError."""
+    path = os.path.join(directory, files.offset_name(base, files.LOG))
+    fs.rename(path + files.CLEANED, path + files.SWAP)
+    fs.sync_dir(directory)
 
 
 def _end_of(fs: FileSystem, path: str) -> int:

@@ -3,7 +3,7 @@
     append -> checks -> producer rules -> one write -> state -> (group flush) -> high watermark
 
 Its parts: `partition_base` (state, durability, failures), `partition_reads`, `partition_upkeep` (retention,
-deleted records, compaction), and here what writes.
+deleted records), `partition_cleaning` (compaction), and here what writes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from eoslog.broker.log import snapshot
 from eoslog.broker.log.answers import LEADER_EPOCH, Appended
 from eoslog.broker.log.checks import STORED_START, check_batch, stored_start, with_append_time
 from eoslog.broker.log.flush import sync_and_close
-from eoslog.broker.log.partition_upkeep import PartitionUpkeep
+from eoslog.broker.log.partition_cleaning import PartitionCleaning
 from eoslog.broker.log.scan import DamagedBatch
 from eoslog.broker.log.segment import LostFile
 from eoslog.broker.ports import Buffer
@@ -32,7 +32,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 _LOG = logging.getLogger(__name__)
 
 
-class Partition(PartitionUpkeep):
+class Partition(PartitionCleaning):
     """See the head of this file. Attributes are for reading only; offsets count records."""
 
     # -- writing -------------------------------------------------------------------------------

@@ -74,6 +74,11 @@ class PartitionBase:
         return f"{self.topic}-{self.index}"
 
     @property
+    def closed(self) -> bool:
+        """Whether it was closed or removed."""
+        return self._closed
+
+    @property
     def last_stable_offset(self) -> int:
         """Where readers of committed data stop: the first record whose transaction is undecided."""
         return max(self._producers.last_stable_offset(self.high_watermark), self.log_start_offset)

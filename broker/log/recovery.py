@@ -334,6 +334,8 @@ def _replay(segment: Segment, start: int, states: ProducerStates, now_ms: int) -
         if not header.is_control:
             states.apply(header, header.base_offset, now_ms)
             continue
+        if not header.count:  # compacted away
+            continue
         control = read_control(segment.file.read(header.size, position), 0, header)
         if control.type in (COMMIT, ABORT):
             aborted = states.apply_marker(

@@ -30,8 +30,11 @@ class Segment:
     from the log if they do not fit.
     """
 
-    def __init__(self, fs: FileSystem, directory: str, base_offset: int, interval: int, file: File) -> None:
-        """`interval`: index.interval.bytes. Use `create` or `open`."""
+    def __init__(
+        self, fs: FileSystem, directory: str, base_offset: int, interval: int, file: File, suffix: str = ""
+    ) -> None:
+        """`interval`: index.interval.bytes; `suffix`: of its files' names. Use `create` or `open`."""
+        self._suffix = suffix
         self._fs = fs
         self._directory = directory
         self._interval = interval
@@ -47,10 +50,17 @@ class Segment:
         self._first_timestamp: int | None = None  # of the first batch, if it is known
 
     @classmethod
-    def create(cls, fs: FileSystem, directory: str, base_offset: int, interval: int) -> Segment:
-        """Make an empty segment; the caller syncs the directory. Raises OSError."""
+    def create(
+        cls, fs: FileSystem, directory: str, base_offset: int, interval: int, *, cleaned: bool = False
+    ) -> Segment:
+        """Make an empty segment; the caller syncs the directory. Raises OSError.
+
+        One that is `cleaned` is not in the log yet: see `take_place`.
+        """
+        ending = files.CLEANED if cleaned else ""
         names = [
-            files.offset_name(base_offset, suffix) for suffix in (files.INDEX, files.TIME_INDEX, files.LOG)
+            files.offset_name(base_offset, suffix) + ending
+            for suffix in (files.INDEX, files.TIME_INDEX, files.LOG)
         ]
         for name in names:
             file = fs.open(os.path.join(directory, name), create=True)
@@ -61,9 +71,17 @@ class Segment:
                 raise
             if name != names[-1]:
                 file.close()
-        segment = cls(fs, directory, base_offset, interval, file)
+        segment = cls(fs, directory, base_offset, interval, file, ending)
         segment._begin()
         return segment
+
+    def take_place(self) -> None:
+        """The files of a cleaned segment were renamed to those of a segment of the log."""
+        self._suffix = ""
+        for index, suffix in zip(self._indexes, (files.INDEX, files.TIME_INDEX), strict=True):
+            index.path = self._path(suffix)
+        self.transactions.path = self._path(files.TXN_INDEX)
+        self.file.path = self._path(files.LOG)
 
     def paths(self) -> list[str]:
         """The files a segment may have."""
@@ -86,7 +104,7 @@ class Segment:
         return segment
 
     def _path(self, suffix: str) -> str:
-        return os.path.join(self._directory, files.offset_name(self.base_offset, suffix))
+        return os.path.join(self._directory, files.offset_name(self.base_offset, suffix) + self._suffix)
 
     # -- indexes -------------------------------------------------------------------------------
 

@@ -36,6 +36,16 @@ class Segments:
         """Make this empty segment, which begins where the log ends, the active one."""
         self._segments.append(segment)
 
+    def holds(self, run: list[Segment]) -> bool:
+        """Whether these segments are in the log, side by side, sealed."""
+        at = self._number(run[0].base_offset)
+        return self._segments[at : at + len(run)] == run and self.active not in run
+
+    def replace(self, old: list[Segment], new: Segment) -> None:
+        """Put a segment in place of some that the log `holds`."""
+        at = self._number(old[0].base_offset)
+        self._segments[at : at + len(old)] = [new]
+
     def drop_first(self, count: int) -> list[Segment]:
         """Take the oldest segments out, but never the active one; answers them, still open."""
         gone = self._segments[:count]

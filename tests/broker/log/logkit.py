@@ -10,6 +10,7 @@ from fakefs import FakeFileSystem, Inode
 from eoslog.broker.config import FlushMode
 from eoslog.broker.log.answers import Place
 from eoslog.broker.log.checkpoint import Checkpoints, OffsetCheckpoint
+from eoslog.broker.log.cleaning import Run
 from eoslog.broker.log.flush import GroupFlush
 from eoslog.broker.log.opening import create_directory, open_partition
 from eoslog.broker.log.partition import Partition
@@ -95,3 +96,18 @@ def offsets(records: Any) -> list[int]:
 def stored(partition: Partition) -> list[tuple[int, bytes]]:
     """(base offset, all bytes but base offset and leader epoch) of each batch in the log."""
     return [(header.base_offset, bytes(data[8:12]) + bytes(data[16:])) for header, data in partition.scan()]
+
+
+def clean(disk: Disk, partition: Partition, now_ms: int = NOW, memory: int = 1 << 20) -> int:
+    """Compact a log at once, in this thread; answers the offset up to which it is compacted."""
+    plan = partition.plan(now_ms)
+    run = Run(disk.fs, plan, memory)
+    end = run.map()
+    for group in plan.groups:
+        if group[0].segment.base_offset >= end:
+            break
+        new = run.clean(group)
+        if new is not None:
+            assert partition.take_over(new, group, now_ms)
+    partition.cleaned_up_to(end)
+    return end
