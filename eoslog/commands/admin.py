@@ -1,0 +1,84 @@
+"""Calls that several commands make: to the controller, and about all topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.connection import Connection
+from eoslog.connector.client.retry import check, retrying
+from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+T = TypeVar("T")
+TopicPartition = tuple[str, int]
+
+_BY_NAME = 12  # Metadata's last version here: names are enough
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as Metadata describes it; `partitions` are its messages, by number."""
+
+    name: str
+    topic_id: bytes
+    internal: bool
+    partitions: dict[int, Message]
+
+
+def again(cluster: Cluster, what: str, attempt: Callable[[], T]) -> T:
+    """The result of `attempt`, tried again while failures may pass. Raises KafkaError, RetriesExhausted."""
+    return retrying(
+        cluster, what, attempt,
+        timeout_ms=cluster.config.api_timeout_ms, option="--timeout", forget=lambda: None,
+        final=frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
+    )  # fmt: skip
+
+
+def topics(cluster: Cluster, names: Iterable[str] | None = None) -> dict[str, Topic]:
+    """All topics, or those of these names. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION naming one."""
+    wanted = None if names is None else [{"name": name} for name in names]
+    body = {"topics": wanted, "allow_auto_topic_creation": False}
+
+    def attempt() -> dict[str, Topic]:
+        answer = cluster.any_broker().call(ApiKey.METADATA, body, max_version=_BY_NAME)
+        found = {}
+        for topic in answer["topics"]:
+            check(topic["error_code"], f"topic {topic['name']}")
+            partitions = {part["partition_index"]: part for part in topic["partitions"]}
+            found[topic["name"]] = Topic(
+                topic["name"], topic["topic_id"], topic["is_internal"], dict(sorted(partitions.items()))
+            )
+        return dict(sorted(found.items()))
+
+    return again(cluster, "Metadata", attempt)
+
+
+def ask_controller(cluster: Cluster, api: ApiKey, body: Message, failed: Callable[[Message], int]) -> Message:
+    """The controller's answer; `failed` gives an answer's first error code, to see whether it was the one.
+
+    Any broker of a KRaft cluster passes the request on; an older one says NOT_CONTROLLER.
+    """
+
+    def attempt() -> Message:
+        answer: Message = {}
+        for connection in [cluster.any_broker(), *cluster.brokers()]:
+            answer = connection.call(api, body)
+            if failed(answer) != ErrorCode.NOT_CONTROLLER:
+                return answer
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, "no broker says that it is the controller")
+
+    return again(cluster, APIS[api].name, attempt)
+
+
+def at_coordinator(cluster: Cluster, group: str, what: str, attempt: Callable[[Connection], T]) -> T:
+    """The result of `attempt` at a group's coordinator, looked for again where it moved."""
+    return retrying(
+        cluster, f"{what} of group {group}",
+        lambda: attempt(cluster.coordinator("group", group)),
+        timeout_ms=cluster.config.api_timeout_ms, option="--timeout",
+        forget=lambda: cluster.forget_coordinator("group", group),
+    )  # fmt: skip

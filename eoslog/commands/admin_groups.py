@@ -1,0 +1,164 @@
+"""What brokers tell about consumer groups of both protocols: classic, and KIP-848's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from eoslog.commands.admin import TopicPartition, again, at_coordinator
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.connection import Connection
+from eoslog.connector.client.grouping import by_topic
+from eoslog.connector.client.retry import check
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.coordinator_records import decode
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.messages.consumer_protocol import CONSUMER_PROTOCOL_ASSIGNMENT
+from eoslog.protocol.schema import Message, ProtocolError
+
+WITHOUT_MEMBERS = ("Empty", "Dead")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A line of ListGroups; `kind` is classic, consumer or another type of group, "" where not told."""
+
+    group: str
+    state: str
+    kind: str
+    protocol: str
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of a group, with what it is to read."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: list[TopicPartition]
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group as its coordinator describes it."""
+
+    group: str
+    state: str
+    kind: str
+    assignor: str
+    members: list[Member] = field(default_factory=list)
+
+
+def list_groups(cluster: Cluster) -> list[Listed]:
+    """All groups of all brokers, by name. Raises KafkaError."""
+
+    def ask(connection: Connection) -> list[Listed]:
+        answer = connection.call(ApiKey.LIST_GROUPS, {"states_filter": [], "types_filter": []}
+                                 if connection.pick(ApiKey.LIST_GROUPS) >= 5 else {})  # fmt: skip
+        check(answer["error_code"], f"ListGroups on {connection.host}:{connection.port}")
+        return [
+            Listed(g["group_id"], g.get("group_state", ""), g.get("group_type", ""), g["protocol_type"])
+            for g in answer["groups"]
+        ]
+
+    def attempt() -> list[Listed]:
+        return [listed for connection in cluster.brokers() for listed in ask(connection)]
+
+    return sorted(again(cluster, "ListGroups", attempt), key=lambda listed: listed.group)
+
+
+def describe_group(cluster: Cluster, group: str) -> Group:
+    """One group of either protocol; state Dead for one that does not exist. Raises KafkaError."""
+
+    def attempt(connection: Connection) -> Group:
+        found = _describe_consumer(connection, group)
+        return found if found is not None else _describe_classic(connection, group)
+
+    return at_coordinator(cluster, group, "DescribeGroups", attempt)
+
+
+def _describe_consumer(connection: Connection, group: str) -> Group | None:
+    """A group of KIP-848, None if it is none or the broker has none."""
+    if ApiKey.CONSUMER_GROUP_DESCRIBE not in connection.versions:
+        return None
+    answer = connection.call(ApiKey.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group]})
+    (found,) = answer["groups"]
+    if found["error_code"] in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+        return None
+    check(found["error_code"], f"group {group}: {found['error_message'] or 'refused'}")
+    members = [
+        Member(
+            member["member_id"], member["instance_id"], member["client_id"], member["client_host"],
+            [
+                (topic["topic_name"], partition)
+                for topic in member["assignment"]["topic_partitions"]
+                for partition in topic["partitions"]
+            ],
+        )
+        for member in found["members"]
+    ]  # fmt: skip
+    return Group(group, found["group_state"], "consumer", found["assignor_name"], members)
+
+
+def _describe_classic(connection: Connection, group: str) -> Group:
+    answer = connection.call(ApiKey.DESCRIBE_GROUPS, {"groups": [group]})
+    (found,) = answer["groups"]
+    if found["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND:
+        return Group(group, "Dead", "classic", "")
+    check(found["error_code"], f"group {group}: {found['error_message'] or 'refused'}")
+    members = [
+        Member(
+            member["member_id"], member["group_instance_id"], member["client_id"], member["client_host"],
+            _assigned(found["protocol_type"], member["member_assignment"]),
+        )
+        for member in found["members"]
+    ]  # fmt: skip
+    return Group(group, found["group_state"], "classic", found["protocol_data"], members)
+
+
+def _assigned(protocol_type: str, assignment: bytes) -> list[TopicPartition]:
+    """What a classic member is to read; nothing where it is no consumer or has no assignment yet."""
+    if protocol_type != "consumer" or not assignment:
+        return []
+    try:
+        _, read = decode(CONSUMER_PROTOCOL_ASSIGNMENT, assignment)
+    except ProtocolError:
+        return []  # other clients may put anything there
+    return [(topic["topic"], p) for topic in read["assigned_partitions"] for p in topic["partitions"]]
+
+
+def delete_group(cluster: Cluster, group: str) -> None:
+    """Delete a group and its offsets. Raises KafkaError, such as NON_EMPTY_GROUP."""
+
+    def attempt(connection: Connection) -> None:
+        answer = connection.call(ApiKey.DELETE_GROUPS, {"groups_names": [group]})
+        (done,) = answer["results"]
+        check(done["error_code"], f"group {group}")
+
+    at_coordinator(cluster, group, "DeleteGroups", attempt)
+
+
+def delete_offsets(
+    cluster: Cluster, group: str, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, KafkaError | None]:
+    """Forget a group's offsets of these partitions; the error of each that was refused."""
+    rows = ((topic, number, {"partition_index": number}) for topic, number in partitions)
+    topics = [{"name": topic, "partitions": parts} for topic, parts in by_topic(rows)]
+
+    def attempt(connection: Connection) -> Message:
+        answer = connection.call(ApiKey.OFFSET_DELETE, {"group_id": group, "topics": topics})
+        check(answer["error_code"], f"group {group}")
+        return answer
+
+    answer = at_coordinator(cluster, group, "OffsetDelete", attempt)
+    return {
+        (topic["name"], part["partition_index"]): KafkaError(
+            part["error_code"], f"{topic['name']}-{part['partition_index']} of group {group}"
+        )
+        if part["error_code"]
+        else None
+        for topic in answer["topics"]
+        for part in topic["partitions"]
+    }

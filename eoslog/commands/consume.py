@@ -1,0 +1,104 @@
+"""`eoslog consume`: the records of a topic on standard output, without a group."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import click
+
+from eoslog.commands.output import show_json
+from eoslog.commands.session import Session, cluster_command, partitions_of
+from eoslog.connector.client.fetch import fetch
+from eoslog.connector.client.listing import EARLIEST, LATEST, list_offsets
+from eoslog.protocol.records import DecodedRecords
+
+TopicPartition = tuple[str, int]
+
+_PAUSE_S = 0.1
+
+
+@click.command()
+@click.argument("topic", metavar="TOPIC[:0,1]")
+@click.option("--from-beginning", is_flag=True, help="All that is there; else only what comes.")
+@click.option("--to-end", is_flag=True, help="End where the topic ends now, instead of waiting for more.")
+@click.option("--max-messages", type=click.IntRange(1), help="End after so many records.")
+@click.option("--print-key", is_flag=True, help="The key and a tab before the value.")
+@click.option("--read-uncommitted", is_flag=True, help="Also records of open and aborted transactions.")
+@cluster_command
+def command(
+    session: Session,
+    topic: str,
+    from_beginning: bool,
+    to_end: bool,
+    max_messages: int | None,
+    print_key: bool,
+    read_uncommitted: bool,
+) -> None:
+    """Print the records of a topic, a line each; with --json an object a line. Ctrl-C ends it."""
+    places = _places(session, topic)
+    committed = not read_uncommitted
+    position = list_offsets(
+        session.cluster, dict.fromkeys(places, EARLIEST if from_beginning else LATEST), committed=committed
+    )
+    with suppress(KeyboardInterrupt):
+        _print_all(session, _rows(session, position, committed, to_end), max_messages, print_key)
+
+
+def _print_all(
+    session: Session,
+    batches: Iterator[tuple[TopicPartition, list[dict[str, Any]]]],
+    left: int | None,
+    print_key: bool,
+) -> None:
+    for place, rows in batches:
+        if left is not None:
+            rows, left = rows[:left], left - len(rows)
+        for row in rows:
+            _print(session, place, row, print_key)
+        sys.stdout.flush()
+        if left is not None and left <= 0:
+            return
+
+
+def _places(session: Session, text: str) -> list[TopicPartition]:
+    name = text.partition(":")[0]
+    return partitions_of(text, {name: session.cluster.partitions(name)})
+
+
+def _rows(
+    session: Session, position: dict[TopicPartition, int], committed: bool, to_end: bool
+) -> Iterator[tuple[TopicPartition, list[dict[str, Any]]]]:
+    """Rows as they come, partition by partition; `position` moves on."""
+    while True:
+        ends = list_offsets(session.cluster, dict.fromkeys(position, LATEST), committed=committed)
+        behind = [place for place in position if position[place] < ends[place]]
+        for place in behind:
+            for decoded in fetch(session.cluster, *place, position[place], ends[place], committed=committed):
+                yield place, _records(decoded)
+            position[place] = ends[place]
+        if to_end:
+            return
+        if not behind:
+            time.sleep(_PAUSE_S)
+
+
+def _records(decoded: DecodedRecords) -> list[dict[str, Any]]:
+    columns = {
+        "offset": decoded.offset.to_pylist(),
+        "timestamp": decoded.timestamp.to_pylist(),
+        "key": decoded.key.to_pylist(),
+        "value": decoded.value.to_pylist(),
+    }
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _print(session: Session, place: TopicPartition, row: dict[str, Any], print_key: bool) -> None:
+    if session.as_json:
+        show_json({"topic": place[0], "partition": place[1], **row}, indent=None)
+        return
+    key = (row["key"] or b"") + b"\t" if print_key else b""
+    sys.stdout.buffer.write(key + (row["value"] or b"") + b"\n")

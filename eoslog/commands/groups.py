@@ -1,0 +1,207 @@
+"""`eoslog groups`: list, describe, reset and delete consumer groups and their offsets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from eoslog.commands import admin
+from eoslog.commands import admin_groups as calls
+from eoslog.commands.reset import Plan, Target, plan
+from eoslog.commands.session import Session, cluster_command, partitions_of
+from eoslog.connector.client.listing import LATEST, list_offsets
+from eoslog.connector.client.offsets import commit_plain, fetch_committed
+from eoslog.protocol.errors import KafkaError
+
+
+@click.group()
+def command() -> None:
+    """Look at consumer groups; reset and delete their offsets."""
+
+
+@command.command("list")
+@click.option("--state", "states", multiple=True, metavar="STATE", help="Only groups in it; repeatable.")
+@cluster_command
+def list_groups(session: Session, states: tuple[str, ...]) -> None:
+    """List all groups."""
+    wanted = {state.lower() for state in states}
+    rows = [
+        {"group": found.group, "state": found.state, "type": found.kind, "protocol": found.protocol}
+        for found in calls.list_groups(session.cluster)
+        if not wanted or found.state.lower() in wanted
+    ]
+    session.show(rows, ["group", "state", "type", "protocol"])
+
+
+@command.command()
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@click.option("--members", is_flag=True, help="Show the members, and what each reads.")
+@cluster_command
+def describe(session: Session, names: tuple[str, ...], members: bool) -> None:
+    """Show groups' offsets and lag, and which member reads what."""
+    found = [(calls.describe_group(session.cluster, name), _offsets(session, name)) for name in names]
+    for group, offsets in found:
+        if group.state == "Dead" and not offsets:
+            session.fail(f"there is no group {group.group}")
+    if session.as_json:
+        session.show_json([_document(group, offsets) for group, offsets in found])
+    elif members:
+        columns = ["group", "state", "member", "instance", "client", "host", "partitions"]
+        session.show([row for group, _ in found for row in _members(group)], columns)
+    else:
+        columns = ["group", "state", "topic", "partition", "committed", "end", "lag", "member", "host"]
+        session.show([row for group, offsets in found for row in _lags(group, offsets)], columns)
+    session.end()
+
+
+def _document(group: calls.Group, offsets: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "group": group.group,
+        "state": group.state,
+        "type": group.kind,
+        "assignor": group.assignor,
+        "members": [{**row, "group": group.group} for row in _members(group)],
+        "offsets": offsets,
+    }
+
+
+def _members(group: calls.Group) -> list[dict[str, Any]]:
+    return [
+        {
+            "group": group.group,
+            "state": group.state,
+            "member": member.member_id,
+            "instance": member.instance_id,
+            "client": member.client_id,
+            "host": member.host,
+            "partitions": [f"{topic}-{number}" for topic, number in sorted(member.partitions)],
+        }
+        for member in group.members
+    ]
+
+
+def _lags(group: calls.Group, offsets: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each partition that is committed or assigned."""
+    owners = {where: member for member in group.members for where in member.partitions}
+    rows = {(row["topic"], row["partition"]): dict(row) for row in offsets}
+    for topic, number in owners:
+        rows.setdefault((topic, number), {"topic": topic, "partition": number})
+    for where, row in rows.items():
+        owner = owners.get(where)
+        row |= {"group": group.group, "state": group.state}
+        row |= {"member": owner.member_id if owner else None, "host": owner.host if owner else None}
+    return [rows[where] for where in sorted(rows)]
+
+
+def _offsets(session: Session, group: str) -> list[dict[str, Any]]:
+    """What the group has committed, with the end and the lag; of a deleted topic neither is known."""
+    committed = fetch_committed(session.cluster, group, None, require_stable=False)
+    there = _partitions(session)
+    known = [(topic, number) for topic, number in committed if number in there.get(topic, ())]
+    ends = list_offsets(session.cluster, dict.fromkeys(known, LATEST), committed=False) if known else {}
+    return [
+        {
+            "topic": where[0],
+            "partition": where[1],
+            "committed": offset,
+            "end": ends.get(where),
+            "lag": max(ends[where] - offset, 0) if where in ends else None,
+            "metadata": metadata,
+        }
+        for where, (offset, metadata) in sorted(committed.items())
+    ]
+
+
+def _partitions(session: Session) -> dict[str, list[int]]:
+    return {name: list(topic.partitions) for name, topic in admin.topics(session.cluster).items()}
+
+
+@command.command()
+@click.argument("group")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="What to reset; repeatable.")
+@click.option("--all-topics", is_flag=True, help="All that the group has committed.")
+@click.option("--to-earliest", is_flag=True, help="To the first offset that is there.")
+@click.option("--to-latest", is_flag=True, help="To the end.")
+@click.option("--to-offset", type=click.IntRange(0), help="To this offset.")
+@click.option("--shift-by", type=int, help="Forward, or back if negative.")
+@click.option(
+    "--to-datetime", metavar="TIME", help="To the first record not older, as 2026-11-21T10:00:00.000[+01:00]."
+)
+@click.option("--execute", is_flag=True, help="Do it.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done; the default.")
+@cluster_command
+def reset(
+    session: Session,
+    group: str,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    execute: bool,
+    dry_run: bool,
+    **where: Any,
+) -> None:
+    """Set the offsets of a group without members; without --execute only show what they would be."""
+    target = Target.parse(**where)
+    if bool(topics) == all_topics:
+        raise click.UsageError("give either --topic or --all-topics")
+    if execute and dry_run:
+        raise click.UsageError("give either --execute or --dry-run")
+    state = calls.describe_group(session.cluster, group).state
+    if state not in calls.WITHOUT_MEMBERS:
+        raise click.ClickException(f"group {group} has members ({state}): stop them first")
+    committed = fetch_committed(session.cluster, group, None, require_stable=True)
+    there = _partitions(session)
+    if all_topics:
+        wanted = [where for where in committed if where[1] in there.get(where[0], ())]
+    else:
+        wanted = [where for text in topics for where in partitions_of(text, there)]
+    planned = plan(session.cluster, target, sorted(set(wanted)), committed)
+    if execute and planned:
+        commit_plain(session.cluster, group, {p.where: (p.offset, "") for p in planned})
+    _show_plan(session, group, planned, execute)
+
+
+def _show_plan(session: Session, group: str, planned: list[Plan], execute: bool) -> None:
+    rows = [
+        {"group": group, "topic": p.where[0], "partition": p.where[1], "committed": p.before,
+         "new_offset": p.offset, "note": p.note, "executed": execute}
+        for p in planned
+    ]  # fmt: skip
+    session.show(rows, ["group", "topic", "partition", "committed", "new_offset", "note"])
+    if not execute:
+        click.echo("Nothing was changed: --execute does it.", err=True)
+
+
+@command.command()
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@cluster_command
+def delete(session: Session, names: tuple[str, ...]) -> None:
+    """Delete groups without members, with their offsets."""
+    for name in names:
+        try:
+            calls.delete_group(session.cluster, name)
+            session.say(f"group {name}: deleted")
+        except KafkaError as error:
+            session.fail(error)
+
+
+@command.command("delete-offsets")
+@click.argument("group")
+@click.option(
+    "--topic", "topics", multiple=True, required=True, metavar="TOPIC[:0,1]",
+    help="Whose offsets to forget; repeatable.",
+)  # fmt: skip
+@cluster_command
+def delete_offsets(session: Session, group: str, topics: tuple[str, ...]) -> None:
+    """Forget a group's offsets of topics that it does not read any more."""
+    committed = fetch_committed(session.cluster, group, None, require_stable=False)
+    there = _partitions(session)
+    for topic, number in committed:
+        there.setdefault(topic, []).append(number)  # also of a topic that is gone
+    known = {topic: sorted(set(numbers)) for topic, numbers in there.items()}
+    wanted = [where for text in topics for where in partitions_of(text, known)]
+    for (topic, number), error in calls.delete_offsets(session.cluster, group, wanted).items():
+        if error is None:
+            session.say(f"{topic}-{number}: forgotten")
+        else:
+            session.fail(error)

@@ -1,0 +1,97 @@
+"""Reading a log's files as they lie on the disk, without opening them for writing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Any
+
+from eoslog.broker.log import files
+from eoslog.broker.log.index import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY
+
+READ_ONLY = os.O_RDONLY | os.O_CLOEXEC
+
+
+class ReadOnlyFile:
+    """A `broker.ports.File` that refuses to write: nothing that is looked at may change."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd = os.open(path, READ_ONLY)
+
+    def read(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes from `position`."""
+        return os.pread(self._fd, size, position)
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self._fd)
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        return self._fd
+
+    def write(self, parts: Sequence[bytes | bytearray | memoryview], position: int) -> int:
+        """Refused. Raises OSError."""
+        raise OSError(f"{self.path} is open for reading only")
+
+    def truncate(self, size: int) -> None:
+        """Refused. Raises OSError."""
+        raise OSError(f"{self.path} is open for reading only")
+
+    def sync(self) -> None:
+        """There is nothing to sync."""
+
+
+def whole(path: str) -> bytes:
+    """All bytes of a file. Raises OSError."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def base_offset(path: str) -> int:
+    """The offset in a file's name. Raises ValueError for a name without one."""
+    digits = os.path.basename(path)[:20]
+    if len(digits) != 20 or not digits.isdigit():
+        raise ValueError("the file's name does not begin with an offset of 20 digits")
+    return int(digits)
+
+
+def offset_entries(path: str) -> Iterator[tuple[int, int]]:
+    """(offset, byte position) pairs of an `.index`. Raises ValueError where the last entry is not whole."""
+    base = base_offset(path)
+    for relative, position in _entries(path, OFFSET_ENTRY):
+        if not position:
+            return  # Kafka's index of an active segment is full of zeros; no entry is about the first batch
+        yield base + relative, position
+
+
+def time_entries(path: str) -> Iterator[tuple[int, int]]:
+    """(timestamp, offset) pairs of a `.timeindex`; ValueError as above."""
+    base = base_offset(path)
+    for timestamp, relative in _entries(path, TIME_ENTRY):
+        if not timestamp and not relative:
+            return  # see above; no record is as old as 1970
+        yield timestamp, base + relative
+
+
+def transaction_entries(path: str) -> Iterator[tuple[int, int, int, int, int]]:
+    """(version, producer id, first offset, last offset, last stable offset) of a `.txnindex`; as above."""
+    yield from _entries(path, TXN_ENTRY)
+
+
+def _entries(path: str, entry: Struct) -> Iterator[Any]:
+    data = whole(path)
+    if len(data) % entry.size:
+        raise ValueError(f"{len(data)} bytes, no multiple of an entry's {entry.size}")
+    yield from entry.iter_unpack(data)
+
+
+def with_suffix(path: str, suffix: str) -> str:
+    """The file of another kind that belongs to the same segment."""
+    return path[: -len(files.LOG)] + suffix

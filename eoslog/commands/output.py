@@ -1,0 +1,71 @@
+"""What commands print: a table at a terminal, plain columns into a pipe, one JSON document for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+Row = Mapping[str, Any]
+
+
+def show(rows: Sequence[Row], columns: Sequence[str], *, as_json: bool) -> None:
+    """Print rows under the columns' names; as JSON all that is in the rows."""
+    if as_json:
+        show_json(list(rows))
+    elif sys.stdout.isatty():
+        _show_table(rows, columns)
+    else:
+        _show_plain(rows, columns)
+
+
+def show_json(value: Any, indent: int | None = 2) -> None:
+    """Print a value as one JSON document, on one line without `indent`; bytes that are no text escaped."""
+    click.echo(json.dumps(value, indent=indent, default=_as_text, ensure_ascii=False))
+
+
+def text_of(value: Any) -> str:
+    """A cell: nothing for None, lists with commas, bytes as far as they are text."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(text_of, value)) or "-"
+    return _as_text(value)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).decode("utf-8", "backslashreplace")
+    return str(value)
+
+
+def _title(column: str) -> str:
+    return column.upper().replace("_", "-")
+
+
+def _show_plain(rows: Sequence[Row], columns: Sequence[str]) -> None:
+    lines = [[_title(column) for column in columns]]
+    lines += [[text_of(row.get(column)) for column in columns] for row in rows]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    for line in lines:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _show_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD)
+    for column in columns:
+        numbers = bool(rows) and all(isinstance(row.get(column), int) for row in rows)
+        table.add_column(_title(column), justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(text_of(row.get(column))) for column in columns))
+    Console().print(table)

@@ -1,0 +1,200 @@
+"""`eoslog topics`: list, describe, make, change and delete topics of any Kafka cluster."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+
+import click
+
+from eoslog.commands import admin
+from eoslog.commands.session import Session, cluster_command, pairs
+from eoslog.connector.client.listing import EARLIEST, LATEST, list_offsets
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+TOPIC = 2  # resource type of DescribeConfigs
+SET, DELETE = 0, 1  # operations of IncrementalAlterConfigs
+_SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "file", 5: "default", 6: "group"}
+_WAIT_MS = 30_000
+_NAMED_BY_NAME = 5  # DeleteTopics' last version that asks by name alone
+
+
+@click.group()
+def command() -> None:
+    """List, describe, make, change and delete topics."""
+
+
+@command.command("list")
+@click.option("--internal", is_flag=True, help="The brokers' own topics too.")
+@cluster_command
+def list_topics(session: Session, internal: bool) -> None:
+    """List all topics."""
+    rows = [
+        {"topic": topic.name, "partitions": len(topic.partitions), "internal": topic.internal}
+        for topic in admin.topics(session.cluster).values()
+        if internal or not topic.internal
+    ]
+    session.show(rows, ["topic", "partitions"])
+
+
+@command.command()
+@click.argument("names", nargs=-1, metavar="[TOPIC]...")
+@cluster_command
+def describe(session: Session, names: tuple[str, ...]) -> None:
+    """Show leaders, replicas and offsets of topics' partitions; of all topics if none is named."""
+    found = admin.topics(session.cluster, names or None)
+    everything = [(topic.name, partition) for topic in found.values() for partition in topic.partitions]
+    starts = list_offsets(session.cluster, dict.fromkeys(everything, EARLIEST), committed=False)
+    ends = list_offsets(session.cluster, dict.fromkeys(everything, LATEST), committed=False)
+    stable = list_offsets(session.cluster, dict.fromkeys(everything, LATEST), committed=True)
+    rows = [
+        {
+            "topic": topic.name,
+            "topic_id": base64.urlsafe_b64encode(topic.topic_id).decode().rstrip("="),
+            "partition": number,
+            "leader": part["leader_id"],
+            "replicas": part["replica_nodes"],
+            "isr": part["isr_nodes"],
+            "start": starts[topic.name, number],
+            "end": ends[topic.name, number],
+            "stable": stable[topic.name, number],
+        }
+        for topic in found.values()
+        for number, part in topic.partitions.items()
+    ]
+    session.show(rows, ["topic", "partition", "leader", "replicas", "isr", "start", "end", "stable"])
+
+
+@command.command()
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("--partitions", type=click.IntRange(1), help="[default: the broker's num.partitions]")
+@click.option("--replication-factor", type=click.IntRange(1), help="[default: the broker's]")
+@click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="A topic config; repeatable.")
+@click.option("--if-not-exists", is_flag=True, help="A topic that is there already is no failure.")
+@cluster_command
+def create(
+    session: Session,
+    names: tuple[str, ...],
+    partitions: int | None,
+    replication_factor: int | None,
+    settings: tuple[str, ...],
+    if_not_exists: bool,
+) -> None:
+    """Make topics."""
+    configs = [{"name": name, "value": value} for name, value in pairs(settings, "--config").items()]
+    wanted = [
+        {
+            "name": name,
+            "num_partitions": partitions or -1,
+            "replication_factor": replication_factor or -1,
+            "configs": configs,
+        }
+        for name in names
+    ]
+    body = {"topics": wanted, "timeout_ms": _WAIT_MS}
+    answer = admin.ask_controller(session.cluster, ApiKey.CREATE_TOPICS, body, _first("topics"))
+    there = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else ErrorCode.NONE
+    _report(session, answer["topics"], "made", passed_over=there)
+
+
+@command.command()
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
+@cluster_command
+def delete(session: Session, names: tuple[str, ...], if_exists: bool) -> None:
+    """Delete topics and their records."""
+    body = {"topic_names": list(names), "timeout_ms": _WAIT_MS}
+
+    def attempt() -> Message:
+        connection = session.cluster.any_broker()
+        return connection.call(ApiKey.DELETE_TOPICS, body, max_version=_NAMED_BY_NAME)
+
+    answer = admin.again(session.cluster, "DeleteTopics", attempt)
+    gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else ErrorCode.NONE
+    _report(session, answer["responses"], "deleted", passed_over=gone)
+
+
+@command.command()
+@click.argument("name", metavar="TOPIC")
+@click.option("--partitions", type=click.IntRange(1), required=True, help="How many it shall have.")
+@cluster_command
+def alter(session: Session, name: str, partitions: int) -> None:
+    """Give a topic more partitions. Keys may then go to other partitions than before."""
+    wanted = {"name": name, "count": partitions, "assignments": None}
+    body = {"topics": [wanted], "timeout_ms": _WAIT_MS}
+    answer = admin.ask_controller(session.cluster, ApiKey.CREATE_PARTITIONS, body, _first("results"))
+    _report(session, answer["results"], f"given {partitions} partitions")
+
+
+@command.command()
+@click.argument("name", metavar="TOPIC")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a config; repeatable.")
+@click.option("--unset", multiple=True, metavar="NAME", help="Go back to the default; repeatable.")
+@click.option("--all", "everything", is_flag=True, help="Show what is not set on the topic too.")
+@cluster_command
+def configs(
+    session: Session, name: str, settings: tuple[str, ...], unset: tuple[str, ...], everything: bool
+) -> None:
+    """Show a topic's configs, or change them."""
+    if settings or unset:
+        _alter_configs(session, name, pairs(settings, "--set"), unset)
+        return
+    resource = {"resource_type": TOPIC, "resource_name": name, "configuration_keys": None}
+
+    def attempt() -> Message:
+        return session.cluster.any_broker().call(ApiKey.DESCRIBE_CONFIGS, {"resources": [resource]})
+
+    (found,) = admin.again(session.cluster, "DescribeConfigs", attempt)["results"]
+    _check(found, f"configs of topic {name}")
+    rows = [
+        {
+            "name": config["name"],
+            "value": "(hidden)" if config["is_sensitive"] else config["value"],
+            "source": _SOURCES.get(config["config_source"], "unknown"),
+        }
+        for config in sorted(found["configs"], key=lambda config: str(config["name"]))
+    ]
+    session.show([row for row in rows if everything or row["source"] == "topic"], ["name", "value", "source"])
+
+
+def _alter_configs(session: Session, name: str, settings: dict[str, str], unset: tuple[str, ...]) -> None:
+    changes = [{"name": key, "config_operation": SET, "value": value} for key, value in settings.items()]
+    changes += [{"name": key, "config_operation": DELETE, "value": None} for key in unset]
+    resource = {"resource_type": TOPIC, "resource_name": name, "configs": changes}
+
+    def attempt() -> Message:
+        connection = session.cluster.any_broker()
+        return connection.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]})
+
+    (done,) = admin.again(session.cluster, "IncrementalAlterConfigs", attempt)["responses"]
+    _check(done, f"configs of topic {name}")
+    session.say(f"topic {name}: {len(changes)} config{'s' if len(changes) > 1 else ''} changed")
+
+
+def _first(field: str) -> Callable[[Message], int]:
+    def code(answer: Message) -> int:
+        return int(answer[field][0]["error_code"]) if answer[field] else 0
+
+    return code
+
+
+def _check(result: Message, what: str) -> None:
+    if result["error_code"]:
+        raise KafkaError(result["error_code"], f"{what}: {result.get('error_message') or 'refused'}")
+
+
+def _report(
+    session: Session, results: list[Message], done: str, passed_over: ErrorCode = ErrorCode.NONE
+) -> None:
+    """Say what became of each topic."""
+    for result in results:
+        code = result["error_code"]
+        if not code:
+            session.say(f"topic {result['name']}: {done}")
+        elif code == passed_over:
+            session.say(f"topic {result['name']}: nothing to do")
+        else:
+            said = result.get("error_message")
+            session.fail(KafkaError(code, f"topic {result['name']}" + (f": {said}" if said else "")))

@@ -1,0 +1,173 @@
+"""`eoslog transactions`: look at transactions and producers; find and abort what hangs (KIP-664)."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from eoslog.commands import admin
+from eoslog.commands import admin_transactions as calls
+from eoslog.commands.session import Session, cluster_command, partitions_of
+from eoslog.connector.client import transactions
+
+_MINUTE_MS = 60_000
+_NEVER = 2**31 - 1  # the time-out of a transaction under two-phase commit (KIP-939)
+_PRODUCER = ["topic", "partition", "producer_id", "epoch", "coordinator_epoch", "last_sequence"]
+_PRODUCER += ["last_timestamp", "start_offset"]
+_HANGING = ["topic", "partition", "producer_id", "epoch", "coordinator_epoch", "start_offset", "minutes"]
+
+
+@click.group()
+def command() -> None:
+    """Look at transactions; find and abort hanging ones."""
+
+
+@command.command("list")
+@click.option("--state", "states", multiple=True, metavar="STATE", help="Only in it; repeatable.")
+@click.option("--prefix", default="", help="Only transactional ids that begin with this.")
+@cluster_command
+def list_transactions(session: Session, states: tuple[str, ...], prefix: str) -> None:
+    """List transactional ids and the state of their transaction."""
+    rows = [
+        {"transactional_id": found.transactional_id, "producer_id": found.producer_id, "state": found.state}
+        for found in transactions.list_transactions(session.cluster, prefix, states)
+    ]
+    session.show(rows, ["transactional_id", "producer_id", "state"])
+
+
+@command.command()
+@click.argument("names", nargs=-1, required=True, metavar="TRANSACTIONAL-ID...")
+@cluster_command
+def describe(session: Session, names: tuple[str, ...]) -> None:
+    """Show what the coordinators know of transactional ids."""
+    now_ms, rows = time.time() * 1000, []
+    for name, found in transactions.describe(session.cluster, names).items():
+        if found is None:
+            session.fail(f"there is no transactional id {name}")
+            continue
+        rows.append({
+            "transactional_id": name,
+            "state": found.state,
+            "producer_id": found.identity.producer_id,
+            "epoch": found.identity.epoch,
+            "timeout_ms": found.timeout_ms,
+            "age_seconds": _age(found, now_ms),
+            "partitions": [f"{topic}-{number}" for topic, number in found.partitions],
+        })  # fmt: skip
+    columns = ["transactional_id", "state", "producer_id", "epoch", "timeout_ms", "age_seconds", "partitions"]
+    session.show(rows, columns)
+
+
+def _age(found: transactions.Description, now_ms: float) -> int | None:
+    if found.state in calls.ENDED or found.start_ms < 0:
+        return None
+    return int((now_ms - found.start_ms) / 1000)
+
+
+@command.command()
+@click.argument("name", metavar="TOPIC[:0,1]")
+@cluster_command
+def producers(session: Session, name: str) -> None:
+    """Show the producers that a topic's partitions remember."""
+    found = calls.producers(session.cluster, _partitions(session, name))
+    session.show([_row(producer) for producer in found], _PRODUCER)
+
+
+@command.command("find-hanging")
+@click.option("--topic", metavar="TOPIC[:0,1]", help="Look only there.  [default: all topics]")
+@click.option(
+    "--max-transaction-timeout", "minutes", type=click.FloatRange(0), default=15.0, show_default=True,
+    metavar="MINUTES", help="Younger transactions may still be alive and are passed over.",
+)  # fmt: skip
+@cluster_command
+def find_hanging(session: Session, topic: str | None, minutes: float) -> None:
+    """Find transactions that hold back readers and that no coordinator will end."""
+    now_ms = time.time() * 1000
+    old = [
+        producer
+        for producer in calls.producers(session.cluster, _partitions(session, topic))
+        if producer.start >= 0 and now_ms - producer.last_timestamp > minutes * _MINUTE_MS
+    ]
+    rows = [
+        _row(producer) | {"minutes": int((now_ms - producer.last_timestamp) / _MINUTE_MS)}
+        for producer in calls.hanging(session.cluster, old)
+    ]
+    session.show(rows, _HANGING)
+
+
+@command.command()
+@click.option("--transactional-id", metavar="ID", help="Abort its open transaction, and fence its producer.")
+@click.option("--topic", metavar="TOPIC", help="Abort on one partition of this topic.")
+@click.option("--partition", type=click.IntRange(0))
+@click.option("--start-offset", type=click.IntRange(0), help="The transaction's first offset there.")
+@click.option("--force", is_flag=True, help="Also where a coordinator would still end it.")
+@cluster_command
+def abort(
+    session: Session,
+    transactional_id: str | None,
+    topic: str | None,
+    partition: int | None,
+    start_offset: int | None,
+    force: bool,
+) -> None:
+    """Abort a transaction: by transactional id, or a hanging one on a single partition.
+
+    Only a transaction that hangs may be aborted on a partition: one that a coordinator knows could be
+    committed on its other partitions, and so be torn apart.
+    """
+    place = (topic, partition, start_offset)
+    if transactional_id is not None and place == (None, None, None):
+        _abort_id(session, transactional_id, force)
+    elif transactional_id is not None or topic is None or partition is None or start_offset is None:
+        raise click.UsageError("give --transactional-id, or --topic, --partition and --start-offset")
+    else:
+        _abort_place(session, (topic, partition), start_offset, force)
+
+
+def _abort_id(session: Session, transactional_id: str, force: bool) -> None:
+    found = transactions.describe(session.cluster, [transactional_id])[transactional_id]
+    if found is None:
+        raise click.ClickException(f"there is no transactional id {transactional_id}")
+    if found.state in calls.ENDED:
+        raise click.ClickException(f"{transactional_id} has no open transaction ({found.state})")
+    transactions.init_producer_id(session.cluster, transactional_id, found.timeout_ms)
+    after = transactions.describe(session.cluster, [transactional_id])[transactional_id]
+    session.say(
+        f"{transactional_id}: aborted, its producer is fenced (state {after.state if after else '-'})"
+    )
+
+
+def _abort_place(session: Session, where: admin.TopicPartition, start_offset: int, force: bool) -> None:
+    cluster, name = session.cluster, f"{where[0]}-{where[1]}"
+    found = [p for p in calls.producers(cluster, [where]) if p.start == start_offset]
+    if not found:
+        raise click.ClickException(f"no transaction that is open on {name} begins at offset {start_offset}")
+    if not force and not calls.hanging(cluster, found):
+        owner = calls.owners(cluster, [found[0].producer_id]).get(found[0].producer_id)
+        raise click.ClickException(
+            f"the transaction at offset {start_offset} of {name} does not hang, {owner} has it open: "
+            f"abort it with --transactional-id {owner}"
+        )
+    calls.abort_on_partition(cluster, found[0])
+    session.say(f"{name}: the transaction of producer id {found[0].producer_id} is aborted")
+
+
+def _partitions(session: Session, text: str | None) -> list[admin.TopicPartition]:
+    known = {name: list(topic.partitions) for name, topic in admin.topics(session.cluster).items()}
+    if text is not None:
+        return partitions_of(text, known)
+    return [(name, number) for name, numbers in known.items() for number in numbers]
+
+
+def _row(producer: calls.Producer) -> dict[str, object]:
+    return {
+        "topic": producer.where[0],
+        "partition": producer.where[1],
+        "producer_id": producer.producer_id,
+        "epoch": producer.epoch,
+        "coordinator_epoch": producer.coordinator_epoch,
+        "last_sequence": producer.last_sequence,
+        "last_timestamp": producer.last_timestamp,
+        "start_offset": producer.start,
+    }
