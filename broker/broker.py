@@ -9,14 +9,16 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from eoslog.broker.config import BrokerConfig
+from eoslog.broker.config_store import ConfigStore
 from eoslog.broker.coordinator.groups import GroupCoordinator
 from eoslog.broker.coordinator.transactions import TransactionCoordinator
+from eoslog.broker.dynamic_options import DynamicOptions
 from eoslog.broker.faults import Faults
 from eoslog.broker.limits import Memory
-from eoslog.broker.log.cleaner import Cleaner
 from eoslog.broker.log.flush import GroupFlush
 from eoslog.broker.log.upkeep import REMOVE_INTERVAL_MS, Upkeep
 from eoslog.broker.ports import Clock, FileSystem, OsFileSystem, SystemClock
+from eoslog.broker.quotas import Quotas
 from eoslog.broker.rules.fetch_session import Sessions
 from eoslog.broker.topics import Topics
 
@@ -43,12 +45,17 @@ class Broker:
         self.config, self.node_id, self.faults = config, config.node_id, faults
         self.clock = clock or SystemClock()
         self.memory = Memory(config.queued_max_request_bytes, config.queued_max_response_bytes)
+        fs = fs or OsFileSystem()
         self.guard: Guard | None = None
         """Judges every request; None: everybody may do everything."""
+        self.configs = ConfigStore(fs, config.log_dirs)
+        self.options = DynamicOptions(config, self.configs)
+        self.quotas = Quotas(fs, config.log_dirs)
         self.flush = GroupFlush(config.flush)
-        self.topics = Topics.open(fs or OsFileSystem(), config.log_dirs, config, self.clock, self.flush)
+        self.topics = Topics.open(fs, config.log_dirs, config, self.clock, self.flush)
+        self.options.checks.append(self.topics.check_defaults)
+        self.options.followers.append(self.topics.defaults_changed)
         self.upkeep = Upkeep(self.topics.all_partitions, self.clock)
-        self.cleaner = Cleaner(self.topics.fs, self.topics.all_partitions, self.clock, config)
         self.cluster_id = self.topics.cluster_id
         self.groups = GroupCoordinator(self.topics, self.clock, config)
         self.transactions = TransactionCoordinator(
@@ -59,6 +66,10 @@ class Broker:
         slots = 0 if config.authorizer else config.fetch_session_slots
         self.fetch_sessions = Sessions(slots, config.fetch_session_eviction_ms, _session_id)
         self._tasks: list[asyncio.Task[None]] = []
+
+    def group_configs(self, group_id: str) -> dict[str, str]:
+        """What was set on a group of its own, by config (KIP-848); what it does not name is the broker's."""
+        return self.configs.get("group", group_id)
 
     def start(self) -> None:
         """Rebuild the coordinators' state from their logs and begin what is periodic; on the event loop."""
@@ -76,7 +87,6 @@ class Broker:
             asyncio.create_task(_every(config.checkpoint_interval_ms, self._checkpoint)),
             asyncio.create_task(_every(config.retention_check_interval_ms, self.upkeep.retain)),
             asyncio.create_task(_every(REMOVE_INTERVAL_MS, self.upkeep.remove_files)),
-            asyncio.create_task(_every(config.cleaner_backoff_ms, self.cleaner.clean)),
             asyncio.create_task(_every(config.offsets_retention_check_interval_ms, self.groups.expire)),
         ]
 
@@ -94,7 +104,6 @@ class Broker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self.cleaner.close()
         self.groups.close()
         await self.flush.stop()
         self.topics.close()

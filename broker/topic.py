@@ -67,3 +67,27 @@ def check_new_name(name: str, existing: Iterable[str]) -> None:
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"topic {name} differs from {other} only in '.' and '_', which collides",
             )
+
+
+def check_growth(topic: Topic, total: int) -> None:
+    """Raises KafkaError INVALID_PARTITIONS unless a topic may grow to `total` partitions."""
+    count = len(topic.partitions)
+    if topic.internal:
+        reason = "is the broker's own, its number of partitions is fixed at its first use"
+    elif total == count:
+        reason = f"has {count} partitions already"
+    elif total < count:
+        reason = f"has {count} partitions, {total} would be fewer"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"topic {topic.name} {reason}")
+
+
+def check_room(name: str, added: int, count: int, limit: int) -> None:
+    """Raises KafkaError POLICY_VIOLATION if `added` beside the `count` there are exceed `limit`."""
+    if count + added > limit:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"topic {name}: {added} more partitions are too many, there are {count} and max.partitions is"
+            f" {limit}",
+        )

@@ -24,7 +24,15 @@ from eoslog.broker.log.recovery import Finding, Known
 from eoslog.broker.log.settings import LogSettings
 from eoslog.broker.log.tidy import remove_directories, tidy
 from eoslog.broker.ports import Clock, FileSystem
-from eoslog.broker.topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topic, check_new_name, is_internal
+from eoslog.broker.topic import (
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    Topic,
+    check_growth,
+    check_new_name,
+    check_room,
+    is_internal,
+)
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 __all__ = ["OFFSETS_TOPIC", "TRANSACTIONS_TOPIC", "Topic", "Topics", "is_internal"]
@@ -118,7 +126,7 @@ class Topics:
         """Make a topic; -1 partitions: as many as num.partitions says.
 
         Raises KafkaError INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
-        INVALID_CONFIG, KAFKA_STORAGE_ERROR; nothing is left behind then.
+        INVALID_CONFIG, POLICY_VIOLATION (max.partitions), KAFKA_STORAGE_ERROR; nothing is left behind then.
         """
         self.check_create(name, partitions, configs or {})
         count = self._config.num_partitions if partitions == -1 else partitions
@@ -129,6 +137,8 @@ class Topics:
         check_new_name(name, self._by_name)
         if partitions < 1 and partitions != -1:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"topic {name} needs at least one partition")
+        added = self._config.num_partitions if partitions == -1 else partitions
+        check_room(name, added, len(self.all_partitions()), self._config.partitions_max)
         LogSettings.of(self._config, configs)
 
     def _create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
@@ -141,8 +151,8 @@ class Topics:
     def add_partitions(self, name: str, total: int) -> Topic:
         """Let a topic grow to `total` partitions; answers it as it is now.
 
-        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, KAFKA_STORAGE_ERROR; the topic is
-        as it was then.
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, POLICY_VIOLATION (max.partitions),
+        KAFKA_STORAGE_ERROR; the topic is as it was then.
         """
         topic = self.check_add_partitions(name, total)
         entry = registry.Entry(name, topic.topic_id, total, topic.configs)
@@ -154,16 +164,10 @@ class Topics:
     def check_add_partitions(self, name: str, total: int) -> Topic:
         """Raise what `add_partitions` would raise, without adding any (validate_only); answers the topic."""
         topic = self._existing(name)
-        count = len(topic.partitions)
-        if topic.internal:
-            reason = "is the broker's own, its number of partitions is fixed at its first use"
-        elif total == count:
-            reason = f"has {count} partitions already"
-        elif total < count:
-            reason = f"has {count} partitions, {total} would be fewer"
-        else:
-            return topic
-        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"topic {name} {reason}")
+        check_growth(topic, total)
+        added = total - len(topic.partitions)
+        check_room(name, added, len(self.all_partitions()), self._config.partitions_max)
+        return topic
 
     def _make(self, entry: registry.Entry, indexes: Iterable[int]) -> list[Partition]:
         """Make and open empty partitions of a topic. Raises KafkaError; nothing is left behind then."""

@@ -47,6 +47,15 @@ class BrokerConfig(
         """Build from Kafka's option names and text values. Raises ConfigError naming the option."""
         return cls(**option_values(options))
 
+    def follow(self, other: BrokerConfig) -> None:
+        """Take over the dynamic options of `other`, in place: all who hold this config see them (KIP-226).
+
+        Nothing else may change a config, which is why it is frozen.
+        """
+        for declared in fields(self):
+            if declared.metadata["dynamic"]:
+                object.__setattr__(self, declared.name, getattr(other, declared.name))
+
 
 @cache
 def option_table() -> dict[str, Field[Any]]:

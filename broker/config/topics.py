@@ -49,6 +49,14 @@ class TopicOptions:
     num_partitions: int = option(
         1, "num.partitions", "partitions of a topic made without a number", low=1, high=INT32_MAX
     )
+    partitions_max: int = option(
+        10_000,
+        "max.partitions",
+        "partitions of all topics together that clients may make; each holds a file open",
+        low=1,
+        high=INT32_MAX,
+        dynamic=True,
+    )
     delete_topic_enable: bool = option(True, "delete.topic.enable", "let clients delete topics")
     default_replication_factor: int = option(
         1,
@@ -62,6 +70,34 @@ class TopicOptions:
         "accept.any.replication.factor",
         "take a replication factor above 1, which a client may ask for, on this single node, where it is 1",
         dynamic=True,
+    )
+    offsets_topic_replication_factor: int = option(
+        1,
+        "offsets.topic.replication.factor",
+        "as default.replication.factor, of __consumer_offsets",
+        low=1,
+        high=32_767,
+    )
+    transaction_log_replication_factor: int = option(
+        1,
+        "transaction.state.log.replication.factor",
+        "as default.replication.factor, of __transaction_state",
+        low=1,
+        high=32_767,
+    )
+    transaction_log_min_isr: int = option(
+        1,
+        "transaction.state.log.min.isr",
+        "as min.insync.replicas, of __transaction_state",
+        low=1,
+        high=INT32_MAX,
+    )
+    describe_partitions_limit: int = option(
+        2000,
+        "max.request.partition.size.limit",
+        "most partitions in one answer of DescribeTopicPartitions",
+        low=1,
+        high=INT32_MAX,
     )
     cleanup_policy: tuple[str, ...] = _default_of("cleanup.policy")
     compression_gzip_level: int = _default_of("compression.gzip.level")

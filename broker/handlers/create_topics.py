@@ -1,8 +1,13 @@
 """CreateTopics (key 19, versions 2-7): make topics, or only check whether they could be made.
 
-On a single node a replication factor is 1 (or -1, the default); a larger one is refused unless
-accept.any.replication.factor is set. A manual assignment is taken if it numbers the partitions from 0 and
-names this node alone for each.
+A topic is durable and can be used when this is answered. On a single node a replication factor is 1 (or -1,
+the default); a larger one is INVALID_REPLICATION_FACTOR unless accept.any.replication.factor is set. A
+manual assignment is taken if it numbers the partitions from 0 and names this node alone for each, else
+INVALID_REPLICA_ASSIGNMENT. Configs that are null, unknown or do not fit are INVALID_CONFIG, a topic named
+twice INVALID_REQUEST, more than max.partitions POLICY_VIOLATION. From version 5 on the configs in effect
+come back, with their sources (KIP-525).
+
+Left out: topics are made one by one, a request's time-out is not looked at.
 """
 
 from __future__ import annotations
@@ -10,21 +15,20 @@ from __future__ import annotations
 from collections import Counter
 
 from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.placement import DEFAULT, REPLICATION_FACTOR, check_factor, check_replicas
+from eoslog.broker.resources.topics import topic_entries
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.CREATE_TOPICS
 
-_CONFIG_DYNAMIC_TOPIC, _CONFIG_DEFAULT = 1, 5
-
 
 def handle(context: RequestContext, request: Message) -> Message:
     """Make each topic by itself: one that is refused does not stop the others."""
     counts = Counter(topic["name"] for topic in request["topics"])
     answers = []
-    for wanted in request["topics"]:
-        name = wanted["name"]
+    for name, wanted in {topic["name"]: topic for topic in request["topics"]}.items():
         try:
             if counts[name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} is in this request twice")
@@ -36,12 +40,11 @@ def handle(context: RequestContext, request: Message) -> Message:
 
 def _make(context: RequestContext, wanted: Message, validate_only: bool) -> Message:
     name = wanted["name"]
-    partitions = _partitions(context, wanted)
-    configs = {config["name"]: config["value"] for config in wanted["configs"] if config["value"] is not None}
+    partitions, configs = _partitions(context, wanted), _given(wanted)
     topics = context.broker.topics
+    topic_id = bytes(16)
     if validate_only:
         topics.check_create(name, partitions, configs)
-        topic_id = bytes(16)
     else:
         topic_id = topics.create(name, partitions, configs).topic_id
     return {
@@ -49,46 +52,37 @@ def _make(context: RequestContext, wanted: Message, validate_only: bool) -> Mess
         "topic_id": topic_id,
         "error_message": None,
         "num_partitions": partitions,
-        "replication_factor": 1,
-        "configs": _configs(context, configs),
+        "replication_factor": REPLICATION_FACTOR,
+        "configs": [
+            {"name": entry.name, "value": entry.value, "config_source": entry.source}
+            for entry in topic_entries(context.broker, configs)
+        ],
     }
+
+
+def _given(wanted: Message) -> dict[str, str]:
+    configs = {}
+    for config in wanted["configs"]:
+        if config["value"] is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{config['name']}: a value must not be null")
+        configs[config["name"]] = config["value"]
+    return configs
 
 
 def _partitions(context: RequestContext, wanted: Message) -> int:
     """The number of partitions asked for. Raises KafkaError for what one node cannot do."""
     count, factor, assignments = wanted["num_partitions"], wanted["replication_factor"], wanted["assignments"]
     if assignments:
-        if (count, factor) != (-1, -1):
+        if (count, factor) != (DEFAULT, DEFAULT):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, "give either an assignment or numbers of partitions and replicas"
             )
-        return _assigned(context, assignments)
-    if factor not in (-1, 1) and not (factor > 1 and context.broker.config.accept_replication_factor):
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {factor}: this is a single node, ask for 1"
-            " (or start the broker with accept.any.replication.factor=true)",
-        )
-    return context.broker.config.num_partitions if count == -1 else int(count)
-
-
-def _assigned(context: RequestContext, assignments: list[Message]) -> int:
-    node = context.broker.node_id
-    if sorted(one["partition_index"] for one in assignments) != list(range(len(assignments))):
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "an assignment numbers its partitions from 0")
-    if any(one["broker_ids"] != [node] for one in assignments):
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the only node there is has id {node}")
-    return len(assignments)
-
-
-def _configs(context: RequestContext, given: dict[str, str]) -> list[Message]:
-    """The topic's configs in effect, each with where it comes from (KIP-525)."""
-    effective = context.broker.config.topic_defaults() | given
-    return [
-        {
-            "name": name,
-            "value": value,
-            "config_source": _CONFIG_DYNAMIC_TOPIC if name in given else _CONFIG_DEFAULT,
-        }
-        for name, value in sorted(effective.items())
-    ]
+        if sorted(one["partition_index"] for one in assignments) != list(range(len(assignments))):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "an assignment numbers its partitions from 0, each once"
+            )
+        for one in assignments:
+            check_replicas(context.broker.node_id, one["broker_ids"])
+        return len(assignments)
+    check_factor(context.broker.config, factor)
+    return context.broker.config.num_partitions if count == DEFAULT else int(count)

@@ -1,11 +1,19 @@
 """DeleteTopics (key 20, versions 1-6): remove topics by name, from version 6 also by id.
 
-A group's offsets in a deleted topic go with it. The broker's own topics cannot be deleted.
+A topic's records and a group's offsets in it go with it; no crash leaves a part of it. The broker's own
+topics cannot be deleted (POLICY_VIOLATION). A topic that is named twice, also once by name and once by id,
+or by both at once, is INVALID_REQUEST. With delete.topic.enable=false all is refused:
+TOPIC_DELETION_DISABLED, before version 3 INVALID_REQUEST.
+
+Complete.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.topic import Topic
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
@@ -13,6 +21,7 @@ from eoslog.protocol.schema import Message
 KEY = ApiKey.DELETE_TOPICS
 
 _NO_ID = bytes(16)
+_Named = tuple[str | None, bytes]
 
 
 def handle(context: RequestContext, request: Message) -> Message:
@@ -21,21 +30,52 @@ def handle(context: RequestContext, request: Message) -> Message:
         wanted = [(topic["name"], topic["topic_id"]) for topic in request["topics"]]
     else:
         wanted = [(name, _NO_ID) for name in request["topic_names"]]
-    return {"responses": [_delete(context, name, topic_id) for name, topic_id in wanted]}
+    found = {named: _find(context, named) for named in wanted}
+    counts = Counter(_identity(found[named], named) for named in wanted)
+    return {
+        "responses": [
+            _delete(context, named, topic, counts[_identity(topic, named)] > 1)
+            for named, topic in found.items()
+        ]
+    }
 
 
-def _delete(context: RequestContext, name: str | None, topic_id: bytes) -> Message:
+def _find(context: RequestContext, named: _Named) -> Topic | None:
+    name, topic_id = named
+    topics = context.broker.topics
+    return topics.by_id(topic_id) if name is None else topics.get(name)
+
+
+def _identity(topic: Topic | None, named: _Named) -> object:
+    return topic.topic_id if topic else named
+
+
+def _delete(context: RequestContext, named: _Named, topic: Topic | None, twice: bool) -> Message:
     broker = context.broker
+    name, topic_id = named
     try:
-        topic = broker.topics.by_id(topic_id) if name is None else broker.topics.get(name)
+        _check(context, named, twice)
         if topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             raise KafkaError(code, "there is no such topic")
         name, topic_id = topic.name, topic.topic_id
         if topic.internal:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{name} is the broker's own")
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"topic {name} is the broker's own")
         broker.topics.delete(name)
         broker.groups.on_topic_deleted(name)
     except KafkaError as error:
         return {"name": name, "topic_id": topic_id, "error_code": error.code, "error_message": error.message}
     return {"name": name, "topic_id": topic_id}
+
+
+def _check(context: RequestContext, named: _Named, twice: bool) -> None:
+    """Raise KafkaError for what is wrong with the request itself."""
+    if not context.broker.config.delete_topic_enable:
+        old = context.header.api_version < 3
+        code = ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED
+        raise KafkaError(code, "topics cannot be deleted here (delete.topic.enable=false)")
+    name, topic_id = named
+    if (name is None) == (topic_id == _NO_ID):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "name a topic either by name or by id")
+    if twice:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "this topic is in the request twice")

@@ -1,6 +1,9 @@
 """DescribeCluster (key 60, versions 0-2): the one node there is (KIP-700).
 
-Controllers (endpoint type 2) cannot be described: brokers answer that with MISMATCHED_ENDPOINT_TYPE.
+Controllers (endpoint type 2) cannot be described: brokers answer that with MISMATCHED_ENDPOINT_TYPE, and
+what is no type of endpoint with UNSUPPORTED_ENDPOINT_TYPE.
+
+Complete.
 """
 
 from __future__ import annotations

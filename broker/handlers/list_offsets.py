@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from eoslog.broker.dispatch import RequestContext
-from eoslog.broker.handlers.metadata import LEADER_EPOCH
+from eoslog.broker.log.answers import LEADER_EPOCH
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message

@@ -1,41 +1,42 @@
 """Metadata (key 3, versions 0-13): topics, their partitions and who leads them.
 
-The one node leads everything, at leader epoch 0. An unknown topic asked for by name is made with
-num.partitions if both the broker (auto.create.topics.enable) and the request (from version 4) allow it; it
-can be used at once. Topics can be asked for by id from version 12.
+The one node leads everything, at leader epoch 0; a partition that is offline (its log is damaged or its disk
+failed) has no leader: LEADER_NOT_AVAILABLE. An unknown topic asked for by name is made with num.partitions
+if both the broker (auto.create.topics.enable) and the request (from version 4) allow it; it can be used at
+once. Topics can be asked for by id from version 12 (KIP-516); with ids in a request its names are not looked
+at.
+
+Complete.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from eoslog.broker.dispatch import RequestContext
 from eoslog.broker.handlers.describe_cluster import CLUSTER_OPERATIONS, NOT_ASKED
+from eoslog.broker.log.answers import LEADER_EPOCH
+from eoslog.broker.log.partition import Partition
+from eoslog.broker.topic import Topic, check_name, is_internal
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
-if TYPE_CHECKING:
-    from eoslog.broker.topics import Topic
-
 KEY = ApiKey.METADATA
-
-LEADER_EPOCH = 0
-"""A single node never changes leaders."""
 
 TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 """All operations a topic knows, as bits by their number."""
 
 _NO_ID = bytes(16)
+_NO_LEADER = -1
+_FIRST_WITH_IDS = 12
 
 
 def handle(context: RequestContext, request: Message) -> Message:
     """Answer the node and the topics asked for, all of them when none is named."""
     broker, version = context.broker, context.header.api_version
-    wanted = request["topics"]
+    wanted, all_topics = request["topics"], False
     if wanted is None or (version == 0 and not wanted):
-        wanted = [{"name": name, "topic_id": _NO_ID} for name in broker.topics.names()]
-    may_create = broker.config.auto_create_topics and request["allow_auto_topic_creation"]
+        wanted, all_topics = [{"name": name, "topic_id": _NO_ID} for name in broker.topics.names()], True
+    may_create = broker.config.auto_create_topics and request["allow_auto_topic_creation"] and not all_topics
     operations = TOPIC_OPERATIONS if request["include_topic_authorized_operations"] else NOT_ASKED
     cluster = CLUSTER_OPERATIONS if request["include_cluster_authorized_operations"] else NOT_ASKED
     return {
@@ -43,51 +44,74 @@ def handle(context: RequestContext, request: Message) -> Message:
         "cluster_id": broker.cluster_id,
         "controller_id": broker.node_id,
         "topics": [
-            _topic(context, one, may_create) | {"topic_authorized_operations": operations} for one in wanted
+            _topic(context, name, topic_id, may_create) | {"topic_authorized_operations": operations}
+            for name, topic_id in _asked_for(wanted, version)
         ],
         "cluster_authorized_operations": cluster,
     }
 
 
-def _topic(context: RequestContext, wanted: Message, may_create: bool) -> Message:
-    name, topic_id = wanted["name"], wanted["topic_id"]
+def _asked_for(wanted: list[Message], version: int) -> list[tuple[str | None, bytes]]:
+    """Names and ids, each once; the names only where no id is given."""
+    pairs = [(one["name"], one["topic_id"]) for one in wanted]
+    if version >= _FIRST_WITH_IDS and any(topic_id != _NO_ID for _, topic_id in pairs):
+        return list(dict.fromkeys((None, topic_id) for _, topic_id in pairs if topic_id != _NO_ID))
+    return list(dict.fromkeys(pairs))
+
+
+def _topic(context: RequestContext, name: str | None, topic_id: bytes, may_create: bool) -> Message:
     topics = context.broker.topics
-    if name is None:
-        topic = topics.by_id(topic_id)
-        if topic is None:
-            return {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None, "topic_id": topic_id}
-        return _described(context, topic)
     try:
-        topic = topics.get(name) or (_create(context, name) if may_create else None)
+        if name is not None:
+            if topic_id != _NO_ID:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "ids begin with version 12")
+            topic = topics.get(name) or _create(context, name, may_create)
+            return _described(context, topic)
+        if topic_id == _NO_ID or context.header.api_version < _FIRST_WITH_IDS:
+            # Before version 12 a name can be null on the wire, but an answer without a name cannot be told.
+            return {"error_code": ErrorCode.INVALID_REQUEST, "name": "", "topic_id": topic_id}
+        found = topics.by_id(topic_id)
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic of this id")
+        return _described(context, found)
     except KafkaError as error:
-        return {"error_code": error.code, "name": name}
-    if topic is None:
-        return {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "name": name}
-    return _described(context, topic)
+        internal = name is not None and is_internal(name)
+        return {"error_code": error.code, "name": name, "topic_id": topic_id, "is_internal": internal}
 
 
-def _create(context: RequestContext, name: str) -> Topic | None:
+def _create(context: RequestContext, name: str, may_create: bool) -> Topic:
+    """Make a topic that was asked for. Raises KafkaError if it cannot or must not be made."""
     topics = context.broker.topics
-    if name in ("__consumer_offsets", "__transaction_state"):
+    if not may_create:
+        check_name(name)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+    if is_internal(name):
         topics.internal(name)
-        return topics.get(name)
+        made = topics.get(name)
+        assert made is not None
+        return made
     return topics.create(name, context.broker.config.num_partitions, {})
 
 
 def _described(context: RequestContext, topic: Topic) -> Message:
-    nodes = [context.broker.node_id]
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.internal,
-        "partitions": [
-            {
-                "partition_index": partition.index,
-                "leader_id": context.broker.node_id,
-                "leader_epoch": LEADER_EPOCH,
-                "replica_nodes": nodes,
-                "isr_nodes": nodes,
-            }
-            for partition in topic.partitions
-        ],
+        "partitions": [described_partition(context, partition) for partition in topic.partitions],
+    }
+
+
+def described_partition(context: RequestContext, partition: Partition) -> Message:
+    """A partition as Metadata and DescribeTopicPartitions tell of it."""
+    node = context.broker.node_id
+    offline = partition.offline is not None
+    return {
+        "error_code": ErrorCode.LEADER_NOT_AVAILABLE if offline else ErrorCode.NONE,
+        "partition_index": partition.index,
+        "leader_id": _NO_LEADER if offline else node,
+        "leader_epoch": LEADER_EPOCH,
+        "replica_nodes": [node],
+        "isr_nodes": [] if offline else [node],
+        "offline_replicas": [node] if offline else [],
     }

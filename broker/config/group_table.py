@@ -1,0 +1,76 @@
+"""The one table of group configs (Kafka's GroupConfig): what a single group may have of its own (KIP-848)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from eoslog.broker.config.base import INT32_MAX, ConfigError, Kind, Rule
+
+if TYPE_CHECKING:
+    from eoslog.broker.config import BrokerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """One line. `option`, `lowest` and `highest` are broker options: the default and the bounds."""
+
+    rule: Rule
+    option: str
+    lowest: str
+    highest: str
+    meaning: str
+
+
+_LINES = (
+    GroupConfig(
+        Rule("consumer.session.timeout.ms", Kind.INT, 1, INT32_MAX),
+        "group.consumer.session.timeout.ms",
+        "group.consumer.min.session.timeout.ms",
+        "group.consumer.max.session.timeout.ms",
+        "how long a member may be silent before it is taken for dead",
+    ),
+    GroupConfig(
+        Rule("consumer.heartbeat.interval.ms", Kind.INT, 1, INT32_MAX),
+        "group.consumer.heartbeat.interval.ms",
+        "group.consumer.min.heartbeat.interval.ms",
+        "group.consumer.max.heartbeat.interval.ms",
+        "how often members are to send heartbeats",
+    ),
+)
+
+GROUP_CONFIGS: dict[str, GroupConfig] = {line.rule.name: line for line in _LINES}
+"""All group configs by name."""
+
+
+def value_of(config: BrokerConfig, option: str) -> Any:
+    """The value of a broker option by Kafka's name."""
+    from eoslog.broker.config import option_table
+
+    return getattr(config, option_table()[option].name)
+
+
+def group_values(config: BrokerConfig, configs: Mapping[str, str]) -> dict[str, int]:
+    """The value of every group config of a group that sets `configs`.
+
+    Raises ConfigError naming a config that is unknown or does not fit.
+    """
+    unknown = sorted(configs.keys() - GROUP_CONFIGS.keys())
+    if unknown:
+        raise ConfigError(f"unknown group config {unknown[0]}")
+    values = {}
+    for name, line in GROUP_CONFIGS.items():
+        if name not in configs:
+            values[name] = value_of(config, line.option)
+            continue
+        values[name] = line.rule.parse(configs[name])
+        low, high = value_of(config, line.lowest), value_of(config, line.highest)
+        if not low <= values[name] <= high:
+            raise line.rule.wrong(values[name], f"between {low} and {high} ({line.lowest}, {line.highest})")
+    if values["consumer.session.timeout.ms"] <= values["consumer.heartbeat.interval.ms"]:
+        raise ConfigError(
+            f"consumer.session.timeout.ms={values['consumer.session.timeout.ms']}: must be larger than "
+            f"consumer.heartbeat.interval.ms={values['consumer.heartbeat.interval.ms']}"
+        )
+    return values

@@ -1,0 +1,61 @@
+"""AlterConfigs (key 33, versions 0-2): give a resource these configs and no others.
+
+For topics, brokers (dynamic options only), groups and client metrics; the change is durable and in effect
+when it is answered, or only checked with validate_only. Refused with INVALID_REQUEST: a resource or a config
+that is named twice, a null value, an unknown resource type, loggers, options that cannot change while the
+broker runs; with INVALID_CONFIG: unknown configs and values that do not fit. One resource that is refused
+does not stop the others.
+
+Complete.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.resources import resource_of
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.ALTER_CONFIGS
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Change each resource by itself."""
+
+    def replace(wanted: Message) -> None:
+        configs = {}
+        for config in wanted["configs"]:
+            if config["value"] is None:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{config['name']}: a value must not be null")
+            configs[config["name"]] = config["value"]
+        resource = resource_of(context.broker, wanted["resource_type"])
+        resource.replace(wanted["resource_name"], configs, validate_only=request["validate_only"])
+
+    return {"responses": for_each_resource(request["resources"], replace)}
+
+
+def for_each_resource(resources: list[Message], act: Callable[[Message], None]) -> list[Message]:
+    """The answers of `act` for each resource, which may raise KafkaError. What is named twice is refused."""
+    counts = Counter((one["resource_type"], one["resource_name"]) for one in resources)
+    answers = []
+    for one in resources:
+        resource = one["resource_type"], one["resource_name"]
+        code, message = ErrorCode.NONE, None
+        try:
+            if counts[resource] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "this resource is in the request twice")
+            names = [config["name"] for config in one["configs"]]
+            if len(set(names)) < len(names):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "a config is in the request twice")
+            act(one)
+        except KafkaError as error:
+            code, message = error.code, error.message
+        kind, name = resource
+        answers.append(
+            {"error_code": code, "error_message": message, "resource_type": kind, "resource_name": name}
+        )
+    return answers

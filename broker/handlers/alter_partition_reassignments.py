@@ -1,0 +1,48 @@
+"""AlterPartitionReassignments (key 45, versions 0-1): partitions stay on the one node (KIP-455).
+
+An assignment to this node alone is taken, as it changes nothing; to any other INVALID_REPLICA_ASSIGNMENT.
+There is never one under way to be cancelled: NO_REASSIGNMENT_IN_PROGRESS. Unknown partitions are
+UNKNOWN_TOPIC_OR_PARTITION.
+
+Complete.
+"""
+
+from __future__ import annotations
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.placement import check_replicas
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.ALTER_PARTITION_REASSIGNMENTS
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Judge each partition by itself."""
+    return {
+        "allow_replication_factor_change": request["allow_replication_factor_change"],
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "responses": [
+            {
+                "name": topic["name"],
+                "partitions": [_judged(context, topic["name"], one) for one in topic["partitions"]],
+            }
+            for topic in request["topics"]
+        ],
+    }
+
+
+def _judged(context: RequestContext, topic: str, wanted: Message) -> Message:
+    index, replicas = wanted["partition_index"], wanted["replicas"]
+    code, message = ErrorCode.NONE, None
+    try:
+        if context.broker.topics.partition(topic, index) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+        if replicas is None:
+            raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no reassignment is under way")
+        check_replicas(context.broker.node_id, replicas)
+    except KafkaError as error:
+        code, message = error.code, error.message
+    return {"partition_index": index, "error_code": code, "error_message": message}

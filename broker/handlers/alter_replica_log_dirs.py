@@ -1,0 +1,41 @@
+"""AlterReplicaLogDirs (key 34, versions 1-2): there is one data directory (KIP-113).
+
+A move to it is taken, as it changes nothing; to any other LOG_DIR_NOT_FOUND. An unknown partition is
+REPLICA_NOT_AVAILABLE, one that is offline KAFKA_STORAGE_ERROR.
+
+Left out: several data directories.
+"""
+
+from __future__ import annotations
+
+import os
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.ALTER_REPLICA_LOG_DIRS
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Judge each partition by itself."""
+    here = os.path.abspath(context.broker.topics.data_dir)
+    found: dict[str, list[Message]] = {}
+    for directory in request["dirs"]:
+        known = os.path.abspath(directory["path"]) == here
+        for topic in directory["topics"]:
+            found.setdefault(topic["name"], []).extend(
+                {"partition_index": index, "error_code": _judged(context, known, topic["name"], index)}
+                for index in topic["partitions"]
+            )
+    return {"results": [{"topic_name": name, "partitions": parts} for name, parts in found.items()]}
+
+
+def _judged(context: RequestContext, known: bool, topic: str, index: int) -> ErrorCode:
+    if not known:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    partition = context.broker.topics.partition(topic, index)
+    if partition is None:
+        return ErrorCode.REPLICA_NOT_AVAILABLE
+    return ErrorCode.NONE if partition.offline is None else ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,0 +1,54 @@
+"""CreatePartitions (key 37, versions 0-3): let topics grow (KIP-195).
+
+The new partitions can be used at once, and no crash leaves a topic with only some of them. A number that is
+no increase is INVALID_PARTITIONS, so is any change of the broker's own topics; a manual assignment must name
+this node alone for each new partition, else INVALID_REPLICA_ASSIGNMENT; a topic that is named twice is
+INVALID_REQUEST. validate_only checks all that and adds nothing.
+
+Complete.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.placement import check_replicas
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.CREATE_PARTITIONS
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Enlarge each topic by itself: one that is refused does not stop the others."""
+    counts = Counter(topic["name"] for topic in request["topics"])
+    wanted = {topic["name"]: topic for topic in request["topics"]}
+    results = []
+    for name, topic in wanted.items():
+        code, message = ErrorCode.NONE, None
+        try:
+            if counts[name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} is in this request twice")
+            _enlarge(context, topic, request["validate_only"])
+        except KafkaError as error:
+            code, message = error.code, error.message
+        results.append({"name": name, "error_code": code, "error_message": message})
+    return {"results": results}
+
+
+def _enlarge(context: RequestContext, wanted: Message, validate_only: bool) -> None:
+    broker, name = context.broker, wanted["name"]
+    total, assignments = wanted["count"], wanted["assignments"]
+    added = total - len(broker.topics.check_add_partitions(name, total).partitions)
+    if assignments is not None:
+        if len(assignments) != added:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"topic {name}: {added} new partitions, but {len(assignments)} assignments",
+            )
+        for one in assignments:
+            check_replicas(broker.node_id, one["broker_ids"])
+    if not validate_only:
+        broker.topics.add_partitions(name, total)

@@ -1,0 +1,54 @@
+"""DescribeConfigs (key 32, versions 1-4): the configs of topics, brokers, loggers, groups and client metrics.
+
+Every config comes with its source, what else it might come from (synonyms, KIP-226), its type and its
+meaning (KIP-569). A broker asked for by its id tells all its options, one asked for as "" those set for all
+brokers. The values of secrets are never told. An unknown topic is UNKNOWN_TOPIC_OR_PARTITION, an unknown
+resource type or broker INVALID_REQUEST; the other resources of the request are answered all the same.
+
+Left out: the options of Kafka's that mean nothing here are not listed.
+"""
+
+from __future__ import annotations
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.resources import resource_of
+from eoslog.broker.resources.base import Entry
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.DESCRIBE_CONFIGS
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Describe each resource by itself."""
+    return {"results": [_describe(context, request, wanted) for wanted in request["resources"]]}
+
+
+def _describe(context: RequestContext, request: Message, wanted: Message) -> Message:
+    kind, name, keys = wanted["resource_type"], wanted["resource_name"], wanted["configuration_keys"]
+    answer: Message = {"resource_type": kind, "resource_name": name}
+    try:
+        entries = resource_of(context.broker, kind).entries(name)
+        configs = [_told(entry, request) for entry in entries if keys is None or entry.name in keys]
+        return answer | {"error_code": ErrorCode.NONE, "error_message": None, "configs": configs}
+    except KafkaError as error:
+        return answer | {"error_code": error.code, "error_message": error.message, "configs": []}
+
+
+def _told(entry: Entry, request: Message) -> Message:
+    hidden = entry.sensitive
+    synonyms = [
+        {"name": one.name, "value": None if hidden else one.value, "source": one.source}
+        for one in entry.synonyms
+    ]
+    return {
+        "name": entry.name,
+        "value": None if hidden else entry.value,
+        "read_only": entry.read_only,
+        "config_source": entry.source,
+        "is_sensitive": hidden,
+        "synonyms": synonyms if request["include_synonyms"] else [],
+        "config_type": entry.kind or 0,
+        "documentation": entry.meaning if request["include_documentation"] else None,
+    }

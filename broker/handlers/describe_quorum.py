@@ -1,0 +1,68 @@
+"""DescribeQuorum (key 55, versions 0-2): a quorum of one, this node (KIP-595, KIP-836).
+
+It can be asked for partition 0 of __cluster_metadata, any other is UNKNOWN_TOPIC_OR_PARTITION. There is no
+log of metadata: offsets are 0, times the present.
+
+Left out: adding and removing voters (keys 80 and 81), which a single node has no use for.
+"""
+
+from __future__ import annotations
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.DESCRIBE_QUORUM
+
+METADATA_TOPIC = "__cluster_metadata"
+LISTENER = "CONTROLLER"
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Answer this node as leader and only voter."""
+    node = {
+        "node_id": context.broker.node_id,
+        "listeners": [{"name": LISTENER, "host": context.host, "port": context.port}],
+    }
+    return {
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "topics": [
+            {
+                "topic_name": topic["topic_name"],
+                "partitions": [
+                    _described(context, topic["topic_name"], one["partition_index"])
+                    for one in topic["partitions"]
+                ],
+            }
+            for topic in request["topics"]
+        ],
+        "nodes": [node],
+    }
+
+
+def _described(context: RequestContext, topic: str, index: int) -> Message:
+    if (topic, index) != (METADATA_TOPIC, 0):
+        return {
+            "partition_index": index,
+            "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "error_message": f"the quorum is that of {METADATA_TOPIC}-0",
+        }
+    now_ms = context.broker.clock.now_ms()
+    voter = {
+        "replica_id": context.broker.node_id,
+        "log_end_offset": 0,
+        "last_fetch_timestamp": now_ms,
+        "last_caught_up_timestamp": now_ms,
+    }
+    return {
+        "partition_index": index,
+        "error_code": ErrorCode.NONE,
+        "error_message": None,
+        "leader_id": context.broker.node_id,
+        "leader_epoch": 1,
+        "high_watermark": 0,
+        "current_voters": [voter],
+        "observers": [],
+    }

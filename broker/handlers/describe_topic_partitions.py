@@ -1,0 +1,70 @@
+"""DescribeTopicPartitions (key 75, version 0): topics and their partitions, page by page (KIP-966).
+
+Topics come in the order of their names, all of them when none is named. An answer holds at most
+max.request.partition.size.limit partitions, or fewer if the request says so; its cursor names where the next
+page begins. A cursor for a topic that is not asked for, or before partition 0, is INVALID_REQUEST.
+
+Left out: there are no replicas to elect from, so the lists of eligible leaders are null.
+"""
+
+from __future__ import annotations
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.handlers.metadata import TOPIC_OPERATIONS, described_partition
+from eoslog.broker.topic import check_name
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.DESCRIBE_TOPIC_PARTITIONS
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Answer one page."""
+    topics, cursor = context.broker.topics, request["cursor"]
+    named = {topic["name"] for topic in request["topics"]}
+    first, start = (cursor["topic_name"], cursor["partition_index"]) if cursor else ("", 0)
+    if cursor and (start < 0 or (named and first not in named)):
+        return _refused(named)
+    names = sorted(name for name in named or topics.names() if name >= first)
+    left = max(1, min(request["response_partition_limit"], context.broker.config.describe_partitions_limit))
+    answers: list[Message] = []
+    for name in names:
+        if left == 0:
+            return _page(answers, name, 0)
+        begin = start if name == first else 0
+        answer, following = _topic(context, name, begin, left)
+        if answer.get("error_code") != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or named:
+            answers.append(answer)
+        if following is not None:
+            return _page(answers, name, following)
+        left -= len(answer.get("partitions", ()))
+    return {"topics": answers}
+
+
+def _topic(context: RequestContext, name: str, begin: int, limit: int) -> tuple[Message, int | None]:
+    """A topic's partitions from `begin`, and the one after the last if there are more."""
+    topic = context.broker.topics.get(name)
+    if topic is None:
+        try:
+            check_name(name)
+            return {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "name": name}, None
+        except KafkaError as error:
+            return {"error_code": error.code, "name": name}, None
+    end = begin + limit
+    answer = {
+        "name": name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.internal,
+        "partitions": [described_partition(context, one) for one in topic.partitions[begin:end]],
+        "topic_authorized_operations": TOPIC_OPERATIONS,
+    }
+    return answer, end if end < len(topic.partitions) else None
+
+
+def _page(answers: list[Message], name: str, partition: int) -> Message:
+    return {"topics": answers, "next_cursor": {"topic_name": name, "partition_index": partition}}
+
+
+def _refused(named: set[str]) -> Message:
+    return {"topics": [{"error_code": ErrorCode.INVALID_REQUEST, "name": name} for name in sorted(named)]}

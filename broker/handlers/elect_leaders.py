@@ -1,0 +1,47 @@
+"""ElectLeaders (key 43, versions 0-2): the one node leads everything (KIP-460).
+
+No election is ever needed. Each partition asked for is ELECTION_NOT_NEEDED; when none is named, all are
+meant, and as Kafka does only topics are answered. Unknown partitions are UNKNOWN_TOPIC_OR_PARTITION, unknown
+kinds of election INVALID_REQUEST.
+
+Complete.
+"""
+
+from __future__ import annotations
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.ELECT_LEADERS
+
+_PREFERRED, _UNCLEAN = 0, 1
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Answer for each partition that its leader stays."""
+    topics = context.broker.topics
+    if request["election_type"] not in (_PREFERRED, _UNCLEAN):
+        return {"error_code": ErrorCode.INVALID_REQUEST, "replica_election_results": []}
+    if request["topic_partitions"] is None:
+        results = [{"topic": name, "partition_result": []} for name in topics.names()]
+        return {"replica_election_results": results}
+    return {
+        "replica_election_results": [
+            {
+                "topic": wanted["topic"],
+                "partition_result": [
+                    _result(index, topics.partition(wanted["topic"], index) is not None)
+                    for index in wanted["partitions"]
+                ],
+            }
+            for wanted in request["topic_partitions"]
+        ]
+    }
+
+
+def _result(index: int, known: bool) -> Message:
+    code = ErrorCode.ELECTION_NOT_NEEDED if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    message = "the only node leads it already" if known else "there is no such partition"
+    return {"partition_id": index, "error_code": code, "error_message": message}

@@ -1,0 +1,35 @@
+"""IncrementalAlterConfigs (key 44, versions 0-1): change single configs of a resource (KIP-339).
+
+SET, DELETE (back to the default), and for lists APPEND and SUBTRACT; all changes of a resource are made or
+none. For topics, brokers (dynamic options only), groups, client metrics, and the levels of the broker's
+loggers (KIP-412), which last until it ends. Errors and validate_only as in AlterConfigs; APPEND or SUBTRACT
+of what is no list is INVALID_CONFIG.
+
+Complete.
+"""
+
+from __future__ import annotations
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.handlers.alter_configs import for_each_resource
+from eoslog.broker.resources import resource_of
+from eoslog.broker.resources.base import Change, Operation
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.INCREMENTAL_ALTER_CONFIGS
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Change each resource by itself."""
+
+    def change(wanted: Message) -> None:
+        changes = [Change(one["name"], one["config_operation"], one["value"]) for one in wanted["configs"]]
+        for one in changes:
+            if one.value is None and one.operation != Operation.DELETE:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{one.name}: a value must not be null")
+        resource = resource_of(context.broker, wanted["resource_type"])
+        resource.change(wanted["resource_name"], changes, validate_only=request["validate_only"])
+
+    return {"responses": for_each_resource(request["resources"], change)}

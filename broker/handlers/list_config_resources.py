@@ -1,0 +1,33 @@
+"""ListConfigResources (key 74, versions 0-1): what has configs, by type (KIP-714, KIP-1142).
+
+Version 0 lists the subscriptions to client metrics alone; version 1 the types asked for, all when none is. A
+type that has no configs is UNSUPPORTED_VERSION.
+
+Complete.
+"""
+
+from __future__ import annotations
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.resources import ResourceType, resource_of
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.LIST_CONFIG_RESOURCES
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Answer the resources, type by type."""
+    if context.header.api_version == 0:
+        kinds = [int(ResourceType.CLIENT_METRICS)]
+    else:
+        kinds = sorted(set(request["resource_types"])) or [int(kind) for kind in ResourceType]
+    if not set(kinds) <= set(ResourceType):
+        return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": []}
+    found = [
+        {"resource_name": name, "resource_type": kind}
+        for kind in kinds
+        for name in resource_of(context.broker, kind).names()
+    ]
+    return {"config_resources": found}

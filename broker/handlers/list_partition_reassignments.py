@@ -1,0 +1,18 @@
+"""ListPartitionReassignments (key 46, version 0): none is ever under way on the one node (KIP-455).
+
+Complete.
+"""
+
+from __future__ import annotations
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.LIST_PARTITION_REASSIGNMENTS
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Answer an empty list."""
+    return {"error_code": ErrorCode.NONE, "error_message": None, "topics": []}

@@ -1,0 +1,33 @@
+"""What has configs, by the resource types of DescribeConfigs and AlterConfigs: one file a type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eoslog.broker.resources.base import Resource, ResourceType
+from eoslog.broker.resources.brokers import BrokerResource
+from eoslog.broker.resources.client_metrics import ClientMetricsResource
+from eoslog.broker.resources.groups import GroupResource
+from eoslog.broker.resources.loggers import LoggerResource
+from eoslog.broker.resources.topics import TopicResource
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from eoslog.broker.broker import Broker
+
+__all__ = ["Resource", "ResourceType", "resource_of"]
+
+_ALL: dict[int, type[Resource]] = {
+    ResourceType.TOPIC: TopicResource,
+    ResourceType.BROKER: BrokerResource,
+    ResourceType.BROKER_LOGGER: LoggerResource,
+    ResourceType.CLIENT_METRICS: ClientMetricsResource,
+    ResourceType.GROUP: GroupResource,
+}
+
+
+def resource_of(broker: Broker, kind: int) -> Resource:
+    """The resources of a type. Raises KafkaError INVALID_REQUEST for a type that has none."""
+    if kind not in _ALL:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown resource type {kind}")
+    return _ALL[kind](broker)

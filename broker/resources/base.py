@@ -1,0 +1,175 @@
+"""What all resources with configs have in common: what is told of a config, how changes are put together."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from eoslog.broker.config.base import Kind, Rule
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from eoslog.broker.broker import Broker
+
+MAX_VALUE = 32_767
+"""The longest value that a config may have, in characters."""
+
+
+class ResourceType(IntEnum):
+    """Kafka's numbers for what has configs."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Source(IntEnum):
+    """Where a config's value comes from (KIP-226), by Kafka's numbers."""
+
+    TOPIC = 1
+    BROKER = 2
+    EVERY_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs can do to a config (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Synonym(NamedTuple):
+    """One of the places that a value may come from, the one in effect first."""
+
+    name: str
+    value: str
+    source: Source
+
+
+class Change(NamedTuple):
+    """One operation on one config; `operation` is not judged yet."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A config as it is told. With no synonyms the value is a default."""
+
+    name: str
+    value: str
+    synonyms: tuple[Synonym, ...] = ()
+    kind: Kind | None = None
+    read_only: bool = False
+    meaning: str = ""
+
+    @property
+    def source(self) -> Source:
+        """Where the value comes from."""
+        return self.synonyms[0].source if self.synonyms else Source.DEFAULT
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether the value must not be shown."""
+        return self.kind is Kind.PASSWORD
+
+
+class Resource(ABC):
+    """The resources of one type. All methods raise KafkaError for a name that is none of theirs."""
+
+    TYPE: ClassVar[ResourceType]
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """The resources there are."""
+
+    @abstractmethod
+    def entries(self, name: str) -> Iterable[Entry]:
+        """All configs of a resource, sorted by name."""
+
+    @abstractmethod
+    def current(self, name: str) -> Mapping[str, str]:
+        """What is set on a resource."""
+
+    @abstractmethod
+    def check(self, name: str, configs: Mapping[str, str]) -> None:
+        """Raise KafkaError unless these configs, and no others, could be set."""
+
+    @abstractmethod
+    def put(self, name: str, configs: Mapping[str, str]) -> None:
+        """Set these configs and no others. Raises KafkaError as `check`, and KAFKA_STORAGE_ERROR."""
+
+    @abstractmethod
+    def rule(self, config: str) -> Rule | None:
+        """What a config may be, None if there is none of that name."""
+
+    @abstractmethod
+    def default(self, config: str) -> str:
+        """The value of a known config where it is not set."""
+
+    def replace(self, name: str, configs: Mapping[str, str], *, validate_only: bool) -> None:
+        """AlterConfigs: these configs and no others. Raises KafkaError."""
+        (self.check if validate_only else self.put)(name, configs)
+
+    def change(self, name: str, changes: Iterable[Change], *, validate_only: bool) -> None:
+        """IncrementalAlterConfigs: these changes, all or none of them. Raises KafkaError."""
+        configs = dict(self.current(name))
+        for change in changes:
+            operation = operation_of(change)
+            if operation is Operation.DELETE or change.value is None:
+                configs.pop(change.name, None)
+            elif operation is Operation.SET:
+                configs[change.name] = change.value
+            else:
+                configs[change.name] = self._list_changed(change, operation, configs.get(change.name))
+        for config, value in configs.items():
+            if len(value) > MAX_VALUE:
+                raise KafkaError(
+                    ErrorCode.INVALID_CONFIG,
+                    f"{config}: its value would have {len(value)} characters, at most {MAX_VALUE} are taken",
+                )
+        self.replace(name, configs, validate_only=validate_only)
+
+    def _list_changed(self, change: Change, operation: Operation, before: str | None) -> str:
+        rule = self.rule(change.name)
+        if rule is None or rule.kind is not Kind.LIST:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"{change.name}: {operation.name} is for lists, which this config is not",
+            )
+        had = _items(self.default(change.name) if before is None else before)
+        given = _items(change.value or "")
+        if operation is Operation.APPEND:
+            return ",".join([*had, *(item for item in dict.fromkeys(given) if item not in had)])
+        return ",".join(item for item in had if item not in given)
+
+
+def operation_of(change: Change) -> Operation:
+    """The operation of a change. Raises KafkaError INVALID_REQUEST if there is none of that number."""
+    try:
+        return Operation(change.operation)
+    except ValueError:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"{change.name}: unknown operation {change.operation}"
+        ) from None
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",")] if text.strip() else []

@@ -1,0 +1,91 @@
+"""The options of the broker as configs: those of this broker by its id, those of all brokers by ""."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import Field
+from typing import TYPE_CHECKING, Any
+
+from eoslog.broker.config import option_table
+from eoslog.broker.config.base import Rule, rule_of, text_of
+from eoslog.broker.dynamic_options import EVERY_BROKER
+from eoslog.broker.resources.base import Entry, Resource, ResourceType, Source, Synonym
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from eoslog.broker.broker import Broker
+
+
+class BrokerResource(Resource):
+    """This broker, the only one there is, and the defaults of all."""
+
+    TYPE = ResourceType.BROKER
+
+    def names(self) -> list[str]:
+        """See `Resource.names`."""
+        return [str(self.broker.node_id)]
+
+    def entries(self, name: str) -> Iterator[Entry]:
+        """All options; of all brokers ("") only those that were set for all."""
+        self._check_name(name)
+        for option, declared in sorted(option_table().items()):
+            synonyms = synonyms_of(self.broker, option)
+            if name == EVERY_BROKER:
+                synonyms = tuple(one for one in synonyms if one.source is Source.EVERY_BROKER)
+                if not synonyms:
+                    continue
+            read_only, kind = not declared.metadata["dynamic"], rule_of(declared).kind
+            value = synonyms[0].value
+            yield Entry(option, value, synonyms, kind, read_only, declared.metadata["meaning"])
+
+    def current(self, name: str) -> Mapping[str, str]:
+        """See `Resource.current`."""
+        self._check_name(name)
+        return self.broker.options.get(name)
+
+    def check(self, name: str, configs: Mapping[str, str]) -> None:
+        """See `Resource.check`."""
+        self._check_name(name)
+        self.broker.options.check(name, configs)
+
+    def put(self, name: str, configs: Mapping[str, str]) -> None:
+        """See `Resource.put`."""
+        self._check_name(name)
+        self.broker.options.set(name, configs)
+
+    def rule(self, config: str) -> Rule | None:
+        """See `Resource.rule`."""
+        declared = option_table().get(config)
+        return rule_of(declared) if declared else None
+
+    def default(self, config: str) -> str:
+        """See `Resource.default`."""
+        return _static(self.broker, option_table()[config])
+
+    def _check_name(self, name: str) -> None:
+        if name != EVERY_BROKER:
+            check_node(name, self.broker.node_id)
+
+
+def check_node(name: str, node_id: int) -> None:
+    """Raise KafkaError INVALID_REQUEST unless `name` is the id of this broker, as text."""
+    if name != str(node_id):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no broker {name!r}, this is {node_id}")
+
+
+def synonyms_of(broker: Broker, option: str) -> tuple[Synonym, ...]:
+    """All places that an option's value may come from, the one in effect first, its default last."""
+    declared, options = option_table()[option], broker.options
+    own, every = options.own, options.get(EVERY_BROKER)
+    static, default = _static(broker, declared), text_of(declared.default)
+    found = [
+        (own.get(option), Source.BROKER),
+        (every.get(option), Source.EVERY_BROKER),
+        (static if static != default else None, Source.STATIC_BROKER),
+        (default, Source.DEFAULT),
+    ]
+    return tuple(Synonym(option, value, source) for value, source in found if value is not None)
+
+
+def _static(broker: Broker, declared: Field[Any]) -> str:
+    return text_of(getattr(broker.options.static, declared.name))

@@ -1,0 +1,75 @@
+"""The configs of topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from eoslog.broker.config.base import Rule
+from eoslog.broker.config.topic_table import TOPIC_CONFIGS, TopicConfig
+from eoslog.broker.resources.base import Entry, Resource, ResourceType, Source, Synonym
+from eoslog.broker.resources.brokers import synonyms_of
+from eoslog.broker.topic import Topic, check_name
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from eoslog.broker.broker import Broker
+
+
+class TopicResource(Resource):
+    """Topics by name."""
+
+    TYPE = ResourceType.TOPIC
+
+    def names(self) -> list[str]:
+        """See `Resource.names`."""
+        return self.broker.topics.names()
+
+    def entries(self, name: str) -> Iterable[Entry]:
+        """See `Resource.entries`."""
+        return topic_entries(self.broker, self._topic(name).configs)
+
+    def current(self, name: str) -> Mapping[str, str]:
+        """See `Resource.current`."""
+        return self._topic(name).configs
+
+    def check(self, name: str, configs: Mapping[str, str]) -> None:
+        """See `Resource.check`."""
+        self._topic(name)
+        self.broker.topics.check_configs(name, configs)
+
+    def put(self, name: str, configs: Mapping[str, str]) -> None:
+        """See `Resource.put`."""
+        self._topic(name)
+        self.broker.topics.set_configs(name, configs)
+
+    def rule(self, config: str) -> Rule | None:
+        """See `Resource.rule`."""
+        line = TOPIC_CONFIGS.get(config)
+        return line.rule if line else None
+
+    def default(self, config: str) -> str:
+        """See `Resource.default`."""
+        return self.broker.config.topic_defaults()[config]
+
+    def _topic(self, name: str) -> Topic:
+        check_name(name)
+        topic = self.broker.topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+        return topic
+
+
+def topic_entries(broker: Broker, configs: Mapping[str, str]) -> Iterator[Entry]:
+    """All configs of a topic that sets `configs`, and where each value comes from."""
+    defaults = broker.config.topic_defaults()
+    for name, line in sorted(TOPIC_CONFIGS.items()):
+        value = configs.get(name, defaults[name])
+        synonyms = synonyms_of(broker, line.synonym) if line.synonym else ()
+        if name in configs:
+            synonyms = (Synonym(name, value, Source.TOPIC), *synonyms)
+        yield Entry(name, value, synonyms, line.rule.kind, meaning=_told(line))
+
+
+def _told(line: TopicConfig) -> str:
+    return f"{line.meaning}. Without effect here: {line.no_effect}" if line.no_effect else line.meaning
