@@ -24,6 +24,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable
 from struct import Struct
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from eoslog.broker.dispatch import CloseConnection, Handler, RequestContext, Settled, handlers
@@ -60,10 +61,11 @@ _TOP_LEVEL_ERROR = frozenset({
 class _Slot:
     """A place in the line of answers: filled (`parts`) or still awaited (`answer`)."""
 
-    __slots__ = ("answer", "frame_size", "header", "parts")
+    __slots__ = ("answer", "begun", "frame_size", "header", "parts")
 
     def __init__(self, header: RequestHeader, frame_size: int) -> None:
         self.header = header
+        self.begun = perf_counter()
         self.frame_size = frame_size
         self.parts: list[Buffer] = []
         self.answer: Awaitable[Message | None] | None = None
@@ -77,6 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         self._broker = broker
         self._server = server
         self._memory = server.memory
+        self._metrics = server.metrics
         self._session = Session(listener)
         config = broker.config
         self._reader = FrameReader(
@@ -133,6 +136,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._closing:
             return
         self._heard = self._loop.time()
+        self._metrics.bytes_in += nbytes
         try:
             frames = self._reader.feed(self._server.buffer[:nbytes])
         except ProtocolError as error:
@@ -334,9 +338,12 @@ class Connection(asyncio.BufferedProtocol):
         raise error
 
     def _fill(self, slot: _Slot, message: Message | None) -> None:
-        if message is None or self._closing:
+        if self._closing:
             return
         header = slot.header
+        self._metrics.answered(header.api_key, perf_counter() - slot.begun, message)
+        if message is None:
+            return
         if header.api_version < 0:
             token = message["auth_bytes"]
             slot.parts = [len(token).to_bytes(4, "big"), token] if not message["error_code"] else []
@@ -352,7 +359,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._closing:
             return
         write = self._transport.write
-        if sum(map(len, parts)) <= JOIN_BELOW:
+        size = sum(map(len, parts))
+        self._metrics.bytes_out += size
+        if size <= JOIN_BELOW:
             write(b"".join(parts))
         else:
             for part in parts:
@@ -381,6 +390,7 @@ class Connection(asyncio.BufferedProtocol):
     # The end
 
     def _refuse(self, why: str) -> None:
+        self._metrics.connections_refused += 1
         log.warning("closing the connection from %s: %s", self.peer, why)
         self.close()
 

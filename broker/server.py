@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.connection import Connection
 from eoslog.broker.limits import Memory
+from eoslog.broker.metrics import Metrics
 from eoslog.broker.security.listeners import Listener
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Server:
 
     def __init__(self) -> None:
         self.memory = Memory()
+        self.metrics = Metrics()
         self.buffer = memoryview(bytearray(256 << 10))
         """What is read goes through here, for all connections: see Connection.get_buffer."""
         self.tls: dict[str, Tls] = {}
@@ -82,6 +84,7 @@ class Server:
         """A new connection; answers why it cannot be served, None if it can."""
         config, host = self._broker.config, connection.client_host
         self._connections.add(connection)
+        self.metrics.connections_opened += 1
         self._by_ip[host] += 1
         if len(self._connections) > config.max_connections:
             return f"there are {config.max_connections} connections already (max.connections)"
