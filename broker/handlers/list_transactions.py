@@ -1,9 +1,9 @@
-r"""ListTransactions (key 66, versions 0-2): transactional ids by state, producer id, age (v1), pattern (v2).
+"""ListTransactions (key 66, versions 0-2): transactional ids by state, producer id, age (v1), pattern (v2).
 
 Filters that are given must all hold. States are named as in DescribeTransactions, unknown names are
 answered in unknown_state_filters. The age counts from the start of the last transaction; an id that
-never had one is old. The pattern has to match the whole id (KIP-1152); it is a regular expression of
-Python, plus \Q...\E, by which Java quotes; one that makes no sense gets INVALID_REGULAR_EXPRESSION.
+never had one is old. The pattern, of RE2's dialect as in Kafka, has to match the whole id (KIP-1152); one
+that makes no sense gets INVALID_REGULAR_EXPRESSION.
 
 COORDINATOR_NOT_AVAILABLE, and no list, where the outcome of a change is not known after a fault of the
 disk: a list that leaves an id out would be taken for proof that there is none.
@@ -11,26 +11,23 @@ disk: a list that leaves an id out would be taken for proof that there is none.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from eoslog.broker.coordinator.transaction_entry import Description
 from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.rules.consumer_regex import check_regex, matching
 from eoslog.broker.rules.transaction_state import STATE_BY_TEXT
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.LIST_TRANSACTIONS
-
-_QUOTED = re.compile(r"\\Q(.*?)(?:\\E|$)", re.DOTALL)
 
 
 def handle(context: RequestContext, request: Message) -> Message:
     """List what passes all filters."""
     try:
-        matches = _pattern(request.get("transactional_id_pattern"))
-        found = context.broker.transactions.list()
+        found = _matching(request.get("transactional_id_pattern"), context.broker.transactions.list())
     except KafkaError as error:
         return {"error_code": error.code, "unknown_state_filters": [], "transaction_states": []}
     texts = request["state_filters"]
@@ -43,7 +40,6 @@ def handle(context: RequestContext, request: Message) -> Message:
             (not texts or one.state in states)
             and (not producers or one.producer_id in producers)
             and (age < 0 or now_ms - one.start_ms > age)
-            and matches(one.transactional_id)
         )
 
     return {
@@ -61,12 +57,10 @@ def handle(context: RequestContext, request: Message) -> Message:
     }
 
 
-def _pattern(text: str | None) -> Callable[[str], bool]:
-    """What tells whether a whole id matches; an empty or missing pattern matches all."""
-    if not text:
-        return lambda _: True
-    try:
-        compiled = re.compile(_QUOTED.sub(lambda found: re.escape(found.group(1)), text))
-    except (re.error, OverflowError) as error:
-        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"pattern {text!r}: {error}") from error
-    return lambda transactional_id: compiled.fullmatch(transactional_id) is not None
+def _matching(pattern: str | None, all_ids: Sequence[Description]) -> Sequence[Description]:
+    """Those whose whole id matches; an empty or missing pattern matches all. Raises KafkaError."""
+    if not pattern:
+        return all_ids
+    check_regex(pattern)
+    names = matching(pattern, (one.transactional_id for one in all_ids))
+    return [one for one in all_ids if one.transactional_id in names]
