@@ -44,7 +44,6 @@ class Metrics:
         """Error codes in answers, by API; an answer about several partitions may have several."""
         self.bytes_in = 0
         self.bytes_out = 0
-        self.connections = 0
         self.connections_opened = 0
         self.connections_refused = 0
         self.syncs = Histogram()
