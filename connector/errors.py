@@ -24,6 +24,11 @@ class BrokerUnreachable(EoslogError, ConnectionError):
     """No connection could be made within the time-out; the message names the addresses."""
 
 
+class AuthenticationRefused(EoslogError):
+    """Client and broker do not trust each other: credentials, certificates or mechanism. Trying again is no
+    use; the message says which and holds no secret."""
+
+
 class ConnectionLost(EoslogError, ConnectionError):
     """A connection broke or stayed silent: the outcome of requests under way is unknown."""
 

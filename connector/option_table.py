@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import Enum, Flag, auto
 from typing import Any
 
+from eoslog.connector.client.security import PROTOCOLS
+
 
 class Kind(Enum):
     """How an option's text is read; the value is the name shown in messages and documentation."""
@@ -47,6 +49,8 @@ class Option:
     use: Use
     meaning: str
     choices: tuple[str, ...] = ()
+    secret: bool = False
+    """Whether the value must never be shown."""
 
 
 GUARANTEES = ("exactly_once", "at_least_once", "at_most_once")
@@ -109,6 +113,43 @@ TABLE: tuple[Option, ...] = (
            "Longest pause before a retry."),
     Option("kafka.max.request.size", Kind.BYTES, 1 << 20, Use.SINK,
            "Batches for several partitions share one request up to this size."),
+    Option("kafka.security.protocol", Kind.CHOICE, "plaintext", Use.ALL,
+           "Whether connections use TLS and SASL.", PROTOCOLS),
+    Option("kafka.sasl.mechanism", Kind.TEXT, None, Use.ALL,
+           "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."),
+    Option("kafka.sasl.jaas.config", Kind.TEXT, None, Use.ALL,
+           "Credentials as Java clients have them: PlainLoginModule or ScramLoginModule with username and "
+           "password, OAuthBearerLoginModule with clientId, clientSecret, scope and extension_NAME.",
+           secret=True),
+    Option("kafka.sasl.username", Kind.TEXT, None, Use.ALL, "User, in place of kafka.sasl.jaas.config."),
+    Option("kafka.sasl.password", Kind.TEXT, None, Use.ALL, "Password, in place of kafka.sasl.jaas.config.",
+           secret=True),
+    Option("kafka.sasl.oauthbearer.token.endpoint.url", Kind.TEXT, None, Use.ALL,
+           "Where tokens come from, by the client credentials flow."),
+    Option("kafka.sasl.oauthbearer.token.callback", Kind.TEXT, None, Use.ALL,
+           "Where tokens come from, as module:function; it returns the token, or (token, seconds)."),
+    Option("kafka.ssl.truststore.location", Kind.TEXT, None, Use.ALL,
+           "PEM file with the certificates to trust; also understood as kafka.ssl.ca.location."),
+    Option("kafka.ssl.ca.location", Kind.TEXT, None, Use.ALL, "The same by librdkafka's name."),
+    Option("kafka.ssl.truststore.certificates", Kind.TEXT, None, Use.ALL,
+           "The certificates to trust themselves, as PEM, in place of a file."),
+    Option("kafka.ssl.truststore.type", Kind.TEXT, None, Use.ALL, "PEM."),
+    Option("kafka.ssl.keystore.location", Kind.TEXT, None, Use.ALL,
+           "PEM file with this client's key and certificates, where brokers want one."),
+    Option("kafka.ssl.keystore.certificate.chain", Kind.TEXT, None, Use.ALL,
+           "This client's certificates themselves, as PEM, in place of a file."),
+    Option("kafka.ssl.keystore.key", Kind.TEXT, None, Use.ALL, "This client's key itself, as PEM.",
+           secret=True),
+    Option("kafka.ssl.keystore.type", Kind.TEXT, None, Use.ALL, "PEM."),
+    Option("kafka.ssl.certificate.location", Kind.TEXT, None, Use.ALL,
+           "PEM file with this client's certificates, by librdkafka's name."),
+    Option("kafka.ssl.key.location", Kind.TEXT, None, Use.ALL,
+           "PEM file with this client's key, by librdkafka's name."),
+    Option("kafka.ssl.key.password", Kind.TEXT, None, Use.ALL, "Password of an encrypted key.", secret=True),
+    Option("kafka.ssl.enabled.protocols", Kind.TEXT, None, Use.ALL, "TLSv1.2, TLSv1.3 or both, the default."),
+    Option("kafka.ssl.endpoint.identification.algorithm", Kind.CHOICE, None, Use.ALL,
+           "https, the default, checks the broker's name against its certificate; none (or empty) does not.",
+           ("https", "none", "")),
     Option("path", Kind.TEXT, None, Use.ALL, "Set by Spark from load() and start(); not used."),
     Option("checkpointLocation", Kind.TEXT, None, Use.ALL,
            "Spark's checkpoint of the streaming query; the sink reads the batch's source offsets there."),
@@ -121,7 +162,6 @@ FIXED: dict[str, tuple[str, ...]] = {
     "kafka.acks": ("all", "-1"),
     "kafka.enable.idempotence": ("true",),
     "kafka.enable.auto.commit": ("false",),
-    "kafka.security.protocol": ("plaintext",),
 }
 """Client settings that are what they are: accepted with these values, refused with any other."""
 

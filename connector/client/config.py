@@ -5,9 +5,10 @@ and picklable: it travels from the driver to the tasks and is the key of connect
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
+from eoslog.connector.client.security import Security
 from eoslog.connector.errors import OptionError
 
 Address = tuple[str, int]
@@ -33,13 +34,19 @@ class ClientConfig:
     max_response_bytes: int = 1 << 30
     """A longer answer is taken for a peer that does not speak Kafka's protocol."""
 
+    security: Security = field(default_factory=Security)
+
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """A config from options already parsed, by their lower-case names (`kafka.client.id`...)."""
+        """A config from options already parsed, by their lower-case names (`kafka.client.id`...).
+
+        Raises OptionError.
+        """
         known = {
             option: field for option, field in _FIELD_OF_OPTION.items() if options.get(option) is not None
         }
-        return cls(**{field: options[option] for option, field in known.items()})
+        values = {field: options[option] for option, field in known.items()}
+        return cls(**values, security=Security.from_options(options))
 
 
 _FIELD_OF_OPTION = {

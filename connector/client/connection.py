@@ -6,7 +6,9 @@ ends after request_timeout_ms; a connection that failed once is closed and stays
 became of the requests under way is unknown.
 """
 
+import math
 import socket
+import ssl
 import struct
 import time
 from collections import deque
@@ -16,7 +18,14 @@ import pyarrow as pa
 
 from eoslog import __version__
 from eoslog.connector.client.config import ClientConfig
-from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, UnsupportedByBroker
+from eoslog.connector.client.sasl import REFRESH_AT, authenticate
+from eoslog.connector.client.security import context
+from eoslog.connector.errors import (
+    AuthenticationRefused,
+    BrokerUnreachable,
+    ConnectionLost,
+    UnsupportedByBroker,
+)
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode, info
 from eoslog.protocol.frames import decode_response, encode_request
@@ -47,14 +56,20 @@ class Connection:
         self._pending: deque[_Pending] = deque()
         self._next_id = 0
         self._socket: socket.socket | None = None
+        self._renew_at = math.inf  # when to authenticate anew, on the monotonic clock
         deadline = time.monotonic() + (timeout_ms or config.request_timeout_ms) / 1000
         try:
             self._socket = socket.create_connection((host, port), timeout=_left(deadline))
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._secure(deadline)
             self._negotiate(deadline)
+            self._authenticate(deadline)
         except (OSError, ProtocolError, UnsupportedByBroker) as error:
             self.close()
             raise BrokerUnreachable(f"{host}:{port}: {_reason(error)}") from error
+        except BaseException:
+            self.close()
+            raise
 
     def __repr__(self) -> str:
         return f"<Connection {self.host}:{self.port}{' closed' if self.closed else ''}>"
@@ -93,6 +108,8 @@ class Connection:
         """Send a request; returns its correlation id. `answered=False`: no answer will come (acks=0)."""
         version = self.pick(api) if version is None else version
         deadline = time.monotonic() + self.config.request_timeout_ms / 1000
+        if time.monotonic() >= self._renew_at and not self._pending:
+            self._authenticate(deadline)
         return self._send(api, version, body, deadline, answered)
 
     def receive(self, timeout_ms: float | None = None) -> Message:
@@ -111,6 +128,39 @@ class Connection:
             )
         self.send(api, body, self.pick(api, max_version=max_version) if version is None else version)
         return self.receive()
+
+    def _secure(self, deadline: float) -> None:
+        """Begin TLS, if asked for. Raises AuthenticationRefused where trying again would not help, OSError."""
+        tls = self.config.security.tls
+        if tls is None:
+            return
+        plain = self._open_socket()
+        plain.settimeout(_left(deadline))
+        try:
+            self._socket = context(tls).wrap_socket(plain, server_hostname=self.host)
+        except ssl.SSLCertVerificationError as error:
+            raise AuthenticationRefused(
+                f"{self.host}:{self.port}: the broker's certificate is not trusted: "
+                f"{error.verify_message}; see kafka.ssl.truststore.location and "
+                "kafka.ssl.endpoint.identification.algorithm"
+            ) from error
+        except ssl.SSLError as error:
+            raise ConnectionError(
+                f"no TLS with it ({error.reason}); does this port speak TLS (kafka.security.protocol)?"
+            ) from error
+
+    def _authenticate(self, deadline: float) -> None:
+        """Prove who we are, if asked for, and note when to do so again (KIP-368)."""
+        sasl = self.config.security.sasl
+        if sasl is None:
+            return
+
+        def ask(api: ApiKey, body: Message) -> Message:
+            self._send(api, self.pick(api), body, deadline, True)
+            return self._decode(*self._receive(deadline))
+
+        lifetime_ms = authenticate(ask, sasl)
+        self._renew_at = time.monotonic() + REFRESH_AT * lifetime_ms / 1000 if lifetime_ms else math.inf
 
     def _negotiate(self, deadline: float) -> None:
         """Learn the broker's versions; one that knows only lower ones says so in version 0 (KIP-511)."""
@@ -197,7 +247,11 @@ class Connection:
 
 
 def _send_parts(peer: socket.socket, parts: list[memoryview], deadline: float) -> None:
-    """Send parts one after another without joining them."""
+    """Send parts one after another without joining them; TLS makes a copy of everything anyway."""
+    if isinstance(peer, ssl.SSLSocket):
+        peer.settimeout(_left(deadline))
+        peer.sendall(b"".join(parts))
+        return
     first = 0
     while first < len(parts):
         peer.settimeout(_left(deadline))

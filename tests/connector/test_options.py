@@ -122,7 +122,7 @@ BAD: list[tuple[str, dict[str, str], str]] = [
     ("unknown far", {"subscribe": "a", "kafka.zzz": "x"}, "unknown option kafka.zzz"),
     ("misspelt", {"subscribe": "a", "startingOffset": "x"}, "did you mean startingOffsets"),
     ("later", {"subscribe": "a", "startingTimestamp": "1"}, "not supported: use startingOffsets"),
-    ("tls", {"subscribe": "a", "kafka.security.protocol": "SSL"}, "cannot be 'SSL'"),
+    ("tls", {"subscribe": "a", "kafka.security.protocol": "TLS"}, "cannot be 'TLS'"),
     ("autocommit", {"subscribe": "a", "kafka.enable.auto.commit": "true"}, "always false"),
     ("brokers", {"subscribe": "a", "kafka.bootstrap.servers": "a"}, "not host:port"),
     ("group", {"subscribe": "a", "kafka.group.id": " "}, "kafka.group.id is empty"),

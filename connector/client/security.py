@@ -1,0 +1,220 @@
+"""How a client proves itself and whom it trusts: TLS and SASL settings, by Kafka's client names.
+
+Pure values; the exchange itself is sasl.py. Secrets are in no `repr`. A value travels to the tasks with
+the options; files named here have to be where the tasks run.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Self
+
+from eoslog.connector.errors import OptionError
+from eoslog.protocol import jaas
+from eoslog.protocol.scram import HASHES
+
+PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+MECHANISMS = ("PLAIN", *HASHES, "OAUTHBEARER")
+_MODULES = {
+    "PlainLoginModule": ("PLAIN",),
+    "ScramLoginModule": tuple(HASHES),
+    "OAuthBearerLoginModule": ("OAUTHBEARER",),
+}
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+@dataclass(frozen=True)
+class Tls:
+    """What is checked of a broker's certificate, and our own. PEM, as files or as texts."""
+
+    ca_file: str | None = None
+    ca_text: str | None = None
+    certificate_file: str | None = None
+    certificate_text: str | None = None
+    key_file: str | None = None
+    key_text: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+    check_name: bool = True
+    versions: tuple[str, ...] = tuple(_VERSIONS)
+
+
+@dataclass(frozen=True)
+class Sasl:
+    """A mechanism and what it shows. OAUTHBEARER has a token endpoint, or a callback `module:function`."""
+
+    mechanism: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+    token_url: str | None = None
+    token_callback: str | None = None
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    scope: str = ""
+    extensions: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Security:
+    """`tls` None: plain text; `sasl` None: no authentication beyond TLS's own."""
+
+    tls: Tls | None = None
+    sasl: Sasl | None = None
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """From options already parsed, by their lower-case names. Raises OptionError."""
+        protocol = options.get("kafka.security.protocol") or "plaintext"
+        tls = _tls(options) if protocol.endswith("ssl") else None
+        sasl = _sasl(options) if protocol.startswith("sasl") else None
+        for prefix, used in (("kafka.ssl.", tls), ("kafka.sasl.", sasl)):
+            extra = sorted(name for name, value in options.items() if name.startswith(prefix) and value)
+            if used is None and extra:
+                raise OptionError(
+                    f"option {extra[0]} has no effect with kafka.security.protocol={protocol}: "
+                    f"choose one of {', '.join(PROTOCOLS)} to go with it, or leave it out"
+                )
+        return cls(tls, sasl)
+
+
+def _tls(options: Mapping[str, Any]) -> Tls:
+    for store in ("truststore", "keystore"):
+        kind = options.get(f"kafka.ssl.{store}.type")
+        if kind and kind.upper() != "PEM":
+            raise OptionError(
+                f"option kafka.ssl.{store}.type cannot be {kind!r}: only PEM can be read here; convert it: "
+                "openssl pkcs12 -in STORE.p12 -out STORE.pem"
+            )
+    versions = tuple(
+        v.strip() for v in (options.get("kafka.ssl.enabled.protocols") or "TLSv1.2,TLSv1.3").split(",")
+    )
+    if not set(versions) <= _VERSIONS.keys():
+        raise OptionError(f"option kafka.ssl.enabled.protocols: give {' or '.join(_VERSIONS)}, or both")
+    certificate = options.get("kafka.ssl.keystore.location") or options.get("kafka.ssl.certificate.location")
+    tls = Tls(
+        ca_file=options.get("kafka.ssl.truststore.location") or options.get("kafka.ssl.ca.location"),
+        ca_text=options.get("kafka.ssl.truststore.certificates"),
+        certificate_file=certificate,
+        certificate_text=options.get("kafka.ssl.keystore.certificate.chain"),
+        key_file=options.get("kafka.ssl.key.location"),
+        key_text=options.get("kafka.ssl.keystore.key"),
+        key_password=options.get("kafka.ssl.key.password"),
+        check_name=options.get("kafka.ssl.endpoint.identification.algorithm") not in ("none", ""),
+        versions=versions,
+    )
+    if bool(tls.certificate_text) != bool(tls.key_text):
+        raise OptionError(
+            "options kafka.ssl.keystore.certificate.chain and kafka.ssl.keystore.key go together: give both"
+        )
+    return tls
+
+
+def _sasl(options: Mapping[str, Any]) -> Sasl:
+    mechanism = (options.get("kafka.sasl.mechanism") or "").upper()
+    if mechanism not in MECHANISMS:
+        said = f"cannot be {mechanism!r}" if mechanism else "is missing"
+        raise OptionError(f"option kafka.sasl.mechanism {said}: choose one of {', '.join(MECHANISMS)}")
+    login = _login(options.get("kafka.sasl.jaas.config"), mechanism)
+    sasl = Sasl(
+        mechanism,
+        user=options.get("kafka.sasl.username") or login.get("username", ""),
+        password=options.get("kafka.sasl.password") or login.get("password", ""),
+        token_url=options.get("kafka.sasl.oauthbearer.token.endpoint.url"),
+        token_callback=options.get("kafka.sasl.oauthbearer.token.callback"),
+        client_id=login.get("clientId", ""),
+        client_secret=login.get("clientSecret", ""),
+        scope=login.get("scope", ""),
+        extensions=tuple(
+            (name.removeprefix("extension_"), value)
+            for name, value in sorted(login.items())
+            if name.startswith("extension_")
+        ),
+    )
+    _check_sasl(sasl)
+    return sasl
+
+
+def _login(text: str | None, mechanism: str) -> dict[str, str]:
+    if text is None:
+        return {}
+    try:
+        login = jaas.parse(text)
+    except jaas.JaasError as error:
+        raise OptionError(
+            f"option kafka.sasl.jaas.config cannot be read: {error}; give it as "
+            'org.apache.kafka.common.security.plain.PlainLoginModule required username="..." password="...";'
+        ) from error
+    if mechanism not in _MODULES.get(login.module, ()):
+        raise OptionError(
+            f"option kafka.sasl.jaas.config names {login.module}, which does not go with "
+            f"kafka.sasl.mechanism={mechanism}; known are {', '.join(_MODULES)}"
+        )
+    return login.options
+
+
+def _check_sasl(sasl: Sasl) -> None:
+    if sasl.mechanism != "OAUTHBEARER":
+        if not sasl.user or not sasl.password:
+            raise OptionError(
+                f"{sasl.mechanism} needs a user and a password: give kafka.sasl.jaas.config, or "
+                "kafka.sasl.username and kafka.sasl.password"
+            )
+        return
+    if (sasl.token_url is None) == (sasl.token_callback is None):
+        raise OptionError(
+            "OAUTHBEARER needs one source of tokens: kafka.sasl.oauthbearer.token.endpoint.url (with "
+            "clientId and clientSecret in kafka.sasl.jaas.config), or "
+            "kafka.sasl.oauthbearer.token.callback as module:function"
+        )
+    if sasl.token_url is not None and not (sasl.client_id and sasl.client_secret):
+        raise OptionError("kafka.sasl.jaas.config: the token endpoint needs clientId and clientSecret")
+    if sasl.token_callback is not None and ":" not in sasl.token_callback:
+        raise OptionError("option kafka.sasl.oauthbearer.token.callback: give it as module:function")
+
+
+@lru_cache(maxsize=16)
+def context(tls: Tls) -> ssl.SSLContext:
+    """The TLS context for these settings. Raises OptionError naming the option whose file is wrong."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.check_hostname = tls.check_name
+    versions = [_VERSIONS[name] for name in tls.versions]
+    made.minimum_version, made.maximum_version = min(versions), max(versions)
+    if tls.ca_file is None and tls.ca_text is None:
+        made.load_default_certs()
+    else:
+        _load(
+            "kafka.ssl.truststore.location or .certificates",
+            lambda: made.load_verify_locations(cafile=tls.ca_file, cadata=tls.ca_text),
+        )
+    if tls.certificate_file is not None:
+        certificate, key = tls.certificate_file, tls.key_file
+        _load(
+            "kafka.ssl.keystore.location",
+            lambda: made.load_cert_chain(certificate, key, lambda: tls.key_password or ""),
+        )
+    elif tls.certificate_text is not None:
+        _load("kafka.ssl.keystore.certificate.chain or .key", lambda: _load_texts(made, tls))
+    return made
+
+
+def _load_texts(made: ssl.SSLContext, tls: Tls) -> None:
+    """The ssl module takes a certificate from a file only: one that nobody else can read, for a moment."""
+    import tempfile
+
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # made with mode 0600
+        file.write(f"{tls.key_text}\n{tls.certificate_text}\n")
+        file.flush()
+        made.load_cert_chain(file.name, None, lambda: tls.key_password or "")
+
+
+def _load(option: str, action: Any) -> None:
+    try:
+        action()
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or type(error).__name__
+        raise OptionError(
+            f"option {option} cannot be used: {reason}; it must be PEM, and be there on every machine that "
+            "runs the query's tasks"
+        ) from error

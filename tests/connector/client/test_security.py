@@ -1,0 +1,182 @@
+"""TLS and SASL of the client: what is refused at once, what is never shown, and a round trip over each."""
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.config import ClientConfig
+from eoslog.connector.client.security import MECHANISMS, PROTOCOLS
+from eoslog.connector.errors import AuthenticationRefused, BrokerUnreachable, OptionError
+from eoslog.connector.options import SourceOptions, source_options
+from eoslog.testing import EmbeddedBroker
+
+PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SECRET = "open-sesame"
+
+
+def options(bootstrap: str = "b:9092", **more: str) -> SourceOptions:
+    given = {"kafka.bootstrap.servers": bootstrap, "subscribe": "t"}
+    return source_options(given | {f"kafka.{k.replace('__', '.')}": v for k, v in more.items()}, stream=False)
+
+
+def jaas(module: str = PLAIN_LOGIN, **values: str) -> str:
+    return f"{module} required " + " ".join(f'{name}="{value}"' for name, value in values.items()) + ";"
+
+
+REFUSED: list[tuple[dict[str, str], str]] = [
+    ({"security__protocol": "tls"}, "choose one of plaintext, ssl, sasl_plaintext, sasl_ssl"),
+    ({"security__protocol": "SASL_PLAINTEXT"}, "kafka.sasl.mechanism is missing"),
+    ({"security__protocol": "SASL_SSL", "sasl__mechanism": "GSSAPI"}, "cannot be 'GSSAPI'"),
+    ({"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN"}, "needs a user and a password"),
+    ({"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN", "sasl__jaas__config": SECRET},
+     "cannot be read"),
+    ({"security__protocol": "SASL_SSL", "sasl__mechanism": "SCRAM-SHA-256",
+      "sasl__jaas__config": jaas(username="u", password=SECRET)}, "does not go with"),
+    ({"security__protocol": "SASL_SSL", "sasl__mechanism": "OAUTHBEARER"}, "one source of tokens"),
+    ({"security__protocol": "SASL_SSL", "sasl__mechanism": "OAUTHBEARER",
+      "sasl__oauthbearer__token__endpoint__url": "http://x"}, "needs clientId and clientSecret"),
+    ({"security__protocol": "SASL_SSL", "sasl__mechanism": "OAUTHBEARER",
+      "sasl__oauthbearer__token__callback": "x"}, "module:function"),
+    ({"sasl__mechanism": "PLAIN"}, "no effect with kafka.security.protocol=plaintext"),
+    ({"ssl__key__password": SECRET}, "no effect with kafka.security.protocol=plaintext"),
+    ({"security__protocol": "SSL", "sasl__username": "u"}, "no effect with kafka.security.protocol=ssl"),
+    ({"security__protocol": "SSL", "ssl__truststore__type": "JKS"}, "only PEM"),
+    ({"security__protocol": "SSL", "ssl__keystore__key": SECRET}, "go together"),
+    ({"security__protocol": "SSL", "ssl__enabled__protocols": "SSLv3"}, "TLSv1.2 or TLSv1.3"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "says"), REFUSED)
+def test_what_does_not_fit_is_refused_without_its_secrets(given: dict[str, str], says: str) -> None:
+    with pytest.raises(OptionError, match=says) as raised:
+        options(**given)
+    assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize("protocol", [p for p in PROTOCOLS if p.startswith("sasl")])
+@pytest.mark.parametrize("mechanism", [m for m in MECHANISMS if m != "OAUTHBEARER"])
+def test_a_secret_is_in_no_text_but_travels(protocol: str, mechanism: str) -> None:
+    module = (
+        PLAIN_LOGIN if mechanism == "PLAIN" else "org.apache.kafka.common.security.scram.ScramLoginModule"
+    )
+    found = options(
+        security__protocol=protocol.upper(),
+        sasl__mechanism=mechanism,
+        sasl__jaas__config=jaas(module, username="alice", password=SECRET),
+    )
+    assert SECRET not in repr(found) and SECRET not in str(found.client) and "alice" in repr(found)
+    sasl = pickle.loads(pickle.dumps(found)).client.security.sasl
+    assert (sasl.mechanism, sasl.user, sasl.password) == (mechanism, "alice", SECRET)
+    short = options(
+        security__protocol=protocol,
+        sasl__mechanism=mechanism.lower(),
+        sasl__username="alice",
+        sasl__password=SECRET,
+    )
+    assert short.client == found.client and hash(short.client) == hash(found.client)
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def files(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """PEM files: ours, the broker's, one of another authority."""
+    directory = tmp_path_factory.mktemp("pem")
+    pems = {
+        "ca": authority.cert_pem,
+        "other": trustme.CA().cert_pem,
+        "broker": authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem,
+        "client": authority.issue_cert(
+            "alice@example.org", common_name="alice"
+        ).private_key_and_cert_chain_pem,
+    }
+    for name, pem in pems.items():
+        pem.write_to_path(str(directory / name))
+    return {name: str(directory / name) for name in pems}
+
+
+@pytest.fixture(scope="module")
+def tls_broker(files: dict[str, str]) -> Iterator[EmbeddedBroker]:
+    config = {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": files["broker"]}
+    with EmbeddedBroker(config=config) as broker:
+        yield broker
+
+
+def topics(found: SourceOptions) -> list[str]:
+    with Cluster(found.client) as cluster:
+        return sorted(cluster.metadata(None).topics)
+
+
+def tls(broker: EmbeddedBroker, ca: str, **more: str) -> SourceOptions:
+    bootstrap = more.pop("bootstrap", broker.bootstrap)
+    return options(
+        bootstrap, security__protocol="SSL", ssl__truststore__location=ca, request__timeout__ms="4000", **more
+    )
+
+
+def test_tls(tls_broker: EmbeddedBroker, files: dict[str, str]) -> None:
+    assert topics(tls(tls_broker, files["ca"])) == []
+    text = Path(files["ca"]).read_text()
+    found = options(tls_broker.bootstrap, security__protocol="SSL", ssl__truststore__certificates=text)
+    assert topics(found) == []
+
+
+def test_a_certificate_of_an_unknown_authority_is_refused_at_once(
+    tls_broker: EmbeddedBroker, files: dict[str, str]
+) -> None:
+    with pytest.raises(AuthenticationRefused, match=r"not trusted.*truststore"):
+        topics(tls(tls_broker, files["other"]))
+
+
+def test_a_certificate_for_another_name_is_refused_unless_told(
+    tls_broker: EmbeddedBroker, files: dict[str, str]
+) -> None:
+    elsewhere = f"127.0.0.2:{tls_broker.port}"
+    with EmbeddedBroker(
+        config={"listeners": "SSL://127.0.0.2:0", "ssl.keystore.location": files["broker"]}
+    ) as other:
+        elsewhere = f"127.0.0.2:{other.port}"
+        with pytest.raises(AuthenticationRefused, match=r"not valid for|mismatch"):
+            topics(tls(other, files["ca"], bootstrap=elsewhere))
+        unchecked = {"ssl__endpoint__identification__algorithm": "none"}
+        assert topics(tls(other, files["ca"], bootstrap=elsewhere, **unchecked)) == []
+
+
+def test_plain_and_tls_do_not_meet(
+    broker: EmbeddedBroker, tls_broker: EmbeddedBroker, files: dict[str, str]
+) -> None:
+    with pytest.raises(BrokerUnreachable, match=r"does this port speak TLS \(kafka\.security\.protocol\)"):
+        topics(tls(broker, files["ca"]))
+    with pytest.raises(BrokerUnreachable):
+        topics(options(tls_broker.bootstrap, request__timeout__ms="1500"))
+
+
+def test_a_file_that_is_not_there_names_its_option(tls_broker: EmbeddedBroker) -> None:
+    with pytest.raises(OptionError, match=r"kafka\.ssl\.truststore\.location.*No such file"):
+        topics(tls(tls_broker, "/nowhere/ca.pem"))
+
+
+def test_a_clients_certificate(files: dict[str, str]) -> None:
+    config = {
+        "listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": files["broker"],
+        "ssl.truststore.location": files["ca"], "ssl.client.auth": "required",
+    }  # fmt: skip
+    with EmbeddedBroker(config=config) as broker:
+        assert topics(tls(broker, files["ca"], ssl__keystore__location=files["client"])) == []
+        pem = Path(files["client"]).read_text()
+        key, rest = pem[: pem.index("-----BEGIN CERT")], pem[pem.index("-----BEGIN CERT") :]
+        texts = {"ssl__keystore__certificate__chain": rest, "ssl__keystore__key": key}
+        assert topics(tls(broker, files["ca"], **texts)) == []
+        with pytest.raises((AuthenticationRefused, BrokerUnreachable)):
+            topics(tls(broker, files["ca"]))
+
+
+def test_defaults_are_plain() -> None:
+    assert ClientConfig((("a", 1),)).security.tls is None is ClientConfig((("a", 1),)).security.sasl
