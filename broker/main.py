@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import logging
+import os
 import signal
+import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
 
+from eoslog import __version__
 from eoslog.broker.broker import Broker
 from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.coordinator.transaction_journal import DamagedTransactionLog
@@ -21,10 +26,10 @@ from eoslog.broker.server import Server
 from eoslog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
+    from eoslog.broker.metrics_page import Pages
     from eoslog.broker.security.tls import Tls
 
-GRACE = 5.0
-"""Seconds that begun requests have to end after a signal."""
+log = logging.getLogger(__name__)
 
 
 class StartError(Exception):
@@ -35,33 +40,17 @@ class StartError(Exception):
 _DAMAGE = (DamagedTransactionLog, BadFile, KafkaError)
 
 
-def configure(data: str, listen: str, flush: str, settings: Sequence[str]) -> BrokerConfig:
-    """The config for these options; `settings` are NAME=VALUE and win. Raises StartError."""
-    host, colon, port = listen.rpartition(":")
-    if not colon:
-        raise StartError(f"--listen {listen}: give HOST:PORT, for instance 127.0.0.1:9092")
-    options = {"log.dirs": data, "listen.host": host.strip("[]"), "listen.port": port, "flush.mode": flush}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise StartError(f"--config {setting}: give NAME=VALUE, for instance num.partitions=4")
-        options[name.strip()] = value.strip()
-    try:
-        return BrokerConfig.from_options(options)
-    except ConfigError as error:
-        raise StartError(str(error)) from error
-
-
 def run(config: BrokerConfig, on_ready: Callable[[str], None]) -> None:
     """Run a broker until SIGTERM or SIGINT; `on_ready` gets the line that says where. Raises StartError."""
     asyncio.run(_run(config, on_ready))
 
 
 async def _run(config: BrokerConfig, on_ready: Callable[[str], None]) -> None:
-    ended = asyncio.Event()
+    ended, begun = asyncio.Event(), time.monotonic()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
+        loop.add_signal_handler(number, partial(_on_signal, number, ended))
+    log.info("eoslog %s starts as process %d on %s", __version__, os.getpid(), config.log_dirs)
     node = Node(config)
     await node.start()
     try:
@@ -69,10 +58,40 @@ async def _run(config: BrokerConfig, on_ready: Callable[[str], None]) -> None:
         gc.collect()
         gc.freeze()
         on_ready(node.ready_line)
+        _log_ready(node, time.monotonic() - begun)
         await ended.wait()
+        begun = time.monotonic()
         await node.finish()
     finally:
         await node.close()
+    log.info("ended in order within %.2f s", time.monotonic() - begun)
+
+
+def _on_signal(number: signal.Signals, ended: asyncio.Event) -> None:
+    """The first signal asks for an orderly end, a second one does not wait for it."""
+    if ended.is_set():
+        _end_at_once(number)
+    log.info(
+        "%s: begun requests may end, then the logs are closed; a second signal ends at once", number.name
+    )
+    ended.set()
+
+
+def _end_at_once(number: signal.Signals) -> NoReturn:
+    log.warning(
+        "%s again: ends at once; nothing acknowledged is lost, the next start checks the logs", number.name
+    )
+    os._exit(128 + number)
+
+
+def _log_ready(node: Node, seconds: float) -> None:
+    topics = node.broker.topics
+    partitions = sum(
+        len(topic.partitions) for name in topics.names() if (topic := topics.get(name)) is not None
+    )
+    facts = {"seconds": round(seconds, 3), "topics": len(topics.names()), "partitions": partitions}
+    text = "ready after %.2f s: %d topics, %d partitions, %d findings of the recovery"
+    log.info(text, seconds, len(topics.names()), partitions, len(topics.report), extra=facts)
 
 
 class Node:
@@ -85,6 +104,7 @@ class Node:
         self.config, self._fs, self._faults = config, fs, faults
         self.server = Server()
         self.broker: Broker
+        self._pages: Pages | None = None
         self.listeners: list[Listener] = []
         """Where it listens, with the ports it has."""
 
@@ -110,16 +130,54 @@ class Node:
         except BaseException:
             await self.server.stop(0)
             raise
-        await self.server.serve(self.broker)
+        self.broker.flush.on_sync = self.server.metrics.synced
+        try:
+            self._pages = _open_pages(self)
+            await self.server.serve(self.broker)
+        except BaseException:
+            await self.server.stop(0)
+            await self.close()
+            raise
 
-    async def finish(self, grace: float = GRACE) -> None:
-        """Begin no more requests, let the begun ones end within `grace` seconds, end all connections."""
+    async def finish(self, grace: float | None = None) -> None:
+        """Begin no more requests, let the begun ones end within `grace` seconds, end all connections.
+
+        None: as long as shutdown.grace.ms says.
+        """
+        grace = self.config.shutdown_grace_ms / 1000 if grace is None else grace
         self.broker.groups.close()  # Joins wait for other members; nobody has to wait for them.
         await self.server.stop(grace)
 
     async def close(self) -> None:
         """Save everything; after `finish`. Raises StartError if that is not possible."""
+        if self._pages is not None:
+            await self._pages.close()
+            self._pages = None
         await _close(self.broker)
+
+
+def _open_pages(node: Node) -> Pages | None:
+    """Serve /metrics and /healthz if metrics.listen asks for it. Raises StartError."""
+    address = node.config.metrics_listen
+    if not address:
+        return None
+    from eoslog.broker.metrics_look import look
+
+    try:
+        from eoslog.broker.metrics_page import Pages
+    except ModuleNotFoundError as error:
+        raise StartError(f"metrics.listen needs {error.name}: pip install 'eoslog[metrics]'") from error
+    metrics = node.server.metrics
+    try:
+        pages = Pages(address, metrics, node.server.__len__, partial(look, node.broker, metrics))
+    except (OSError, ValueError, OverflowError) as error:
+        raise StartError(
+            f"cannot serve metrics at {address} ({error}): give HOST:PORT of a free port"
+        ) from error
+    log.info(
+        "metrics at http://%s:%d/metrics", address.rpartition(":")[0], pages.port, extra={"port": pages.port}
+    )
+    return pages
 
 
 def _open(config: BrokerConfig, fs: FileSystem | None, faults: Faults | None) -> Broker:
