@@ -15,15 +15,19 @@ from eoslog.broker.coordinator.transactions import TransactionCoordinator
 from eoslog.broker.dynamic_options import DynamicOptions
 from eoslog.broker.faults import Faults
 from eoslog.broker.limits import Memory
+from eoslog.broker.log.cleaner import Cleaner
 from eoslog.broker.log.flush import GroupFlush
 from eoslog.broker.log.upkeep import REMOVE_INTERVAL_MS, Upkeep
 from eoslog.broker.ports import Clock, FileSystem, OsFileSystem, SystemClock
 from eoslog.broker.quotas import Quotas
 from eoslog.broker.rules.fetch_session import Sessions
+from eoslog.broker.security.credentials import Credentials
+from eoslog.broker.security.listeners import listeners_of
 from eoslog.broker.topics import Topics
 
 if TYPE_CHECKING:
     from eoslog.broker.authorize.guard import Guard
+    from eoslog.broker.security.sasl import Sasl
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +60,11 @@ class Broker:
         self.options.checks.append(self.topics.check_defaults)
         self.options.followers.append(self.topics.defaults_changed)
         self.upkeep = Upkeep(self.topics.all_partitions, self.clock)
+        self.cleaner = Cleaner(self.topics.fs, self.topics.all_partitions, self.clock, config)
+        if config.authorizer:
+            self.guard = _guard(fs, config)
+        self.credentials = Credentials(fs, config.log_dirs)
+        self.sasl = _sasl(config, self.credentials)
         self.cluster_id = self.topics.cluster_id
         self.groups = GroupCoordinator(self.topics, self.clock, config)
         self.transactions = TransactionCoordinator(
@@ -87,6 +96,7 @@ class Broker:
             asyncio.create_task(_every(config.checkpoint_interval_ms, self._checkpoint)),
             asyncio.create_task(_every(config.retention_check_interval_ms, self.upkeep.retain)),
             asyncio.create_task(_every(REMOVE_INTERVAL_MS, self.upkeep.remove_files)),
+            asyncio.create_task(_every(config.cleaner_backoff_ms, self.cleaner.clean)),
             asyncio.create_task(_every(config.offsets_retention_check_interval_ms, self.groups.expire)),
         ]
 
@@ -104,6 +114,7 @@ class Broker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.cleaner.close()
         self.groups.close()
         await self.flush.stop()
         self.topics.close()
@@ -111,6 +122,25 @@ class Broker:
 
 def _session_id() -> int:
     return 1 + secrets.randbelow(2**31 - 1)
+
+
+def _guard(fs: FileSystem, config: BrokerConfig) -> Guard:
+    from eoslog.broker.authorize.guard import Guard  # for those who ask for it only
+    from eoslog.broker.authorize.store import Authorizer
+
+    authorizer = Authorizer(
+        fs, config.log_dirs, super_users=config.super_users, open_without=config.allow_without_acl
+    )
+    return Guard(authorizer)
+
+
+def _sasl(config: BrokerConfig, credentials: Credentials) -> Sasl | None:
+    listeners = listeners_of(config)
+    if not any(listener.sasl for listener in listeners):
+        return None
+    from eoslog.broker.security.sasl import Sasl
+
+    return Sasl(listeners, config, credentials)
 
 
 async def _every(interval_ms: int, action: Callable[[], Awaitable[None]]) -> None:

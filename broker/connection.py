@@ -366,13 +366,16 @@ class Connection(asyncio.BufferedProtocol):
         else:
             for part in parts:
                 write(part)
-        if self._session.state is not State.KNOWN:
+        if self._session.listener.sasl:
             self._authenticating()
 
     def _authenticating(self) -> None:
-        """After an answer of authentication: a failed one was the last."""
-        if self._session.state is State.FAILED:
+        """After an answer: a failure was the last one, a success lets larger frames in."""
+        state = self._session.state
+        if state is State.FAILED:
             self.close()
+        elif state is State.KNOWN:
+            self._reader.max_size = self._broker.config.request_max_bytes
 
     def _fault(self, header: RequestHeader, error: BaseException) -> Message | None:
         """A handler failed. Tell the client if the API has a place for it, else end the connection."""

@@ -189,6 +189,8 @@ def _open(config: BrokerConfig, fs: FileSystem | None, faults: Faults | None) ->
         raise StartError(f"damaged data in {config.log_dirs}: {error}. Put it back from a copy") from error
     except DataDirError as error:
         raise StartError(f"{error} (give another --data?)") from error
+    except ConfigError as error:
+        raise StartError(str(error)) from error
     except OSError as error:
         raise StartError(
             f"data directory {config.log_dirs} cannot be used ({error}): mend that or give another --data"

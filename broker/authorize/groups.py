@@ -1,0 +1,213 @@
+"""Access to groups and their offsets."""
+
+from __future__ import annotations
+
+from eoslog.broker.authorize.cuts import GROUP_DENIED, TOPIC_DENIED, cut, in_turn, needs, split, topics
+from eoslog.broker.authorize.guard import Asked, Check, Mend, Refused
+from eoslog.broker.rules.acls import Operation, ResourceType
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.schema import Message
+
+_GROUP = ResourceType.GROUP
+
+member = needs(Operation.READ, _GROUP, "group_id")
+"""Joining, leaving and all between."""
+
+
+def every_partition(asked: Asked, code: ErrorCode) -> Message:
+    """The answer to a commit that refuses all of it."""
+    return {
+        "topics": [
+            {
+                "name": topic.get("name"),
+                "partitions": [
+                    {"partition_index": part["partition_index"], "error_code": code}
+                    for part in topic["partitions"]
+                ],
+            }
+            | ({"topic_id": topic["topic_id"]} if "topic_id" in topic else {})
+            for topic in asked.request["topics"]
+        ]
+    }
+
+
+read_topics = topics(
+    Operation.READ, entry=lambda index: {"partition_index": index, "error_code": TOPIC_DENIED}
+)
+"""Offsets are committed by who may read what they are of."""
+
+offset_commit = in_turn(needs(Operation.READ, _GROUP, "group_id", every_partition), read_topics)
+
+offset_delete = in_turn(needs(Operation.DELETE, _GROUP, "group_id"), read_topics)
+
+
+# OffsetFetch
+
+_BATCHED, _GROUP_ERROR = 8, 2
+
+
+def _no_offset(index: int, code: ErrorCode) -> Message:
+    return {
+        "partition_index": index,
+        "committed_offset": -1,
+        "committed_leader_epoch": -1,
+        "metadata": "",
+        "error_code": code,
+    }
+
+
+_seen_topics = topics(
+    Operation.DESCRIBE, partitions="partition_indexes", index=None,
+    entry=lambda index: _no_offset(index, TOPIC_DENIED),
+)  # fmt: skip
+
+
+def offset_fetch(asked: Asked) -> Refused | Mend | None:
+    """Needs DESCRIBE on the group and each topic; of all topics those that may not be seen are left out."""
+    if asked.version >= _BATCHED:
+        return _fetch_groups(asked)
+    request = asked.request
+    if not asked.may(Operation.DESCRIBE, _GROUP, request["group_id"]):
+        return Refused(_fetch_refused(asked))
+    if request["topics"] is None:
+        return lambda answer: answer | {"topics": _seen(asked, answer["topics"])}
+    return _seen_topics(asked)
+
+
+def _fetch_refused(asked: Asked) -> Message:
+    if asked.version >= _GROUP_ERROR:
+        return {"error_code": GROUP_DENIED, "topics": []}
+    told = [
+        {
+            "name": topic["name"],
+            "partitions": [_no_offset(index, GROUP_DENIED) for index in topic["partition_indexes"]],
+        }
+        for topic in asked.request["topics"]
+    ]
+    return {"topics": told}
+
+
+def _seen(asked: Asked, told: list[Message]) -> list[Message]:
+    return [
+        topic
+        for topic in told
+        if asked.may(Operation.DESCRIBE, ResourceType.TOPIC, asked.topic_name(topic) or "", told=False)
+    ]
+
+
+def _fetch_groups(asked: Asked) -> Mend:
+    kept, denied = split(
+        asked.request["groups"], lambda group: asked.may(Operation.DESCRIBE, _GROUP, group["group_id"])
+    )
+    asked.request["groups"] = kept
+    whole = [group["topics"] is None for group in kept]
+    cuts = [_cut_group(asked, group) for group in kept]
+    refused = [{"group_id": g["group_id"], "topics": [], "error_code": GROUP_DENIED} for g in denied]
+
+    def mend(answer: Message) -> Message:
+        groups = []
+        for group, everything, refused_topics in zip(answer["groups"], whole, cuts, strict=True):
+            told = _seen(asked, group["topics"]) if everything else [*group["topics"], *refused_topics]
+            groups.append(group | {"topics": told if not group.get("error_code") else group["topics"]})
+        return answer | {"groups": [*groups, *refused]}
+
+    return mend
+
+
+def _cut_group(asked: Asked, group: Message) -> list[Message]:
+    """Cut a group's topics that may not be seen; answers their entries."""
+    if group["topics"] is None:
+        return []
+
+    def allowed(topic: Message) -> bool:
+        name = asked.topic_name(topic)
+        return name is None or asked.may_topic(Operation.DESCRIBE, name)
+
+    group["topics"], denied = split(group["topics"], allowed)
+    return [
+        {
+            "name": topic.get("name") or "",
+            "topic_id": topic.get("topic_id", bytes(16)),
+            "partitions": [_no_offset(index, TOPIC_DENIED) for index in topic["partition_indexes"]],
+        }
+        for topic in denied
+    ]
+
+
+# Describing, listing, deleting
+
+
+def describe(field: str) -> Check:
+    """Needs DESCRIBE on each group; tells what else one may do where that is asked for."""
+
+    def check(asked: Asked) -> Mend:
+        cutting = cut(
+            asked.request, field, lambda group: asked.may(Operation.DESCRIBE, _GROUP, group),
+            "groups", lambda group: {"group_id": group, "error_code": GROUP_DENIED},
+        )  # fmt: skip
+        ask = asked.request["include_authorized_operations"]
+
+        def mend(answer: Message) -> Message:
+            groups = [_hidden(asked, group) for group in answer["groups"]]
+            if ask:
+                for group in groups:
+                    if not group.get("error_code"):
+                        group["authorized_operations"] = asked.operations(_GROUP, group["group_id"])
+            answer = answer | {"groups": groups}
+            return cutting(answer) if cutting else answer
+
+        return mend
+
+    return check
+
+
+def _hidden(asked: Asked, group: Message) -> Message:
+    """A KIP-848 group with a topic assigned that the client may not see is not told at all."""
+    names = {
+        part["topic_name"]
+        for one in group.get("members", ())
+        for held in ("assignment", "target_assignment")
+        if isinstance(one.get(held), dict)
+        for part in one[held]["topic_partitions"]
+    }
+    if all(asked.may(Operation.DESCRIBE, ResourceType.TOPIC, name, told=False) for name in names):
+        return group
+    return {
+        "group_id": group["group_id"],
+        "error_code": TOPIC_DENIED,
+        "error_message": "The group has topics that the client may not describe.",
+    }
+
+
+def list_groups(asked: Asked) -> Mend | None:
+    """Who may describe the cluster sees all groups, others those that they may describe."""
+    if asked.may_cluster(Operation.DESCRIBE, told=False):
+        return None
+
+    def mend(answer: Message) -> Message:
+        groups = [
+            group
+            for group in answer["groups"]
+            if asked.may(Operation.DESCRIBE, _GROUP, group["group_id"], told=False)
+        ]
+        return answer | {"groups": groups}
+
+    return mend
+
+
+def delete_groups(asked: Asked) -> Mend | None:
+    """Needs DELETE on each group."""
+    return cut(
+        asked.request, "groups_names", lambda group: asked.may(Operation.DELETE, _GROUP, group),
+        "results", lambda group: {"group_id": group, "error_code": GROUP_DENIED},
+    )  # fmt: skip
+
+
+def consumer_heartbeat(asked: Asked) -> Refused | None:
+    """Needs READ on the group and DESCRIBE on every topic subscribed to by name."""
+    if not asked.may(Operation.READ, _GROUP, asked.request["group_id"]):
+        return Refused({"error_code": GROUP_DENIED})
+    names = asked.request["subscribed_topic_names"] or ()
+    if not all([asked.may_topic(Operation.DESCRIBE, name) for name in names]):
+        return Refused({"error_code": TOPIC_DENIED})
+    return None

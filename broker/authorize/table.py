@@ -1,0 +1,106 @@
+"""The one table that says which access each API needs: API key -> check."""
+
+from __future__ import annotations
+
+from eoslog.broker.authorize import data, groups, topics, transactions
+from eoslog.broker.authorize.cuts import everybody, needs
+from eoslog.broker.authorize.guard import Asked, Check
+from eoslog.broker.rules.acls import Operation, ResourceType
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.schema import Message
+
+_O, _CLUSTER = Operation, ResourceType.CLUSTER
+
+
+def _quotas_refused(asked: Asked, code: ErrorCode) -> Message:
+    entries = [{"error_code": code, "entity": entry["entity"]} for entry in asked.request["entries"]]
+    return {"entries": entries}
+
+
+def _acls_refused(field: str, answers: str) -> Check:
+    return needs(
+        _O.ALTER,
+        _CLUSTER,
+        refuse=lambda asked, code: {
+            answers: [{"error_code": code, "error_message": None} for _ in asked.request[field]]
+        },
+    )
+
+
+def _credentials_refused(asked: Asked, code: ErrorCode) -> Message:
+    changes = [*asked.request["deletions"], *asked.request["upsertions"]]
+    names = dict.fromkeys(change["name"] for change in changes)
+    return {"results": [{"user": name, "error_code": code} for name in names]}
+
+
+def _log_dirs_refused(asked: Asked, code: ErrorCode) -> Message:
+    moved = [topic for directory in asked.request["dirs"] for topic in directory["topics"]]
+    return {
+        "results": [
+            {
+                "topic_name": topic["name"],
+                "partitions": [{"partition_index": i, "error_code": code} for i in topic["partitions"]],
+            }
+            for topic in moved
+        ]
+    }
+
+
+TABLE: dict[int, Check] = {
+    ApiKey.PRODUCE: data.produce,
+    ApiKey.FETCH: data.fetch,
+    ApiKey.LIST_OFFSETS: data.list_offsets,
+    ApiKey.METADATA: topics.metadata,
+    ApiKey.OFFSET_COMMIT: groups.offset_commit,
+    ApiKey.OFFSET_FETCH: groups.offset_fetch,
+    ApiKey.FIND_COORDINATOR: transactions.find_coordinator,
+    ApiKey.JOIN_GROUP: groups.member,
+    ApiKey.HEARTBEAT: groups.member,
+    ApiKey.LEAVE_GROUP: groups.member,
+    ApiKey.SYNC_GROUP: groups.member,
+    ApiKey.DESCRIBE_GROUPS: groups.describe("groups"),
+    ApiKey.LIST_GROUPS: groups.list_groups,
+    ApiKey.SASL_HANDSHAKE: everybody,
+    ApiKey.API_VERSIONS: everybody,
+    ApiKey.CREATE_TOPICS: topics.create_topics,
+    ApiKey.DELETE_TOPICS: topics.delete_topics,
+    ApiKey.DELETE_RECORDS: data.delete_records,
+    ApiKey.INIT_PRODUCER_ID: transactions.init_producer_id,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: data.offset_for_leader_epoch,
+    ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions_to_txn,
+    ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets_to_txn,
+    ApiKey.END_TXN: transactions.end_txn,
+    ApiKey.WRITE_TXN_MARKERS: transactions.write_txn_markers,
+    ApiKey.TXN_OFFSET_COMMIT: transactions.txn_offset_commit,
+    ApiKey.DESCRIBE_ACLS: needs(_O.DESCRIBE, _CLUSTER),
+    ApiKey.CREATE_ACLS: _acls_refused("creations", "results"),
+    ApiKey.DELETE_ACLS: _acls_refused("filters", "filter_results"),
+    ApiKey.DESCRIBE_CONFIGS: topics.configs(_O.DESCRIBE_CONFIGS, "results"),
+    ApiKey.ALTER_CONFIGS: topics.configs(_O.ALTER_CONFIGS, "responses"),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: topics.configs(_O.ALTER_CONFIGS, "responses"),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: needs(_O.ALTER, _CLUSTER, refuse=_log_dirs_refused),
+    ApiKey.DESCRIBE_LOG_DIRS: needs(_O.DESCRIBE, _CLUSTER),
+    ApiKey.SASL_AUTHENTICATE: everybody,
+    ApiKey.CREATE_PARTITIONS: topics.create_partitions,
+    ApiKey.DELETE_GROUPS: groups.delete_groups,
+    ApiKey.ELECT_LEADERS: needs(_O.ALTER, _CLUSTER),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: needs(_O.ALTER, _CLUSTER),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: needs(_O.DESCRIBE, _CLUSTER),
+    ApiKey.OFFSET_DELETE: groups.offset_delete,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: needs(_O.DESCRIBE_CONFIGS, _CLUSTER),
+    ApiKey.ALTER_CLIENT_QUOTAS: needs(_O.ALTER_CONFIGS, _CLUSTER, refuse=_quotas_refused),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: needs(_O.DESCRIBE, _CLUSTER),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: needs(_O.ALTER, _CLUSTER, refuse=_credentials_refused),
+    ApiKey.DESCRIBE_QUORUM: needs(_O.DESCRIBE, _CLUSTER),
+    ApiKey.UPDATE_FEATURES: needs(_O.ALTER, _CLUSTER),
+    ApiKey.DESCRIBE_CLUSTER: topics.describe_cluster,
+    ApiKey.DESCRIBE_PRODUCERS: data.describe_producers,
+    ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
+    ApiKey.LIST_TRANSACTIONS: transactions.list_transactions,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: groups.consumer_heartbeat,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: groups.describe("group_ids"),
+    ApiKey.LIST_CONFIG_RESOURCES: needs(_O.DESCRIBE_CONFIGS, _CLUSTER),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: topics.describe_topic_partitions,
+}
+"""Kafka's access rules. Who adds an API adds a line here; what has none nobody may use."""

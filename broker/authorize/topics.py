@@ -1,0 +1,202 @@
+"""Access to topics: what may be seen of them, made, changed and deleted."""
+
+from __future__ import annotations
+
+from eoslog.broker.authorize.cuts import CODES, NO_ID, TOPIC_DENIED, cut, split
+from eoslog.broker.authorize.guard import Asked, Check, Mend
+from eoslog.broker.rules.acls import CLUSTER_NAME, Operation, ResourceType
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.schema import Message
+
+_TOPIC, _CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
+
+
+def metadata(asked: Asked) -> Mend:
+    """Topics that may not be described are refused where they are named, else left out."""
+    request = asked.request
+    wanted = request["topics"]
+    everything = wanted is None or (asked.version == 0 and not wanted)
+    denied: list[Message] = []
+    if not everything:
+        request["topics"], denied = split(wanted, lambda topic: _may_see(asked, topic))
+    ask_topics = bool(request["include_topic_authorized_operations"])
+    ask_cluster = bool(request["include_cluster_authorized_operations"])
+    nothing_left = not everything and not request["topics"] and asked.version == 0
+    refused = [_unseen(topic) for topic in denied]
+
+    def mend(answer: Message) -> Message:
+        topics = [] if nothing_left else answer["topics"]
+        if everything:
+            topics = [t for t in topics if asked.may(Operation.DESCRIBE, _TOPIC, t["name"], told=False)]
+        if ask_topics:
+            for topic in topics:
+                _tell_operations(asked, topic)
+        mended = answer | {"topics": [*topics, *refused]}
+        if ask_cluster:
+            mended["cluster_authorized_operations"] = cluster_operations(asked)
+        return mended
+
+    return mend
+
+
+def _may_see(asked: Asked, topic: Message) -> bool:
+    name = asked.topic_name(topic)
+    if name is None:
+        return True  # an unknown id: the handler says so
+    if not asked.may_topic(Operation.DESCRIBE, name):
+        return False
+    if asked.topics.get(name) is not None or not asked.request["allow_auto_topic_creation"]:
+        return True
+    return _may_create(asked, name)
+
+
+def _may_create(asked: Asked, name: str) -> bool:
+    return asked.may_cluster(Operation.CREATE, told=False) or asked.may_topic(Operation.CREATE, name)
+
+
+def _unseen(topic: Message) -> Message:
+    by_id = topic["name"] is None
+    told: Message = {"error_code": TOPIC_DENIED, "name": topic["name"]}
+    return told | {"topic_id": topic["topic_id"]} if by_id else told
+
+
+def _tell_operations(asked: Asked, topic: Message) -> None:
+    if topic.get("name") and not topic.get("error_code"):
+        topic["topic_authorized_operations"] = asked.operations(_TOPIC, topic["name"])
+
+
+def cluster_operations(asked: Asked) -> int:
+    """What the client may do to the cluster, as bits; none if it may not even describe it."""
+    if not asked.may_cluster(Operation.DESCRIBE):
+        return 0
+    return asked.operations(_CLUSTER, CLUSTER_NAME)
+
+
+def describe_cluster(asked: Asked) -> Mend | None:
+    """Open to all, but for what one may do."""
+    if not asked.request["include_cluster_authorized_operations"]:
+        return None
+
+    def mend(answer: Message) -> Message:
+        if answer.get("error_code"):
+            return answer
+        return answer | {"cluster_authorized_operations": cluster_operations(asked)}
+
+    return mend
+
+
+def describe_topic_partitions(asked: Asked) -> Mend:
+    """As Metadata: named topics are refused, of all topics those that may not be seen are left out.
+
+    With none named the request gets the names that may be seen, so that the answer's limit counts them only.
+    """
+    request = asked.request
+    named = request["topics"]
+    denied: list[Message] = []
+    if named:
+        request["topics"], denied = split(
+            named, lambda topic: asked.may_topic(Operation.DESCRIBE, topic["name"])
+        )
+    else:
+        names = (n for n in asked.topics.names() if asked.may(Operation.DESCRIBE, _TOPIC, n, told=False))
+        request["topics"] = [{"name": name} for name in names]
+    nothing_left = not request["topics"]
+
+    def mend(answer: Message) -> Message:
+        topics = [] if nothing_left else answer["topics"]
+        for topic in topics:
+            _tell_operations(asked, topic)
+        told = [*topics, *({"error_code": TOPIC_DENIED, "name": topic["name"]} for topic in denied)]
+        return answer | {"topics": told, "next_cursor": None if nothing_left else answer.get("next_cursor")}
+
+    return mend
+
+
+def create_topics(asked: Asked) -> Mend | None:
+    """Needs CREATE on the cluster or the topic; the configs are told to who may see them."""
+
+    def refuse(topic: Message) -> Message:
+        return {"name": topic["name"], "error_code": TOPIC_DENIED, "error_message": "Authorization failed."}
+
+    cutting = cut(asked.request, "topics", lambda t: _may_create(asked, t["name"]), "topics", refuse)
+
+    def mend(answer: Message) -> Message:
+        shown = [_without_configs(asked, topic) for topic in answer["topics"]]
+        answer = answer | {"topics": shown}
+        return cutting(answer) if cutting else answer
+
+    return mend
+
+
+_CONFIGS_SINCE = 5
+
+
+def _without_configs(asked: Asked, topic: Message) -> Message:
+    if asked.version < _CONFIGS_SINCE or topic.get("error_code"):
+        return topic
+    if asked.may(Operation.DESCRIBE_CONFIGS, _TOPIC, topic["name"], told=False):
+        return topic
+    hidden = {"topic_config_error_code": TOPIC_DENIED, "num_partitions": -1, "replication_factor": -1}
+    return topic | hidden | {"configs": None}
+
+
+def delete_topics(asked: Asked) -> Mend | None:
+    """Needs DELETE. An id whose topic may not be seen is as unknown as any other."""
+    if asked.version < 6:
+        return cut(
+            asked.request, "topic_names", lambda name: asked.may_topic(Operation.DELETE, name),
+            "responses", lambda name: {"name": name, "error_code": TOPIC_DENIED},
+        )  # fmt: skip
+
+    def allowed(topic: Message) -> bool:
+        name = asked.topic_name(topic)
+        return name is None or asked.may_topic(Operation.DELETE, name)
+
+    def refuse(topic: Message) -> Message:
+        if topic["name"] is not None:
+            return {"name": topic["name"], "topic_id": NO_ID, "error_code": TOPIC_DENIED}
+        name = asked.topic_name(topic)
+        if name is not None and asked.may(Operation.DESCRIBE, _TOPIC, name, told=False):
+            return {"name": name, "topic_id": topic["topic_id"], "error_code": TOPIC_DENIED}
+        return {"name": None, "topic_id": topic["topic_id"], "error_code": ErrorCode.UNKNOWN_TOPIC_ID}
+
+    return cut(asked.request, "topics", allowed, "responses", refuse)
+
+
+def create_partitions(asked: Asked) -> Mend | None:
+    """Needs ALTER on the topic."""
+    return cut(
+        asked.request, "topics", lambda topic: asked.may_topic(Operation.ALTER, topic["name"]),
+        "results", lambda topic: {"name": topic["name"], "error_code": TOPIC_DENIED, "error_message": None},
+    )  # fmt: skip
+
+
+# Resource types of the config APIs -> where the access right is; all others are the cluster's.
+_CONFIG_OF = {2: ResourceType.TOPIC, 32: ResourceType.GROUP}
+
+
+def configs(operation: Operation, answers: str) -> Check:
+    """Needs the operation on each topic or group, or on the cluster for all else that has configs."""
+
+    def where(resource: Message) -> tuple[ResourceType, str]:
+        kind = _CONFIG_OF.get(resource["resource_type"], _CLUSTER)
+        return kind, CLUSTER_NAME if kind is _CLUSTER else resource["resource_name"]
+
+    def check(asked: Asked) -> Mend | None:
+        def refuse(resource: Message) -> Message:
+            return {
+                "error_code": CODES[where(resource)[0]],
+                "error_message": None,
+                "resource_type": resource["resource_type"],
+                "resource_name": resource["resource_name"],
+            }
+
+        return cut(
+            asked.request,
+            "resources",
+            lambda resource: asked.may(operation, *where(resource)),
+            answers,
+            refuse,
+        )
+
+    return check

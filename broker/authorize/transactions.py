@@ -1,0 +1,164 @@
+"""Access to transactional ids and what belongs to transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from eoslog.broker.authorize.cuts import (
+    CLUSTER_DENIED,
+    GROUP_DENIED,
+    TOPIC_DENIED,
+    TRANSACTION_DENIED,
+    cut,
+    in_turn,
+    needs,
+)
+from eoslog.broker.authorize.groups import every_partition, read_topics
+from eoslog.broker.authorize.guard import Asked, Mend, Refused
+from eoslog.broker.rules.acls import Operation, ResourceType
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.schema import Message
+
+_ID = ResourceType.TRANSACTIONAL_ID
+
+end_txn = needs(Operation.WRITE, _ID, "transactional_id")
+
+add_offsets_to_txn = in_turn(end_txn, needs(Operation.READ, ResourceType.GROUP, "group_id"))
+
+txn_offset_commit = in_turn(
+    needs(Operation.WRITE, _ID, "transactional_id", every_partition),
+    needs(Operation.READ, ResourceType.GROUP, "group_id", every_partition),
+    read_topics,
+)
+
+
+def init_producer_id(asked: Asked) -> Refused | None:
+    """Needs WRITE on the transactional id; without one, IDEMPOTENT_WRITE or WRITE on some topic."""
+    name = asked.request["transactional_id"]
+    nobody: Message = {"producer_id": -1, "producer_epoch": -1}
+    if name is None:
+        if asked.may_cluster(Operation.IDEMPOTENT_WRITE, told=False) or asked.may_some(
+            Operation.WRITE, ResourceType.TOPIC
+        ):
+            return None
+        return Refused({"error_code": CLUSTER_DENIED} | nobody)
+    if asked.may(Operation.WRITE, _ID, name) and (
+        not asked.request["enable2_pc"] or asked.may(Operation.TWO_PHASE_COMMIT, _ID, name)
+    ):
+        return None
+    return Refused({"error_code": TRANSACTION_DENIED} | nobody)
+
+
+_BATCHED = 4
+
+
+def add_partitions_to_txn(asked: Asked) -> Refused | None:
+    """From clients: WRITE on the id and on every topic, or nothing is added. From version 4 brokers only."""
+    request = asked.request
+    if asked.version >= _BATCHED:
+        if asked.may_cluster(Operation.CLUSTER_ACTION):
+            return None
+        return Refused({"error_code": CLUSTER_DENIED})
+    topics = request["v3_and_below_topics"]
+    if not asked.may(Operation.WRITE, _ID, request["v3_and_below_transactional_id"]):
+        return Refused(_added(topics, lambda _: TRANSACTION_DENIED))
+    denied = {t["name"] for t in topics if not asked.may_topic(Operation.WRITE, t["name"])}
+    if not denied:
+        return None
+    return Refused(
+        _added(topics, lambda name: TOPIC_DENIED if name in denied else ErrorCode.OPERATION_NOT_ATTEMPTED)
+    )
+
+
+def _added(topics: list[Message], code: Callable[[str], ErrorCode]) -> Message:
+    return {
+        "results_by_topic_v3_and_below": [
+            {
+                "name": topic["name"],
+                "results_by_partition": [
+                    {"partition_index": index, "partition_error_code": code(topic["name"])}
+                    for index in topic["partitions"]
+                ],
+            }
+            for topic in topics
+        ]
+    }
+
+
+def write_txn_markers(asked: Asked) -> Refused | None:
+    """Needs ALTER or CLUSTER_ACTION on the cluster."""
+    if asked.may_cluster(Operation.ALTER, told=False) or asked.may_cluster(Operation.CLUSTER_ACTION):
+        return None
+    markers = [
+        {
+            "producer_id": marker["producer_id"],
+            "topics": [
+                {
+                    "name": topic["name"],
+                    "partitions": [
+                        {"partition_index": index, "error_code": CLUSTER_DENIED}
+                        for index in topic["partition_indexes"]
+                    ],
+                }
+                for topic in marker["topics"]
+            ],
+        }
+        for marker in asked.request["markers"]
+    ]
+    return Refused({"markers": markers})
+
+
+def describe_transactions(asked: Asked) -> Mend:
+    """Needs DESCRIBE on each id; topics that may not be seen are left out."""
+    cutting = cut(
+        asked.request, "transactional_ids", lambda name: asked.may(Operation.DESCRIBE, _ID, name),
+        "transaction_states", lambda name: {"transactional_id": name, "error_code": TRANSACTION_DENIED},
+    )  # fmt: skip
+
+    def mend(answer: Message) -> Message:
+        states = [
+            state
+            | {
+                "topics": [
+                    topic
+                    for topic in state.get("topics", ())
+                    if asked.may(Operation.DESCRIBE, ResourceType.TOPIC, topic["topic"], told=False)
+                ]
+            }
+            for state in answer["transaction_states"]
+        ]
+        answer = answer | {"transaction_states": states}
+        return cutting(answer) if cutting else answer
+
+    return mend
+
+
+def list_transactions(asked: Asked) -> Mend:
+    """The ids that one may describe."""
+
+    def mend(answer: Message) -> Message:
+        states = [
+            state
+            for state in answer["transaction_states"]
+            if asked.may(Operation.DESCRIBE, _ID, state["transactional_id"], told=False)
+        ]
+        return answer | {"transaction_states": states}
+
+    return mend
+
+
+def find_coordinator(asked: Asked) -> Refused | Mend | None:
+    """Needs DESCRIBE on the group or the transactional id."""
+    kinds = {0: (ResourceType.GROUP, GROUP_DENIED), 1: (_ID, TRANSACTION_DENIED)}
+    found = kinds.get(asked.request["key_type"])
+    if found is None:
+        return None  # the handler knows no other
+    resource, code = found
+    nowhere: Message = {"error_code": code, "error_message": None, "node_id": -1, "host": "", "port": -1}
+    if asked.version < _BATCHED:
+        allowed = asked.may(Operation.DESCRIBE, resource, asked.request["key"])
+        return None if allowed else Refused(nowhere)
+    return cut(
+        asked.request, "coordinator_keys", lambda key: asked.may(Operation.DESCRIBE, resource, key),
+        "coordinators", lambda key: {"key": key, **nowhere},
+    )  # fmt: skip

@@ -1,0 +1,94 @@
+"""AlterUserScramCredentials (key 51, version 0): set or remove users' SCRAM credentials (KIP-554).
+
+All right changes are made together, durable before the answer. A user with any wrong change, or with two
+for one mechanism, keeps what it has. Iterations are 4096 to 16384, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.security.scram import LEAST_ITERATIONS, MOST_ITERATIONS, NUMBERS, Credential
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Make the changes and answer each user's result."""
+    removed, put = request["deletions"], request["upsertions"]
+    changes = [*removed, *put]
+    errors: dict[str, KafkaError] = {}
+    for (name, _), times in Counter((one["name"], one["mechanism"]) for one in changes).items():
+        if times > 1:
+            errors[name] = KafkaError(
+                ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
+            )
+    for one in removed:
+        _note(errors, one, _removable(context, one))
+    for one in put:
+        _note(errors, one, _acceptable(one))
+    try:
+        context.broker.credentials.change(
+            [(_key(one), _credential(one)) for one in put if one["name"] not in errors],
+            [_key(one) for one in removed if one["name"] not in errors],
+        )
+    except KafkaError as error:
+        errors = {one["name"]: error for one in changes} | errors
+    return {
+        "results": [_result(name, errors.get(name)) for name in dict.fromkeys(c["name"] for c in changes)]
+    }
+
+
+def _note(errors: dict[str, KafkaError], one: Message, error: KafkaError | None) -> None:
+    if error is not None:
+        errors.setdefault(one["name"], error)
+
+
+def _named(one: Message) -> KafkaError | None:
+    if not one["name"]:
+        return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if one["mechanism"] not in NUMBERS:
+        return KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    return None
+
+
+def _removable(context: RequestContext, one: Message) -> KafkaError | None:
+    wrong = _named(one)
+    if wrong is None and context.broker.credentials.get(*_key(one)) is None:
+        return KafkaError(
+            ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
+        )
+    return wrong
+
+
+def _acceptable(one: Message) -> KafkaError | None:
+    wrong = _named(one)
+    if wrong is not None:
+        return wrong
+    if one["iterations"] < LEAST_ITERATIONS:
+        return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if one["iterations"] > MOST_ITERATIONS:
+        return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    if not len(one["salt"]) or not len(one["salted_password"]):
+        return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "salt or salted password is empty")
+    return None
+
+
+def _key(one: Message) -> tuple[str, str]:
+    return one["name"], NUMBERS[one["mechanism"]]
+
+
+def _credential(one: Message) -> Credential:
+    return Credential.of_salted(
+        NUMBERS[one["mechanism"]], bytes(one["salt"]), one["iterations"], bytes(one["salted_password"])
+    )
+
+
+def _result(name: str, error: KafkaError | None) -> Message:
+    if error is None:
+        return {"user": name, "error_message": None}
+    return {"user": name, "error_code": error.code, "error_message": error.message}

@@ -1,0 +1,37 @@
+"""CreateAcls (key 30, versions 1-3): add ACLs.
+
+Each is judged by itself; those that are right are added together, durable before the answer. An ACL that is
+there already is no error. SECURITY_DISABLED where no authorizer is configured (authorizer.class.name).
+"""
+
+from __future__ import annotations
+
+from eoslog.broker.authorize.messages import acl_of, authorizer_of
+from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.rules.acls import Acl
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.CREATE_ACLS
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Add them and answer each one's result, in their order."""
+    right: list[Acl] = []
+    results: list[Message] = []
+    for wanted in request["creations"]:
+        try:
+            right.append(acl_of(wanted))
+            results.append({"error_message": None})
+        except KafkaError as error:
+            results.append(_refused(error))
+    try:
+        authorizer_of(context.broker.guard).add(right)
+    except KafkaError as error:
+        return {"results": [_refused(error) for _ in results]}
+    return {"results": results}
+
+
+def _refused(error: KafkaError) -> Message:
+    return {"error_code": error.code, "error_message": error.message}

@@ -1,0 +1,56 @@
+"""DeleteAcls (key 31, versions 1-3): remove the ACLs that match filters, and say which.
+
+Durable before the answer. SECURITY_DISABLED where no authorizer is configured (authorizer.class.name).
+"""
+
+from __future__ import annotations
+
+from eoslog.broker.authorize.messages import authorizer_of, filter_of, message_of
+from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.rules.acls import Acl, AclFilter
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.DELETE_ACLS
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Remove what the right ones of the filters mean, all together."""
+    filters: list[AclFilter] = []
+    errors: dict[int, KafkaError] = {}
+    for index, wanted in enumerate(request["filters"]):
+        try:
+            filters.append(filter_of(wanted))
+        except KafkaError as error:
+            errors[index] = error
+    try:
+        removed = iter(authorizer_of(context.broker.guard).remove(filters))
+    except KafkaError as error:
+        return {"filter_results": [_refused(error) for _ in request["filters"]]}
+    return {
+        "filter_results": [
+            _refused(errors[index]) if index in errors else _removed(next(removed))
+            for index in range(len(request["filters"]))
+        ]
+    }
+
+
+def _refused(error: KafkaError) -> Message:
+    return {"error_code": error.code, "error_message": error.message}
+
+
+def _removed(acls: list[Acl]) -> Message:
+    return {
+        "error_message": None,
+        "matching_acls": [
+            {
+                "error_message": None,
+                "resource_type": acl.resource,
+                "resource_name": acl.name,
+                "pattern_type": acl.pattern,
+            }
+            | message_of(acl)
+            for acl in acls
+        ],
+    }

@@ -1,0 +1,41 @@
+"""DescribeAcls (key 29, versions 1-3): the ACLs that match a filter, by resource.
+
+SECURITY_DISABLED where no authorizer is configured (authorizer.class.name).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from eoslog.broker.authorize.messages import authorizer_of, filter_of, message_of
+from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.rules.acls import Acl, Pattern, ResourceType
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.DESCRIBE_ACLS
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Answer what the filter means."""
+    try:
+        found = authorizer_of(context.broker.guard).acls.matching(filter_of(request))
+    except KafkaError as error:
+        return {"error_code": error.code, "error_message": error.message}
+    return {"error_message": None, "resources": [_resource(*group) for group in groupby(found, _pattern)]}
+
+
+def _pattern(acl: Acl) -> tuple[ResourceType, str, Pattern]:
+    return acl.resource, acl.name, acl.pattern
+
+
+def _resource(which: tuple[ResourceType, str, Pattern], acls: Iterable[Acl]) -> Message:
+    kind, name, pattern = which
+    return {
+        "resource_type": kind,
+        "resource_name": name,
+        "pattern_type": pattern,
+        "acls": [message_of(acl) for acl in acls],
+    }

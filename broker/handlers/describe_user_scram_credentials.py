@@ -1,0 +1,49 @@
+"""DescribeUserScramCredentials (key 50, version 0): which SCRAM credentials users have (KIP-554).
+
+Only what clients have set by AlterUserScramCredentials; users given by configuration are not told. A user
+without credentials gets RESOURCE_NOT_FOUND, one named twice DUPLICATE_RESOURCE.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.security.scram import NUMBERS
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Answer mechanisms and iterations of the users asked for, of all if none is."""
+    credentials = context.broker.credentials
+    names = Counter(user["name"] for user in request["users"] or ())
+    users = list(names) if request["users"] else credentials.users()
+    return {
+        "error_message": None,
+        "results": [
+            _refused(user, ErrorCode.DUPLICATE_RESOURCE, "is named more than once")
+            if names[user] > 1
+            else _described(context, user)
+            for user in users
+        ],
+    }
+
+
+def _described(context: RequestContext, user: str) -> Message:
+    found = context.broker.credentials.of(user)
+    if not found:
+        return _refused(user, ErrorCode.RESOURCE_NOT_FOUND, "has no SCRAM credentials")
+    infos = [
+        {"mechanism": number, "iterations": found[name].iterations}
+        for number, name in NUMBERS.items()
+        if name in found
+    ]
+    return {"user": user, "error_message": None, "credential_infos": infos}
+
+
+def _refused(user: str, code: ErrorCode, why: str) -> Message:
+    return {"user": user, "error_code": code, "error_message": f"user {user} {why}"}

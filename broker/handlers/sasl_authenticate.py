@@ -1,0 +1,36 @@
+"""SaslAuthenticate (key 36, versions 0-2): one step of a SASL exchange (KIP-152).
+
+Mechanisms: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. A failure is answered with
+SASL_AUTHENTICATION_FAILED after connection.failed.authentication.delay.ms, and the connection ends. From
+version 1 on the answer says how long the session lasts (connections.max.reauth.ms, or the token's expiry;
+KIP-368). ILLEGAL_SASL_STATE without a handshake before it.
+Left out: GSSAPI (Kerberos), and delegation tokens by SCRAM.
+"""
+
+from __future__ import annotations
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.SASL_AUTHENTICATE
+
+
+async def handle(context: RequestContext, request: Message) -> Message:
+    """Take the token and answer the mechanism's."""
+    sasl = context.broker.sasl
+    try:
+        if sasl is None:
+            raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "this listener has no SASL")
+        step, lifetime_ms = await sasl.step(
+            context.session, bytes(request["auth_bytes"]), context.client_host
+        )
+    except KafkaError as error:
+        return {"error_code": error.code, "error_message": error.message, "auth_bytes": b""}
+    return {
+        "error_code": 0,
+        "error_message": None,
+        "auth_bytes": step.token,
+        "session_lifetime_ms": lifetime_ms,
+    }

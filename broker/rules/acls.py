@@ -1,0 +1,248 @@
+"""Access rules by Kafka's ACLs (KIP-11, KIP-290, KIP-679), pure.
+
+An ACL allows or denies a principal, from a host, one operation on resources: one by name (LITERAL), all of a
+type (LITERAL "*"), or all whose names begin so (PREFIXED).
+
+- DENY wins over ALLOW; without either access is denied, or open if the resource has no ACL at all and
+  allow.everyone.if.no.acl.found says so.
+- An ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE, one of ALTER_CONFIGS implies DESCRIBE_CONFIGS.
+  A DENY implies nothing more than itself. ALL stands for every operation in both.
+- "User:*" is every principal; "*" is every host, and a network such as 10.0.0.0/8 those within.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+from ipaddress import ip_address, ip_network
+
+
+class ResourceType(IntEnum):
+    """What access is to, by Kafka's numbers."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class Pattern(IntEnum):
+    """How an ACL names resources. ANY and MATCH are for filters only."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Operation(IntEnum):
+    """What may be done, by Kafka's numbers."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class Permission(IntEnum):
+    """Whether an ACL allows or denies. ANY is for filters only."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+_O = Operation
+
+SUPPORTED: dict[ResourceType, tuple[Operation, ...]] = {
+    ResourceType.TOPIC: (_O.READ, _O.WRITE, _O.CREATE, _O.DELETE, _O.ALTER, _O.DESCRIBE,
+                         _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
+    ResourceType.GROUP: (_O.READ, _O.DELETE, _O.DESCRIBE, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
+    ResourceType.CLUSTER: (_O.CREATE, _O.ALTER, _O.DESCRIBE, _O.CLUSTER_ACTION, _O.DESCRIBE_CONFIGS,
+                           _O.ALTER_CONFIGS, _O.IDEMPOTENT_WRITE),
+    ResourceType.TRANSACTIONAL_ID: (_O.WRITE, _O.DESCRIBE, _O.TWO_PHASE_COMMIT),
+    ResourceType.DELEGATION_TOKEN: (_O.DESCRIBE,),
+    ResourceType.USER: (_O.CREATE_TOKENS, _O.DESCRIBE_TOKENS),
+}  # fmt: skip
+"""The operations that each type of resource knows."""
+
+# An operation asked for -> those whose ALLOW is enough.
+_ENOUGH: dict[Operation, frozenset[Operation]] = {
+    operation: frozenset({operation, _O.ALL}) for operation in Operation
+} | {
+    _O.DESCRIBE: frozenset({_O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER, _O.ALL}),
+    _O.DESCRIBE_CONFIGS: frozenset({_O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS, _O.ALL}),
+}
+
+CLUSTER_NAME = "kafka-cluster"
+WILDCARD = "*"
+EVERYBODY = "User:*"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Acl:
+    """One rule."""
+
+    resource: ResourceType
+    name: str
+    pattern: Pattern
+    principal: str
+    host: str
+    operation: Operation
+    permission: Permission
+
+
+@dataclass(frozen=True, slots=True)
+class AclFilter:
+    """Which rules are meant; None and ANY stand for all."""
+
+    resource: ResourceType = ResourceType.ANY
+    name: str | None = None
+    pattern: Pattern = Pattern.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: Operation = Operation.ANY
+    permission: Permission = Permission.ANY
+
+    def matches(self, acl: Acl) -> bool:
+        """Whether the rule is one of those meant."""
+        return (
+            self.resource in (ResourceType.ANY, acl.resource)
+            and self._matches_name(acl)
+            and self.principal in (None, acl.principal)
+            and self.host in (None, acl.host)
+            and self.operation in (Operation.ANY, acl.operation)
+            and self.permission in (Permission.ANY, acl.permission)
+        )
+
+    def _matches_name(self, acl: Acl) -> bool:
+        if self.pattern not in (Pattern.ANY, Pattern.MATCH, acl.pattern):
+            return False
+        if self.name is None or self.name == acl.name:
+            return True
+        if self.pattern is not Pattern.MATCH:
+            return False
+        if acl.pattern is Pattern.PREFIXED:
+            return self.name.startswith(acl.name)
+        return acl.name == WILDCARD
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who asks, and from where."""
+
+    principal: str
+    host: str
+
+
+class Acls:
+    """A set of rules and what follows from it. A value: a change makes a new one."""
+
+    def __init__(self, acls: Iterable[Acl] = (), *, open_without: bool = False) -> None:
+        """`open_without`: whether resources without any rule are open to everybody."""
+        self.all = frozenset(acls)
+        self._open_without = open_without
+        self._by_name: dict[tuple[ResourceType, Pattern, str], list[Acl]] = {}
+        self._longest = dict.fromkeys(ResourceType, 0)
+        for acl in self.all:
+            self._by_name.setdefault((acl.resource, acl.pattern, acl.name), []).append(acl)
+            if acl.pattern is Pattern.PREFIXED:
+                self._longest[acl.resource] = max(self._longest[acl.resource], len(acl.name))
+
+    def changed(self, add: Iterable[Acl] = (), remove: Iterable[Acl] = ()) -> Acls:
+        """The same rules without some and with others."""
+        return Acls((self.all - frozenset(remove)) | frozenset(add), open_without=self._open_without)
+
+    def matching(self, wanted: AclFilter) -> list[Acl]:
+        """The rules that a filter means, in order."""
+        return sorted(acl for acl in self.all if wanted.matches(acl))
+
+    def _about(self, resource: ResourceType, name: str) -> Iterator[Acl]:
+        """The rules whose pattern takes this resource in."""
+        found = self._by_name
+        yield from found.get((resource, Pattern.LITERAL, name), ())
+        if name != WILDCARD:
+            yield from found.get((resource, Pattern.LITERAL, WILDCARD), ())
+        for size in range(1, min(len(name), self._longest[resource]) + 1):
+            yield from found.get((resource, Pattern.PREFIXED, name[:size]), ())
+
+    def allows(self, client: Client, operation: Operation, resource: ResourceType, name: str) -> bool:
+        """Whether the client may do `operation` to one resource."""
+        allowed, any_rule = False, False
+        for acl in self._about(resource, name):
+            any_rule = True
+            if not _means(acl, client):
+                continue
+            if acl.permission is Permission.DENY:
+                if acl.operation in (operation, Operation.ALL):
+                    return False
+            elif acl.operation in _ENOUGH[operation]:
+                allowed = True
+        return allowed or (self._open_without and not any_rule)
+
+    def allows_some(self, client: Client, operation: Operation, resource: ResourceType) -> bool:
+        """Whether there may be a resource of this type to which the client may do `operation`.
+
+        An ALLOW counts unless a DENY takes in all that it allows.
+        """
+        wanted = (operation, Operation.ALL)
+        rules = [
+            acl
+            for acl in self.all
+            if acl.resource is resource and acl.operation in wanted and _means(acl, client)
+        ]
+        denied = {(acl.pattern, acl.name) for acl in rules if acl.permission is Permission.DENY}
+        if (Pattern.LITERAL, WILDCARD) in denied:
+            return False
+        if self._open_without:
+            return True
+        return any(acl.permission is Permission.ALLOW and not _covered(acl, denied) for acl in rules)
+
+    def operations(self, client: Client, resource: ResourceType, name: str) -> list[Operation]:
+        """All that the client may do to one resource."""
+        return [o for o in SUPPORTED[resource] if self.allows(client, o, resource, name)]
+
+
+def _covered(acl: Acl, denied: set[tuple[Pattern, str]]) -> bool:
+    if acl.pattern is Pattern.LITERAL:
+        if acl.name == WILDCARD:
+            return False
+        if (Pattern.LITERAL, acl.name) in denied:
+            return True
+    return any((Pattern.PREFIXED, acl.name[:size]) in denied for size in range(1, len(acl.name) + 1))
+
+
+def _means(acl: Acl, client: Client) -> bool:
+    """Whether a rule is about this client."""
+    return acl.principal in (client.principal, EVERYBODY) and (
+        acl.host in (WILDCARD, client.host) or ("/" in acl.host and _within(client.host, acl.host))
+    )
+
+
+@lru_cache(maxsize=4096)
+def _within(host: str, network: str) -> bool:
+    """Whether an address is in a network; False if one of them is none."""
+    try:
+        return ip_address(host) in ip_network(network, strict=False)
+    except ValueError:
+        return False

@@ -1,0 +1,91 @@
+"""The SCRAM credentials that clients manage: `scram-credentials.json` of the data directory.
+
+A change is written and synced before it counts. The file holds salted keys, no passwords, and is readable
+by its owner alone as far as the data directory is.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from eoslog.broker.log import files
+from eoslog.broker.ports import FileSystem
+from eoslog.broker.security.scram import Credential
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+FILE = "scram-credentials.json"
+_VERSION = 1
+
+Key = tuple[str, str]
+"""User and mechanism."""
+
+
+class Credentials:
+    """What is known, by user and mechanism."""
+
+    def __init__(self, fs: FileSystem, directory: str) -> None:
+        """Load them. Raises files.BadFile, OSError."""
+        self._fs = fs
+        self._path = os.path.join(directory, FILE)
+        self._known: dict[Key, Credential] = {}
+        if fs.exists(self._path):
+            self._known = decode(files.read_whole(fs, self._path), self._path)
+
+    def get(self, user: str, mechanism: str) -> Credential | None:
+        """A user's credential."""
+        return self._known.get((user, mechanism))
+
+    def users(self) -> list[str]:
+        """All users that have one, sorted."""
+        return sorted({user for user, _ in self._known})
+
+    def of(self, user: str) -> dict[str, Credential]:
+        """A user's credentials by mechanism."""
+        return {mechanism: known for (name, mechanism), known in self._known.items() if name == user}
+
+    def change(self, put: Iterable[tuple[Key, Credential]], remove: Iterable[Key]) -> None:
+        """Put and remove, all together. Raises KafkaError, and nothing changes."""
+        changed = self._known | dict(put)
+        for key in remove:
+            del changed[key]
+        try:
+            files.write_whole(self._fs, self._path, encode(changed))
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the credentials are not changed, {FILE} cannot be written: {error}",
+            ) from error
+        self._known = changed
+
+
+def encode(known: dict[Key, Credential]) -> bytes:
+    """The file's content."""
+    rows = [
+        [
+            user,
+            mechanism,
+            c.iterations,
+            *(base64.b64encode(b).decode() for b in (c.salt, c.stored_key, c.server_key)),
+        ]
+        for (user, mechanism), c in sorted(known.items(), key=lambda item: item[0])
+    ]
+    return json.dumps({"version": _VERSION, "credentials": rows}, indent=0).encode()
+
+
+def decode(data: bytes, path: str) -> dict[Key, Credential]:
+    """Read what `encode` made. Raises files.BadFile, which shows nothing of the content."""
+    try:
+        content: Any = json.loads(data)
+        if content["version"] != _VERSION:
+            raise ValueError
+        known = {}
+        for user, mechanism, iterations, *values in content["credentials"]:
+            salt, stored, server = (base64.b64decode(value, validate=True) for value in values)
+            known[user, mechanism] = Credential(salt, int(iterations), stored, server)
+        return known
+    except (ValueError, KeyError, TypeError):
+        raise files.BadFile(f"{path} cannot be read; put it back from a copy") from None

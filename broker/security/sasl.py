@@ -1,0 +1,121 @@
+"""SASL on a broker's listeners: which mechanisms there are, and a session's way through one of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from eoslog.broker.config.base import ConfigError
+from eoslog.broker.security.credentials import Credentials
+from eoslog.broker.security.listeners import Listener
+from eoslog.broker.security.mechanism import AuthenticationFailed, Exchange, Step
+from eoslog.broker.security.oauth import OauthExchange, Tokens
+from eoslog.broker.security.plain import PlainExchange
+from eoslog.broker.security.scram import HASHES, Credential, ScramExchange
+from eoslog.broker.security.session import Session, State
+from eoslog.broker.security.users import Passwords
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+log = logging.getLogger(__name__)
+
+MECHANISMS = ("PLAIN", *HASHES, "OAUTHBEARER")
+
+Begin = Callable[[], Exchange]
+
+
+class Sasl:
+    """The mechanisms of each listener that has SASL."""
+
+    def __init__(self, listeners: Sequence[Listener], config: Any, credentials: Credentials) -> None:
+        """Make all mechanisms ready. Raises ConfigError naming the option."""
+        self._config = config
+        self._credentials = credentials
+        self._tokens: Tokens | None = None
+        self._offered = {one.name: self._of(one) for one in listeners if one.sasl}
+
+    def _of(self, listener: Listener) -> dict[str, Begin]:
+        text: str = listener.option(self._config, "sasl.enabled.mechanisms")
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        unknown = [name for name in names if name not in MECHANISMS]
+        if unknown or not names:
+            raise ConfigError(
+                f"listener {listener.name}: sasl.enabled.mechanisms={text}: give some of "
+                + ", ".join(MECHANISMS)
+            )
+        return {name: self._begin(listener, name) for name in names}
+
+    def _begin(self, listener: Listener, mechanism: str) -> Begin:
+        if mechanism == "OAUTHBEARER":
+            self._tokens = tokens = self._tokens or Tokens(self._config)
+            return lambda: OauthExchange(tokens)
+        passwords = Passwords(listener, mechanism, self._config)
+        if mechanism == "PLAIN":
+            return lambda: PlainExchange(passwords)
+
+        def credential(user: str) -> Credential | None:
+            known = self._credentials.get(user, mechanism)
+            password = passwords.password(user) if known is None else None
+            return known if password is None else Credential.of_password(mechanism, password)
+
+        return lambda: ScramExchange(mechanism, credential)
+
+    def choose(self, session: Session, mechanism: str, *, raw: bool) -> list[str]:
+        """Begin an exchange by the mechanism; answers those offered. `raw`: its tokens come without headers.
+
+        Raises KafkaError UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE; after the first the session has
+        failed.
+        """
+        offered = self._offered.get(session.listener.name)
+        again = session.state is State.KNOWN
+        if offered is None or not (session.state is State.START or again) or (raw and again):
+            raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "a handshake has no place here")
+        if mechanism not in offered or (again and mechanism != session.mechanism):
+            session.state = State.FAILED
+            raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"offered are {', '.join(offered)}")
+        session.mechanism, session.exchange = mechanism, offered[mechanism]()
+        session.state = State.TOKENS if raw else State.EXCHANGE
+        return list(offered)
+
+    def offered(self, session: Session) -> list[str]:
+        """The mechanisms at the session's listener."""
+        return list(self._offered.get(session.listener.name, ()))
+
+    async def step(self, session: Session, token: bytes, peer: str) -> tuple[Step, int]:
+        """Take the client's next token: the answer, and the session's lifetime in ms (0: without end).
+
+        Raises KafkaError SASL_AUTHENTICATION_FAILED, a moment later than it is known, ILLEGAL_SASL_STATE.
+        """
+        exchange, again = session.exchange, session.known
+        if exchange is None or session.state not in (State.EXCHANGE, State.TOKENS):
+            raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "a token has no place here")
+        try:
+            step = await exchange.step(token)
+            if step.user is not None and again and session.principal != f"User:{step.user}":
+                raise AuthenticationFailed("a session cannot be renewed by another user")
+        except (AuthenticationFailed, ConfigError) as error:
+            session.state, session.exchange = State.FAILED, None
+            log.warning("authentication by %s from %s failed: %s", session.mechanism, peer, error)
+            await asyncio.sleep(self._config.failed_authentication_delay_ms / 1000)
+            reason = (
+                error if isinstance(error, AuthenticationFailed) else "the broker's configuration is wrong"
+            )
+            raise KafkaError(
+                ErrorCode.SASL_AUTHENTICATION_FAILED, f"Authentication failed: {reason}"
+            ) from None
+        if step.user is None:
+            return step, 0
+        session.state, session.exchange = State.KNOWN, None
+        session.principal = f"User:{step.user}"
+        lifetime_ms = self._lifetime_ms(session, step)
+        now = asyncio.get_running_loop().time()
+        session.ends_at = now + lifetime_ms / 1000 if lifetime_ms else float("inf")
+        return step, lifetime_ms
+
+    def _lifetime_ms(self, session: Session, step: Step) -> int:
+        name = "connections.max.reauth.ms"
+        own = session.listener.own.get(f"{session.mechanism.lower()}.{name}")
+        most = int(own if own is not None else session.listener.option(self._config, name))
+        given = [time for time in (most, step.lifetime_ms) if time > 0]
+        return min(given) if given else 0

@@ -1,0 +1,98 @@
+"""Users and passwords given by configuration: JAAS texts of Kafka's kind, and a file of our own.
+
+    listener.name.sasl_ssl.plain.sasl.jaas.config=\
+        org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret" user_bob="pass";
+    sasl.users.file=/etc/eoslog/users        # lines of NAME=PASSWORD; # begins a comment
+
+In a JAAS text only `user_NAME` options say who may log in; `username` and `password` are what a broker of
+Kafka uses towards others. SCRAM takes the same two sources beside the credentials that clients manage with
+AlterUserScramCredentials, so that there is a first administrator.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from eoslog.broker.config.base import ConfigError
+from eoslog.broker.security.listeners import PREFIX, Listener
+
+_OPTION = re.compile(r"""\s*([\w.@-]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s;"']+)""")
+_HEAD = re.compile(r"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)\b", re.IGNORECASE)
+_USER = "user_"
+
+
+def jaas_users(text: str, option: str) -> dict[str, str]:
+    """The passwords of a JAAS text by user. Raises ConfigError, which shows nothing of the text."""
+    head = _HEAD.match(text)
+    if head is None:
+        raise ConfigError(f"{option}: must begin with a login module's class and 'required'")
+    users, position = {}, head.end()
+    while found := _OPTION.match(text, position):
+        name, value, position = found[1], found[2], found.end()
+        if value[0] in "\"'":
+            value = re.sub(r"\\(.)", r"\1", value[1:-1])
+        if name.startswith(_USER):
+            users[name.removeprefix(_USER)] = value
+    if text[position:].strip() != ";":
+        raise ConfigError(f'{option}: after the option at byte {position} comes no NAME="VALUE" and no ;')
+    return users
+
+
+def file_users(path: str) -> dict[str, str]:
+    """The passwords in a users file. Raises ConfigError with the line's number, not its text."""
+    users = {}
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"sasl.users.file: {path} cannot be read: {reason}") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, equals, password = line.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"sasl.users.file: {path}, line {number}: give NAME=PASSWORD")
+        users[name.strip()] = password.strip()
+    return users
+
+
+class Passwords:
+    """Who may log in at one listener by one mechanism, by configuration. The file is read when it changes."""
+
+    def __init__(self, listener: Listener, mechanism: str, config: Any) -> None:
+        """Read all once. Raises ConfigError."""
+        option = f"{mechanism.lower()}.sasl.jaas.config"
+        text = listener.own.get(option)
+        full = f"{PREFIX}{listener.name.lower()}.{option}"
+        self._jaas: Mapping[str, str] = jaas_users(text, full) if text else {}
+        self._path: str = config.sasl_users_file
+        self._file: Mapping[str, str] = {}
+        self._stamp: tuple[int, int] | None = None
+        self._follow()
+
+    def _follow(self) -> None:
+        if not self._path:
+            return
+        try:
+            found = os.stat(self._path)
+            stamp = found.st_mtime_ns, found.st_ino
+        except OSError:
+            stamp = (0, 0)
+        if stamp != self._stamp:
+            self._file, self._stamp = file_users(self._path), stamp
+
+    def password(self, user: str) -> str | None:
+        """The user's password; None for an unknown user. Raises ConfigError if the file is not right."""
+        self._follow()
+        return self._jaas.get(user, self._file.get(user))
+
+    def fits(self, user: str, password: str) -> bool:
+        """Whether this is the user's password, found out in the same time for any wrong one."""
+        known = self.password(user)
+        right = hmac.compare_digest((known or "").encode(), password.encode())
+        return right and known is not None
