@@ -38,6 +38,11 @@ class Cluster:
         for place in [(topic, index) for topic in (0, 1) for index in (0, 1)]:
             until(lambda place=place: first.produce(transactional=False, place=place) == 0)
 
+    def reconnect(self) -> None:
+        """Connect anew: the broker was restarted."""
+        self.wire.socket.close()
+        self.wire = Wire(self.host, self.port, 30)
+
     def _coordinator(self, kind: int) -> int:
         answer = self.wire.call(ApiKey.FIND_COORDINATOR, 1, key="g", key_type=kind)
         return int(answer["error_code"])
@@ -61,9 +66,14 @@ class Producer:
     """Requests under one transactional id. `pid` and `epoch` are what it was told last."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
-        self.cluster, self.name, self.wire = cluster, name, cluster.wire
+        self.cluster, self.name = cluster, name
         self.pid, self.epoch = -1, -1
         self.last: dict[str, Any] = {}
+
+    @property
+    def wire(self) -> Wire:
+        """The connection of the cluster, the newest."""
+        return self.cluster.wire
 
     # -- one request each; the answer is its error code ------------------------------------------
 
