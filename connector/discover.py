@@ -4,12 +4,13 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from eoslog.connector.client import offsets as group_offsets
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.listing import list_offsets
 from eoslog.connector.client.retry import retrying
 from eoslog.connector.client.shared import shared
 from eoslog.connector.errors import OptionError, UnknownTopic, report_loss
-from eoslog.connector.offsets import EARLIEST, LATEST, Bound, Offsets, TopicPartition
+from eoslog.connector.offsets import COMMITTED, EARLIEST, LATEST, AtTime, Bound, Offsets, TopicPartition
 from eoslog.connector.options import SourceOptions
 
 T = TypeVar("T")
@@ -47,6 +48,10 @@ class Log:
     def resolve(self, option: str, bound: Bound) -> Offsets:
         """A bound as real offsets, -1 and -2 replaced, checked against what the log holds."""
         partitions = self.partitions()
+        if isinstance(bound, AtTime):
+            return self._at(option, bound, partitions)
+        if bound == COMMITTED:
+            return self._committed(partitions)
         if isinstance(bound, int):
             return self.ends(partitions, bound)
         self._check_names(option, bound, partitions)
@@ -54,6 +59,37 @@ class Log:
         found = list_offsets(self.cluster, asked, committed=self.options.committed) if asked else {}
         plain = {tp: at for tp, at in bound.items() if tp not in asked}
         return {**found, **self._within(option, plain)}
+
+    def _at(self, option: str, bound: AtTime, partitions: list[TopicPartition]) -> Offsets:
+        """The first offsets of at least a time. Raises OptionError."""
+        if not isinstance(bound.times, int):
+            self._check_names(f"{option}ByTimestamp", dict(bound.times), partitions)
+        wanted = {tp: bound.of(tp) for tp in partitions}
+        found = list_offsets(self.cluster, wanted, committed=self.options.committed)
+        none = [tp for tp, at in found.items() if at < 0]
+        if none and not bound.none_is_latest:
+            said = ", ".join(f"{t}-{p} (at {wanted[t, p]} ms)" for t, p in none)
+            raise OptionError(
+                f"{option}: no record is as young as the time asked for in {said}; give an earlier time, or "
+                "startingOffsetsByTimestampStrategy=latest to begin at the end there"
+            )
+        return {**found, **self.ends(none, LATEST)}
+
+    def _committed(self, partitions: list[TopicPartition]) -> Offsets:
+        """Where the group stands; partitions it has never committed are new to it and read from their start.
+
+        Raises OptionError where the group holds nothing, or offsets that the log does not hold.
+        """
+        group = str(self.options.group_id)
+        stored = group_offsets.fetch_committed(self.cluster, group, partitions, require_stable=True)
+        at = {tp: offset for tp, (offset, _) in stored.items() if offset >= 0}
+        if not at:
+            raise OptionError(
+                f"startingOffsets=committed: group {group} has committed no offset of what is to be read; "
+                "check kafka.group.id, or give startingOffsets as earliest, latest or offsets"
+            )
+        new = [tp for tp in partitions if tp not in at]
+        return {**self.ends(new, EARLIEST), **self._within(f"startingOffsets (group {group})", at)}
 
     def _within(self, option: str, wanted: Offsets) -> Offsets:
         first, last = self.ends(wanted, EARLIEST), self.ends(wanted, LATEST)

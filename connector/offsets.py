@@ -5,7 +5,8 @@ offset and -1 for the latest, as in Kafka's ListOffsets. Pure: no sockets.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from eoslog.connector.errors import OptionError
@@ -15,10 +16,28 @@ Offsets = dict[TopicPartition, int]
 
 LATEST = -1
 EARLIEST = -2
+COMMITTED = -3
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
+START_WORDS = {**WORDS, "committed": COMMITTED}
 
-Bound = int | Offsets
-"""EARLIEST or LATEST for every partition, or an offset (or -2, -1) for each partition."""
+
+@dataclass(frozen=True)
+class AtTime:
+    """The first record not older than a time (ms since 1970), for every partition or for each.
+
+    `none_is_latest`: a partition that has no such record is taken from its end; else that is an error.
+    """
+
+    times: int | tuple[tuple[TopicPartition, int], ...]
+    none_is_latest: bool
+
+    def of(self, partition: TopicPartition) -> int:
+        """The time asked for in a partition."""
+        return self.times if isinstance(self.times, int) else dict(self.times)[partition]
+
+
+Bound = int | Offsets | AtTime
+"""EARLIEST, LATEST or COMMITTED for every partition, an offset (or -2, -1) for each partition, or times."""
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
@@ -37,31 +56,42 @@ def from_json(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
 def parse_bound(option: str, text: str) -> Bound:
     """The value of startingOffsets or endingOffsets; OptionError says what is wrong with it."""
     word = text.strip().lower()
-    if word in WORDS:
-        return WORDS[word]
-    example = f'give {option} as earliest, latest, or JSON like {{"topic":{{"0":23,"1":-2}}}}'
+    words = START_WORDS if option == "startingOffsets" else WORDS
+    if word in words:
+        return words[word]
+    example = f'give {option} as {", ".join(words)}, or JSON like {{"topic":{{"0":23,"1":-2}}}}'
+    kind = "offset", "(a number from 0, -2 for earliest, -1 for latest)"
+    return _parse_nested(option, text, example, kind, EARLIEST)
+
+
+def parse_times(option: str, text: str) -> tuple[tuple[TopicPartition, int], ...]:
+    """The value of startingOffsetsByTimestamp or endingOffsetsByTimestamp, sorted; raises OptionError."""
+    example = f'give {option} as JSON like {{"topic":{{"0":1700000000000}}}}'
+    kind = "time", "(milliseconds since 1970)"
+    return tuple(sorted(_parse_nested(option, text, example, kind, 0).items()))
+
+
+def _parse_nested(option: str, text: str, example: str, kind: tuple[str, str], least: int) -> Offsets:
+    """Numbers by topic and partition. `kind`: what a number is called, and which are right."""
     nested = _load(option, text, example)
     if not isinstance(nested, dict) or not nested:
         raise OptionError(f"{option}: {text!r} names no topic; {example}")
-    return {
-        (topic, partition): offset
-        for topic, parts in nested.items()
-        for partition, offset in _parse_topic(option, topic, parts, example)
-    }
-
-
-def _parse_topic(option: str, topic: str, parts: Any, example: str) -> Iterable[tuple[int, int]]:
-    if not isinstance(parts, dict) or not parts:
-        raise OptionError(f"{option}: topic {topic!r} has {parts!r} where its partitions belong; {example}")
-    for partition, offset in parts.items():
-        if not partition.isdecimal():
-            raise OptionError(f"{option}: {partition!r} is no partition of topic {topic!r}; {example}")
-        if not isinstance(offset, int) or isinstance(offset, bool) or offset < EARLIEST:
+    found: Offsets = {}
+    for topic, parts in nested.items():
+        if not isinstance(parts, dict) or not parts:
             raise OptionError(
-                f"{option}: {offset!r} is no offset for partition {partition} of topic {topic!r} "
-                f"(a number from 0, -2 for earliest, -1 for latest); {example}"
+                f"{option}: topic {topic!r} has {parts!r} where its partitions belong; {example}"
             )
-        yield int(partition), offset
+        for partition, number in parts.items():
+            if not partition.isdecimal():
+                raise OptionError(f"{option}: {partition!r} is no partition of topic {topic!r}; {example}")
+            if not isinstance(number, int) or isinstance(number, bool) or number < least:
+                raise OptionError(
+                    f"{option}: {number!r} is no {kind[0]} for partition {partition} of topic {topic!r} "
+                    f"{kind[1]}; {example}"
+                )
+            found[topic, int(partition)] = number
+    return found
 
 
 def parse_assignment(option: str, text: str) -> tuple[TopicPartition, ...]:

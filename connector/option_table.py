@@ -24,6 +24,9 @@ class Kind(Enum):
     PATTERN = "a regular expression"
     ASSIGNMENT = 'JSON like {"topic":[0,1]}'
     OFFSETS = 'earliest, latest, or JSON like {"topic":{"0":23,"1":-2}}'
+    TIME = "milliseconds since 1970"
+    TIMES = 'JSON like {"topic":{"0":1700000000000}}'
+    DURATION = "a time such as 30s, 15m or 2h"
     CHOICE = "one of a few words"
 
 
@@ -68,9 +71,26 @@ TABLE: tuple[Option, ...] = (
            "Partitions to read, by topic."),
     Option("startingOffsets", Kind.OFFSETS, None, Use.SOURCE,
            "Where a batch, or a new streaming query, begins: earliest (the default of batches), latest "
-           "(the default of streams), or an offset a partition, where -2 is earliest and -1 latest."),
+           "(the default of streams), an offset a partition, where -2 is earliest and -1 latest, or "
+           "committed: where the group of kafka.group.id stands."),
+    Option("startingTimestamp", Kind.TIME, None, Use.SOURCE,
+           "Begin at the first record of each partition that is not older; wins over the next two."),
+    Option("startingOffsetsByTimestamp", Kind.TIMES, None, Use.SOURCE,
+           "The same with a time for each partition; wins over startingOffsets."),
+    Option("startingOffsetsByTimestampStrategy", Kind.CHOICE, "error", Use.SOURCE,
+           "What a starting time means where no record is that young: an error, or the latest offset.",
+           ("error", "latest")),
     Option("endingOffsets", Kind.OFFSETS, None, Use.READ,
            "Where a batch ends, exclusive: latest (the default) or an offset a partition, -1 is latest."),
+    Option("endingTimestamp", Kind.TIME, None, Use.READ,
+           "End before the first record of each partition that is not older (its end where there is none); "
+           "wins over the next two."),
+    Option("endingOffsetsByTimestamp", Kind.TIMES, None, Use.READ,
+           "The same with a time for each partition; wins over endingOffsets."),
+    Option("minOffsetsPerTrigger", Kind.COUNT, None, Use.READ_STREAM,
+           "Wait with a micro-batch until there are so many offsets, or maxTriggerDelay is over."),
+    Option("maxTriggerDelay", Kind.DURATION, 900_000, Use.READ_STREAM,
+           "The longest that minOffsetsPerTrigger makes a micro-batch wait; 15m if not given."),
     Option("maxOffsetsPerTrigger", Kind.COUNT, None, Use.READ_STREAM,
            "At most so many offsets a micro-batch, shared among partitions in proportion to their backlog."),
     Option("minPartitions", Kind.COUNT, None, Use.SOURCE,
@@ -177,16 +197,6 @@ FORBIDDEN: dict[str, str] = {
     "kafka.topic": "use the option topic instead",
 }
 """Client settings that never take effect here, as in Spark's connector: refused with what to do."""
-
-NOT_SERVED: dict[str, str] = {
-    "startingTimestamp": "use startingOffsets",
-    "endingTimestamp": "use endingOffsets",
-    "startingOffsetsByTimestamp": "use startingOffsets",
-    "endingOffsetsByTimestamp": "use endingOffsets",
-    "minOffsetsPerTrigger": "leave it out, or use a longer trigger interval",
-    "maxTriggerDelay": "leave it out, or use a longer trigger interval",
-}
-"""Options of Spark's connector that change which rows are read and are not served here: refused."""
 
 HARMLESS = ("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
             "groupIdPrefix", "useDeprecatedOffsetFetching")  # fmt: skip

@@ -20,7 +20,6 @@ from eoslog.connector.option_table import (
     FIXED,
     FORBIDDEN,
     HARMLESS,
-    NOT_SERVED,
     TABLE,
     Kind,
     Option,
@@ -50,6 +49,8 @@ class SourceOptions:
     starting: offsets.Bound
     ending: offsets.Bound
     max_offsets: int | None
+    min_offsets: int | None
+    max_delay_ms: int | None
     min_partitions: int | None
     max_records: int | None
     headers: bool
@@ -89,6 +90,8 @@ def source_options(raw: Mapping[str, str], *, stream: bool) -> SourceOptions:
         starting=values["startingoffsets"],
         ending=values["endingoffsets"],
         max_offsets=values.get("maxoffsetspertrigger"),
+        min_offsets=values.get("minoffsetspertrigger"),
+        max_delay_ms=values.get("maxtriggerdelay"),
         min_partitions=values["minpartitions"],
         max_records=values["maxrecordsperpartition"],
         headers=values["includeheaders"],
@@ -148,12 +151,12 @@ def _resolve_aliases(given: dict[str, str]) -> dict[str, str]:
 
 def _check_name(name: str, use: Use) -> None:
     """Refuse what would be ignored without a word: unknown client settings and near misses."""
-    for refused, advice in (*FORBIDDEN.items(), *NOT_SERVED.items()):
+    for refused, advice in FORBIDDEN.items():
         if name == refused.lower():
             raise OptionError(f"option {refused} is not supported: {advice}")
     if name in _BY_NAME:
-        if name == "endingoffsets" and Use.READ_STREAM in use:
-            raise OptionError("option endingOffsets is not valid in streaming queries: leave it out")
+        if name.startswith("ending") and Use.READ_STREAM in use:
+            raise OptionError(f"option {_BY_NAME[name].name} is not valid in streaming queries: leave it out")
         return
     if name in FIXED or name in {harmless.lower() for harmless in HARMLESS}:
         return
@@ -193,6 +196,24 @@ def _whole_number(option: Option, text: str) -> int:
     if option.kind is not Kind.COUNT and int(digits) > 2**31 - 1:
         raise OptionError(f"option {option.name} cannot be {text!r}: the largest is {2**31 - 1}")
     return int(digits)
+
+
+def _time(option: Option, text: str) -> int:
+    digits = text.strip()
+    if not digits.isdecimal() or int(digits) >= 2**63:
+        raise OptionError(f"option {option.name} cannot be {text!r}: give {option.kind.value}")
+    return int(digits)
+
+
+_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def _duration(option: Option, text: str) -> int:
+    """Milliseconds; a number without unit is milliseconds, as in Spark."""
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
+    if match is None or (match[2] or "ms") not in _UNITS:
+        raise OptionError(f"option {option.name} cannot be {text!r}: give {option.kind.value}")
+    return int(match[1]) * _UNITS[match[2] or "ms"]
 
 
 def _word(option: Option, text: str) -> str:
@@ -241,6 +262,9 @@ _READERS: dict[Kind, Callable[[Option, str], Any]] = {
     Kind.ADDRESSES: lambda option, text: parse_addresses(text),
     Kind.ASSIGNMENT: lambda option, text: offsets.parse_assignment(option.name, text),
     Kind.OFFSETS: lambda option, text: offsets.parse_bound(option.name, text),
+    Kind.TIME: lambda option, text: _time(option, text),
+    Kind.TIMES: lambda option, text: offsets.parse_times(option.name, text),
+    Kind.DURATION: lambda option, text: _duration(option, text),
 }
 
 
@@ -252,8 +276,24 @@ def _check_where_from(values: Mapping[str, Any]) -> None:
         raise OptionError(f"options {' and '.join(given)} are both given: keep one of them")
 
 
+def _at_time(values: Mapping[str, Any], which: str, none_is_latest: bool) -> offsets.AtTime | None:
+    """The time at which to start or end, if one is given; that for all partitions wins, as in Spark."""
+    one, each = values.get(f"{which}timestamp"), values.get(f"{which}offsetsbytimestamp")
+    if one is not None:
+        return offsets.AtTime(one, none_is_latest)
+    if each is None:
+        return None
+    _checked(dict(each), f"{which}OffsetsByTimestamp", values)
+    return offsets.AtTime(each, none_is_latest)
+
+
 def _start(values: Mapping[str, Any], stream: bool) -> offsets.Bound:
+    timed = _at_time(values, "starting", values["startingoffsetsbytimestampstrategy"] == "latest")
+    if timed is not None:
+        return timed
     start = values["startingoffsets"]
+    if start == offsets.COMMITTED and values["kafka.group.id"] is None:
+        raise OptionError("startingOffsets=committed needs the group that has committed: give kafka.group.id")
     if start is None:
         return offsets.LATEST if stream else offsets.EARLIEST
     if not stream and _mentions(start, offsets.LATEST):
@@ -262,6 +302,9 @@ def _start(values: Mapping[str, Any], stream: bool) -> offsets.Bound:
 
 
 def _end(values: Mapping[str, Any]) -> offsets.Bound:
+    timed = _at_time(values, "ending", none_is_latest=True)
+    if timed is not None:
+        return timed
     end = values.get("endingoffsets")
     if end is None:
         return offsets.LATEST
@@ -271,12 +314,14 @@ def _end(values: Mapping[str, Any]) -> offsets.Bound:
 
 
 def _mentions(bound: offsets.Bound, special: int) -> bool:
-    return bound == special if isinstance(bound, int) else special in bound.values()
+    if isinstance(bound, dict):
+        return special in bound.values()
+    return bound == special
 
 
 def _checked(bound: offsets.Bound, option: str, values: Mapping[str, Any]) -> offsets.Bound:
     """Offsets by partition fit what is read as far as options alone can tell."""
-    if isinstance(bound, int):
+    if not isinstance(bound, dict):
         return bound
     assigned, topics = values["assign"], values["subscribe"]
     if assigned is not None and set(bound) != set(assigned):

@@ -5,6 +5,7 @@ Who runs where: a streaming query has one long-lived Python process on the drive
 the tasks, where `read` runs. So a reader holds options and plans, never a socket.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
@@ -23,7 +25,7 @@ from eoslog.connector.client.listing import list_offsets
 from eoslog.connector.client.shared import close_shared, shared
 from eoslog.connector.discover import Log
 from eoslog.connector.errors import OffsetsGone, OptionError, report_loss
-from eoslog.connector.offsets import EARLIEST, LATEST, Offsets
+from eoslog.connector.offsets import COMMITTED, EARLIEST, LATEST, Offsets
 from eoslog.connector.options import SourceOptions
 
 StoredOffset = dict[str, dict[str, int]]
@@ -93,6 +95,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._latest: Offsets = {}
         self._begins: Offsets = {}
+        self._last_batch: float | None = None  # when a batch was planned, on the monotonic clock
 
     def initialOffset(self) -> StoredOffset:
         """Where a query without a checkpointed offset begins (startingOffsets)."""
@@ -101,9 +104,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets.to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """maxOffsetsPerTrigger, if given."""
-        most = self.options.max_offsets
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        """maxOffsetsPerTrigger or minOffsetsPerTrigger, if given."""
+        options = self.options
+        if options.max_offsets is not None:
+            return ReadMaxRows(options.max_offsets)
+        if options.min_offsets is not None:
+            return ReadMinRows(options.min_offsets)
+        return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end of the whole query: what is there now."""
@@ -125,9 +132,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lost = plan.losses(position, end)
         if lost:
             report_loss(self.options.fail_on_data_loss, str(lost))
+        if not isinstance(limit, ReadAllAvailable) and self._too_few(position, end):
+            return offsets.to_json(position)
+        self._last_batch = time.monotonic()
         if isinstance(limit, ReadMaxRows):
             end = plan.share({**self._new(end, position), **position}, end, limit.max_rows)
         return offsets.to_json(end)
+
+    def _too_few(self, position: Offsets, end: Offsets) -> bool:
+        """Whether minOffsetsPerTrigger lets the batch wait. A query that has just begun does not wait."""
+        least, delay_ms = self.options.min_offsets, self.options.max_delay_ms
+        if least is None or delay_ms is None or self._last_batch is None:
+            return False
+        if (time.monotonic() - self._last_batch) * 1000 >= delay_ms:
+            return False
+        start = {**self._new(end, position), **position}
+        return sum(max(end[tp] - start[tp], 0) for tp in end) < least
 
     def reportLatestOffset(self) -> StoredOffset | None:
         """The log's end as last seen, for the query's progress report."""
@@ -180,7 +200,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _moves(starting: offsets.Bound) -> bool:
     """Whether a beginning found again may be a later one."""
-    return starting == LATEST if isinstance(starting, int) else LATEST in starting.values()
+    if isinstance(starting, offsets.AtTime):
+        return starting.none_is_latest
+    return LATEST in starting.values() if isinstance(starting, dict) else starting in (LATEST, COMMITTED)
 
 
 def _tasks(options: SourceOptions, start: Offsets, end: Offsets) -> list[plan.Range]:

@@ -130,7 +130,7 @@ class Connection:
         return self.receive()
 
     def _secure(self, deadline: float) -> None:
-        """Begin TLS, if asked for. Raises AuthenticationRefused where trying again would not help, OSError."""
+        """Begin TLS, if asked for. Raises OSError, and AuthenticationRefused where trying again is no use."""
         tls = self.config.security.tls
         if tls is None:
             return

@@ -42,7 +42,7 @@ def test_bounds() -> None:
 def test_malformed_bounds_say_the_right_form(text: str) -> None:
     with pytest.raises(
         OptionError,
-        match=r'startingOffsets.*give startingOffsets as earliest, latest, or JSON like \{"topic"',
+        match=r'startingOffsets.*give startingOffsets as earliest, latest, committed, or JSON like \{"topic"',
     ):
         parse_bound("startingOffsets", text)
 

@@ -7,7 +7,7 @@ import pytest
 
 from eoslog.connector.client.config import ClientConfig
 from eoslog.connector.errors import OptionError
-from eoslog.connector.option_table import ALIASES, FIXED, FORBIDDEN, NOT_SERVED, TABLE, Kind, Use
+from eoslog.connector.option_table import ALIASES, FIXED, FORBIDDEN, TABLE, Kind, Use
 from eoslog.connector.options import (
     Guarantee,
     SinkOptions,
@@ -103,7 +103,7 @@ BAD: list[tuple[str, dict[str, str], str]] = [
     ("empty", {"subscribe": " , "}, "subscribe is empty"),
     ("pattern", {"subscribePattern": "a("}, "no regular expression"),
     ("json", {"subscribe": "a", "startingOffsets": "{"}, "cannot be read.*give startingOffsets as"),
-    ("word", {"subscribe": "a", "startingOffsets": "newest"}, "as earliest, latest, or JSON"),
+    ("word", {"subscribe": "a", "startingOffsets": "newest"}, "as earliest, latest, committed, or JSON"),
     ("latest", {"subscribe": "a", "startingOffsets": "latest"}, "nothing would be read"),
     ("-1", {"subscribe": "a", "startingOffsets": '{"a":{"0":-1}}'}, "nothing would be read"),
     ("earliest", {"subscribe": "a", "endingOffsets": "earliest"}, "nothing to read"),
@@ -121,7 +121,6 @@ BAD: list[tuple[str, dict[str, str], str]] = [
     ("unknown kafka", {"subscribe": "a", "kafka.isolation.lvl": "x"}, "mean kafka.isolation.level"),
     ("unknown far", {"subscribe": "a", "kafka.zzz": "x"}, "unknown option kafka.zzz"),
     ("misspelt", {"subscribe": "a", "startingOffset": "x"}, "did you mean startingOffsets"),
-    ("later", {"subscribe": "a", "startingTimestamp": "1"}, "not supported: use startingOffsets"),
     ("tls", {"subscribe": "a", "kafka.security.protocol": "TLS"}, "cannot be 'TLS'"),
     ("autocommit", {"subscribe": "a", "kafka.enable.auto.commit": "true"}, "always false"),
     ("brokers", {"subscribe": "a", "kafka.bootstrap.servers": "a"}, "not host:port"),
@@ -173,7 +172,7 @@ def test_settings_that_are_so_anyway_and_harmless_ones_are_taken() -> None:
 def test_the_table_is_whole_and_says_something_of_each() -> None:
     names = [option.name.lower() for option in TABLE]
     assert len(names) == len(set(names))
-    assert not set(names) & {n.lower() for n in (*ALIASES, *FIXED, *FORBIDDEN, *NOT_SERVED)}
+    assert not set(names) & {n.lower() for n in (*ALIASES, *FIXED, *FORBIDDEN)}
     for option in TABLE:
         assert option.meaning.endswith(".") and option.use
         assert bool(option.choices) == (option.kind is Kind.CHOICE)

@@ -1,0 +1,203 @@
+"""Where a read begins and ends by time or by a group's offsets, and batches that wait for enough rows."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from stock_kafka import Kafka
+
+from eoslog.connector.errors import OptionError
+from eoslog.connector.options import source_options
+from eoslog.connector.reader import BatchReader, StreamReader
+
+T = 1_700_000_000_000
+NO_LIMIT = ReadAllAvailable()
+Planned = list[tuple[int, int, int]]
+
+
+def options(kafka: Kafka, topic: str, stream: bool, given: dict[str, str]) -> Any:
+    named = {name.replace("__", "."): value for name, value in given.items()}
+    return source_options(
+        {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic, **named}, stream=stream
+    )
+
+
+def planned(kafka: Kafka, topic: str, **given: str) -> Planned:
+    """(partition, start, end) of a batch read."""
+    made = BatchReader(options(kafka, topic, False, given))
+    return [(r.partition, r.start, r.end) for r in made.partitions() if r.topic]  # type: ignore[attr-defined]
+
+
+def stream(kafka: Kafka, topic: str, **given: str) -> StreamReader:
+    return StreamReader(options(kafka, topic, True, given))
+
+
+def by_time(topic: str, **times: int) -> str:
+    return json.dumps({topic: {name.removeprefix("p"): at for name, at in times.items()}})
+
+
+@pytest.fixture(scope="module")
+def timed(kafka: Kafka) -> str:
+    """Partition 0 has records at T, T+10 ... T+90, partition 1 at T and T+5."""
+    topic = kafka.topic(2)
+    for step in range(10):
+        kafka.put(topic, [b"%d" % step], 0, timestamp=T + 10 * step)
+    for step in range(2):
+        kafka.put(topic, [b"%d" % step], 1, timestamp=T + 5 * step)
+    return topic
+
+
+def test_from_a_time_in_every_partition(kafka: Kafka, timed: str) -> None:
+    assert planned(kafka, timed, startingTimestamp=str(T)) == [(0, 0, 10), (1, 0, 2)]
+    assert planned(kafka, timed, startingTimestamp=str(T + 1)) == [(0, 1, 10), (1, 1, 2)]
+
+
+def test_where_no_record_is_young_enough(kafka: Kafka, timed: str) -> None:
+    with pytest.raises(
+        OptionError, match=rf"no record is as young .*{timed}-1 \(at {T + 6} ms\).*Strategy=latest"
+    ):
+        planned(kafka, timed, startingTimestamp=str(T + 6))
+    late = {"startingTimestamp": str(T + 6), "startingOffsetsByTimestampStrategy": "latest"}
+    assert planned(kafka, timed, **late) == [(0, 1, 10)]
+
+
+def test_until_a_time(kafka: Kafka, timed: str) -> None:
+    assert planned(kafka, timed, endingTimestamp=str(T + 5)) == [(0, 0, 1), (1, 0, 1)]
+    assert planned(kafka, timed, endingTimestamp=str(T + 1000)) == [(0, 0, 10), (1, 0, 2)]
+    assert planned(kafka, timed, startingTimestamp=str(T + 1), endingTimestamp=str(T + 30)) == [
+        (0, 1, 3),
+        (1, 1, 2),
+    ]
+
+
+def test_a_time_for_each_partition(kafka: Kafka, timed: str) -> None:
+    start, end = by_time(timed, p0=T + 20, p1=T), by_time(timed, p0=T + 40, p1=T + 5)
+    both = {"startingOffsetsByTimestamp": start, "endingOffsetsByTimestamp": end}
+    assert planned(kafka, timed, **both) == [(0, 2, 4), (1, 0, 1)]
+
+
+def test_what_wins_over_what(kafka: Kafka, timed: str) -> None:
+    offsets = json.dumps({timed: {"0": 7, "1": 1}})
+    each = by_time(timed, p0=T + 20, p1=T + 5)
+    given = {"startingOffsets": offsets, "startingOffsetsByTimestamp": each}
+    assert planned(kafka, timed, **given) == [(0, 2, 10), (1, 1, 2)]
+    assert planned(kafka, timed, **given, startingTimestamp=str(T)) == [(0, 0, 10), (1, 0, 2)]
+    ends = {"endingOffsets": offsets, "endingOffsetsByTimestamp": each}
+    assert planned(kafka, timed, **ends) == [(0, 0, 2), (1, 0, 1)]
+    assert planned(kafka, timed, **ends, endingTimestamp=str(T + 10)) == [(0, 0, 1), (1, 0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"startingTimestamp": "yesterday"}, "milliseconds since 1970"),
+        ({"startingTimestamp": "-1"}, "milliseconds since 1970"),
+        ({"startingOffsetsByTimestamp": "1"}, "give startingOffsetsByTimestamp as JSON"),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":-1}}'}, "is no time for partition 0"),
+        ({"startingOffsetsByTimestamp": '{"x":{"0":1}}'}, "must name the same topics"),
+        ({"endingOffsetsByTimestamp": '{"x":{"0":1}}'}, "must name the same topics"),
+        ({"startingOffsetsByTimestampStrategy": "earliest"}, "choose one of error, latest"),
+        ({"startingOffsets": "committed"}, "give kafka.group.id"),
+        ({"endingOffsets": "committed"}, "as earliest, latest, or JSON"),
+    ],
+)
+def test_what_is_wrong_is_said(kafka: Kafka, given: dict[str, str], says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        options(kafka, "t", False, given)
+
+
+@pytest.mark.parametrize("name", ["endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"])
+def test_a_stream_has_no_end(kafka: Kafka, name: str) -> None:
+    with pytest.raises(OptionError, match=f"{name} is not valid in streaming"):
+        options(kafka, "t", True, {name: "1"})
+
+
+def test_a_partition_without_a_time_is_named(kafka: Kafka, timed: str) -> None:
+    with pytest.raises(OptionError, match=f"leaves out {timed}-1"):
+        planned(kafka, timed, startingOffsetsByTimestamp=by_time(timed, p0=T))
+
+
+def test_a_stream_from_a_time(kafka: Kafka, timed: str) -> None:
+    assert stream(kafka, timed, startingTimestamp=str(T + 5)).initialOffset() == {timed: {"0": 1, "1": 1}}
+
+
+def test_a_stream_from_the_latest_for_want_of_younger_records_stores_where_it_began(kafka: Kafka) -> None:
+    topic = kafka.topic()
+    kafka.put(topic, [b"old"], timestamp=T)
+    made = stream(kafka, topic, startingTimestamp=str(T + 1), startingOffsetsByTimestampStrategy="latest")
+    began = made.initialOffset()
+    kafka.put(topic, [b"new"], timestamp=T)
+    assert made.latestOffset(began, NO_LIMIT) == began == {topic: {"0": 1}}
+
+
+def commit(kafka: Kafka, group: str, topic: str, **offsets: int) -> None:
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group})
+    places = [TopicPartition(topic, int(name.removeprefix("p")), at) for name, at in offsets.items()]
+    consumer.commit(offsets=places, asynchronous=False)
+    consumer.close()
+
+
+def test_from_where_a_group_stands(kafka: Kafka, timed: str) -> None:
+    group = f"stands-{timed}"
+    given = {"startingOffsets": "committed", "kafka.group.id": group}
+    with pytest.raises(OptionError, match=f"group {group} has committed no offset"):
+        planned(kafka, timed, **given)
+    commit(kafka, group, timed, p0=4)
+    assert planned(kafka, timed, **given) == [(0, 4, 10), (1, 0, 2)], "a partition never committed is new"
+    made = stream(kafka, timed, **given)
+    began = made.initialOffset()
+    assert began == {timed: {"0": 4, "1": 0}}
+    commit(kafka, group, timed, p0=9, p1=1)
+    assert made.latestOffset(began, NO_LIMIT) == began, "the first batch stores where the query began"
+
+
+def test_a_batch_waits_for_enough_rows_or_long_enough(kafka: Kafka) -> None:
+    topic = kafka.topic(2)
+    given = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "10", "maxTriggerDelay": "700ms"}
+    made = stream(kafka, topic, **given)
+    limit = made.getDefaultReadLimit()
+    assert limit == ReadMinRows(10)
+    kafka.put(topic, [b"x"] * 3)
+    first = made.latestOffset(made.initialOffset(), limit)
+    assert first == {topic: {"0": 3, "1": 0}}, "a query that begins does not wait"
+    kafka.put(topic, [b"x"] * 9)
+    assert made.latestOffset(first, limit) == first
+    assert made.latestOffset(first, NO_LIMIT) == {topic: {"0": 12, "1": 0}}, "availableNow does not wait"
+    kafka.put(topic, [b"x"], 1)
+    second = made.latestOffset(first, limit)
+    assert second == {topic: {"0": 12, "1": 1}}, "ten are enough"
+    kafka.put(topic, [b"x"])
+    assert made.latestOffset(second, limit) == second
+    time.sleep(0.8)
+    assert made.latestOffset(second, limit) == {topic: {"0": 13, "1": 1}}, "long enough"
+
+
+def test_at_least_and_at_most(kafka: Kafka) -> None:
+    topic = kafka.topic()
+    made = stream(
+        kafka, topic, startingOffsets="earliest", minOffsetsPerTrigger="10", maxOffsetsPerTrigger="20"
+    )
+    limit = made.getDefaultReadLimit()
+    assert limit == ReadMaxRows(20)
+    began = made.initialOffset()
+    kafka.put(topic, [b"x"] * 50)
+    first = made.latestOffset(began, limit)
+    assert first == {topic: {"0": 20}}
+    assert made.latestOffset({topic: {"0": 45}}, limit) == {topic: {"0": 45}}
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("15m", 900_000), ("2h", 7_200_000), ("30s", 30_000), ("5", 5), ("1 min", 60_000), ("1d", 86_400_000)],
+)
+def test_delays(kafka: Kafka, text: str, ms: int) -> None:
+    assert options(kafka, "t", True, {"maxTriggerDelay": text}).max_delay_ms == ms
+
+
+@pytest.mark.parametrize("text", ["soon", "1.5h", "-1s", "10y"])
+def test_bad_delays(kafka: Kafka, text: str) -> None:
+    with pytest.raises(OptionError, match="30s, 15m or 2h"):
+        options(kafka, "t", True, {"maxTriggerDelay": text})
