@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eoslog.broker.config.base import INT32_MAX, ConfigError, option, text_of
+from eoslog.broker.config.base import INT32_MAX, INT64_MAX, ConfigError, option, text_of
 from eoslog.broker.config.topic_table import HOUR, TOPIC_CONFIGS, TopicConfig
+
+NO_REPLICAS = "without effect here, as there are none"
 
 SCALED: dict[str, tuple[str, int]] = {
     "log.retention.minutes": ("log.retention.ms", 60_000),
@@ -98,6 +100,24 @@ class TopicOptions:
         "most partitions in one answer of DescribeTopicPartitions",
         low=1,
         high=INT32_MAX,
+    )
+    leader_throttled_rate: int = option(
+        INT64_MAX,
+        "leader.replication.throttled.rate",
+        "bytes a second to other replicas; " + NO_REPLICAS,
+        dynamic=True,
+    )
+    follower_throttled_rate: int = option(
+        INT64_MAX,
+        "follower.replication.throttled.rate",
+        "bytes a second from other replicas; " + NO_REPLICAS,
+        dynamic=True,
+    )
+    log_dirs_throttled_rate: int = option(
+        INT64_MAX,
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        "bytes a second between data directories; without effect here, as there is only one",
+        dynamic=True,
     )
     cleanup_policy: tuple[str, ...] = _default_of("cleanup.policy")
     compression_gzip_level: int = _default_of("compression.gzip.level")

@@ -4,7 +4,7 @@ Topics come in the order of their names, all of them when none is named. An answ
 max.request.partition.size.limit partitions, or fewer if the request says so; its cursor names where the next
 page begins. A cursor for a topic that is not asked for, or before partition 0, is INVALID_REQUEST.
 
-Left out: there are no replicas to elect from, so the lists of eligible leaders are null.
+Complete: there are no other replicas to elect from, so the lists of eligible leaders are empty.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ def _topic(context: RequestContext, name: str, begin: int, limit: int) -> tuple[
         "name": name,
         "topic_id": topic.topic_id,
         "is_internal": topic.internal,
-        "partitions": [described_partition(context, one) for one in topic.partitions[begin:end]],
+        "partitions": [
+            described_partition(context, one) | {"eligible_leader_replicas": [], "last_known_elr": []}
+            for one in topic.partitions[begin:end]
+        ],
         "topic_authorized_operations": TOPIC_OPERATIONS,
     }
     return answer, end if end < len(topic.partitions) else None

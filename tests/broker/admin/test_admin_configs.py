@@ -1,0 +1,395 @@
+"""Configs of all kinds of resources by the wire: told, changed, kept, refused."""
+
+from typing import Any
+
+import pytest
+from broker_clients import Wire
+
+from eoslog.broker.config import option_table
+from eoslog.broker.config.topic_table import TOPIC_CONFIGS
+from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.testing import EmbeddedBroker
+
+Answer = dict[str, Any]
+
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+FROM_TOPIC, FROM_BROKER, FROM_ALL, FROM_START, FROM_DEFAULT, FROM_LOGGER, FROM_METRICS, FROM_GROUP = range(
+    1, 9
+)
+
+
+def versions(key: ApiKey) -> range:
+    return range(APIS[key].min_version, APIS[key].max_version + 1)
+
+
+def describe(
+    wire: Wire, kind: int, name: str, keys: list[str] | None = None, version: int = 4, **how: Any
+) -> Answer:
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+    (found,) = wire.call(ApiKey.DESCRIBE_CONFIGS, version, resources=[resource], **how)["results"]
+    assert (found["resource_type"], found["resource_name"]) == (kind, name)
+    result: Answer = found
+    return result
+
+
+def configs(wire: Wire, kind: int, name: str, **how: Any) -> dict[str, Answer]:
+    found = describe(wire, kind, name, **how)
+    assert found["error_code"] == 0, found
+    return {config["name"]: config for config in found["configs"]}
+
+
+def change(
+    wire: Wire, kind: int, name: str, *changes: tuple[str, int, str | None], version: int = 1, **how: Any
+) -> ErrorCode:
+    wanted = [{"name": n, "config_operation": operation, "value": value} for n, operation, value in changes]
+    resource = {"resource_type": kind, "resource_name": name, "configs": wanted}
+    answer = wire.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, version, resources=[resource], **how)
+    return judged(answer, kind, name)
+
+
+def replace(wire: Wire, kind: int, name: str, version: int = 2, **how: Any) -> ErrorCode:
+    validate_only = how.pop("validate_only", False)
+    wanted = [{"name": n, "value": value} for n, value in how.pop("configs", {}).items()]
+    resource = {"resource_type": kind, "resource_name": name, "configs": wanted}
+    answer = wire.call(ApiKey.ALTER_CONFIGS, version, resources=[resource], validate_only=validate_only)
+    return judged(answer, kind, name)
+
+
+def judged(answer: Answer, kind: int, name: str) -> ErrorCode:
+    (found,) = answer["responses"]
+    assert (found["resource_type"], found["resource_name"]) == (kind, name)
+    assert (found["error_code"] == 0) == (found["error_message"] is None)
+    return ErrorCode(found["error_code"])
+
+
+@pytest.fixture
+def made(wire: Wire, topic: str) -> str:
+    """A topic that sets one config."""
+    wanted = {
+        "name": topic, "num_partitions": 1, "replication_factor": 1,
+        "configs": [{"name": "retention.ms", "value": "77"}],
+    }  # fmt: skip
+    (answer,) = wire.call(ApiKey.CREATE_TOPICS, 7, topics=[wanted])["topics"]
+    assert answer["error_code"] == 0
+    return topic
+
+
+# -- topics ------------------------------------------------------------------------------------
+
+
+def test_a_topic_s_configs_and_where_they_come_from(wire: Wire, made: str) -> None:
+    for version in versions(ApiKey.DESCRIBE_CONFIGS):
+        found = configs(wire, TOPIC, made, version=version, include_synonyms=True)
+        assert found.keys() == TOPIC_CONFIGS.keys()
+        own, silent = found["retention.ms"], found["segment.bytes"]
+        assert (own["value"], own["config_source"], own["read_only"]) == ("77", FROM_TOPIC, False)
+        assert own["synonyms"] == [
+            {"name": "retention.ms", "value": "77", "source": FROM_TOPIC},
+            {"name": "log.retention.ms", "value": "604800000", "source": FROM_DEFAULT},
+        ]
+        assert (silent["value"], silent["config_source"]) == (str(1 << 30), FROM_DEFAULT)
+        if version >= 3:
+            assert (own["config_type"], found["cleanup.policy"]["config_type"]) == (5, 7)
+            assert own["documentation"] is None
+    told = configs(wire, TOPIC, made, include_documentation=True)
+    assert "Without effect here" in told["flush.ms"]["documentation"]
+    assert told["retention.ms"]["synonyms"] == []
+
+
+def test_only_the_configs_asked_for_are_told(wire: Wire, made: str) -> None:
+    assert configs(wire, TOPIC, made, keys=["retention.ms", "no.such"]).keys() == {"retention.ms"}
+    assert configs(wire, TOPIC, made, keys=[]) == {}
+
+
+def test_what_is_not_there_is_not_told(wire: Wire, topic: str) -> None:
+    codes = {
+        (TOPIC, topic): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        (TOPIC, "a b"): ErrorCode.INVALID_TOPIC_EXCEPTION,
+        (BROKER, "2"): ErrorCode.INVALID_REQUEST,
+        (BROKER, "one"): ErrorCode.INVALID_REQUEST,
+        (LOGGER, ""): ErrorCode.INVALID_REQUEST,
+        (LOGGER, "2"): ErrorCode.INVALID_REQUEST,
+        (METRICS, ""): ErrorCode.INVALID_REQUEST,
+        (GROUP, ""): ErrorCode.INVALID_REQUEST,
+        (3, "x"): ErrorCode.INVALID_REQUEST,
+        (-1, "x"): ErrorCode.INVALID_REQUEST,
+    }
+    for (kind, name), code in codes.items():
+        found = describe(wire, kind, name)
+        assert (found["error_code"], found["configs"]) == (code, []), (kind, name)
+        assert found["error_message"]
+        assert change(wire, kind, name, ("retention.ms", SET, "5")) == code
+        assert replace(wire, kind, name) == code
+    assert change(wire, TOPIC, topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_changes_of_a_topic_one_by_one(wire: Wire, made: str) -> None:
+    for version in versions(ApiKey.INCREMENTAL_ALTER_CONFIGS):
+        steps = [
+            (("segment.bytes", SET, "5000"), {"retention.ms": "77", "segment.bytes": "5000"}),
+            (("cleanup.policy", APPEND, "compact,delete"), {"cleanup.policy": "delete,compact"}),
+            (("cleanup.policy", SUBTRACT, "delete"), {"cleanup.policy": "compact"}),
+            (("cleanup.policy", DELETE, "ignored"), {"cleanup.policy": "delete"}),
+            (("segment.bytes", DELETE, None), {"segment.bytes": str(1 << 30)}),
+            (("retention.ms", SET, "77"), {"retention.ms": "77"}),
+        ]
+        for step, expected in steps:
+            assert change(wire, TOPIC, made, step, version=version) == 0
+            found = configs(wire, TOPIC, made)
+            assert {name: found[name]["value"] for name in expected} == expected
+
+
+def test_all_changes_of_a_resource_or_none(wire: Wire, made: str) -> None:
+    wrong = [
+        ("no.such.config", SET, "1"),
+        ("segment.bytes", SET, "ten"),
+        ("segment.bytes", SET, "1_000_000"),
+        ("segment.bytes", SET, "3"),
+        ("cleanup.policy", SET, "burn"),
+        ("cleanup.policy", SET, "delete,delete"),
+        ("compression.gzip.level", SET, "0"),
+        ("min.cleanable.dirty.ratio", SET, "nan"),
+        ("min.cleanable.dirty.ratio", SET, "1.5"),
+        ("min.compaction.lag.ms", SET, "6"),
+        ("leader.replication.throttled.replicas", SET, "all"),
+        ("preallocate", SET, "maybe"),
+        ("remote.storage.enable", SET, "true"),
+        ("segment.bytes", APPEND, "5"),
+        ("no.such.config", SUBTRACT, "5"),
+    ]
+    for one in wrong:
+        both = [("max.compaction.lag.ms", SET, "5"), one]
+        assert change(wire, TOPIC, made, *both) == ErrorCode.INVALID_CONFIG, one
+    refused = [("retention.ms", 9, "1"), ("retention.ms", -1, "1"), ("retention.ms", SET, None)]
+    for one in refused:
+        assert change(wire, TOPIC, made, ("segment.bytes", SET, "5000"), one) == ErrorCode.INVALID_REQUEST
+    twice = [("segment.bytes", SET, "5000"), ("segment.bytes", DELETE, None)]
+    assert change(wire, TOPIC, made, *twice) == ErrorCode.INVALID_REQUEST
+    found = configs(wire, TOPIC, made)
+    assert {name for name, one in found.items() if one["config_source"] == FROM_TOPIC} == {"retention.ms"}
+
+
+def test_a_list_does_not_grow_without_end(wire: Wire, made: str) -> None:
+    name = "leader.replication.throttled.replicas"
+    many = [",".join(f"{i}:1" for i in range(start, start + 3000)) for start in (10_000, 20_000)]
+    assert change(wire, TOPIC, made, (name, SET, many[0])) == 0
+    assert change(wire, TOPIC, made, (name, APPEND, many[1])) == ErrorCode.INVALID_CONFIG
+    assert configs(wire, TOPIC, made)[name]["value"] == many[0]
+
+
+def test_configs_of_a_topic_are_replaced_as_a_whole(wire: Wire, made: str) -> None:
+    for version in versions(ApiKey.ALTER_CONFIGS):
+        wanted = {"segment.bytes": "5000"}
+        assert replace(wire, TOPIC, made, version, configs=wanted) == 0
+        found = configs(wire, TOPIC, made)
+        assert {name for name, one in found.items() if one["config_source"] == FROM_TOPIC} == {
+            "segment.bytes"
+        }
+        assert replace(wire, TOPIC, made, version, configs={"nope": "1"}) == ErrorCode.INVALID_CONFIG
+        assert (
+            replace(wire, TOPIC, made, version, configs={"segment.bytes": None}) == ErrorCode.INVALID_REQUEST
+        )
+        assert configs(wire, TOPIC, made)["segment.bytes"]["value"] == "5000"
+    assert replace(wire, TOPIC, made) == 0
+    assert configs(wire, TOPIC, made)["segment.bytes"]["config_source"] == FROM_DEFAULT
+
+
+def test_what_is_only_checked_changes_nothing(wire: Wire, made: str) -> None:
+    assert change(wire, TOPIC, made, ("retention.ms", SET, "5"), validate_only=True) == 0
+    assert replace(wire, TOPIC, made, validate_only=True) == 0
+    assert (
+        change(wire, TOPIC, made, ("retention.ms", SET, "x"), validate_only=True) == ErrorCode.INVALID_CONFIG
+    )
+    wrong = replace(wire, TOPIC, made, configs={"x": "1"}, validate_only=True)
+    assert wrong == ErrorCode.INVALID_CONFIG
+    assert change(wire, BROKER, "", ("log.retention.ms", SET, "5"), validate_only=True) == 0
+    assert change(wire, GROUP, "g", ("consumer.session.timeout.ms", SET, "46000"), validate_only=True) == 0
+    assert change(wire, LOGGER, "1", ("root", SET, "TRACE"), validate_only=True) == 0
+    assert configs(wire, TOPIC, made)["retention.ms"]["value"] == "77"
+    assert configs(wire, BROKER, "") == {}
+    assert configs(wire, GROUP, "g")["consumer.session.timeout.ms"]["config_source"] == FROM_DEFAULT
+    assert configs(wire, LOGGER, "1")["root"]["value"] != "TRACE"
+
+
+def test_a_resource_that_is_named_twice_is_refused_and_no_other(wire: Wire, made: str) -> None:
+    config = [{"name": "retention.ms", "config_operation": SET, "value": "5"}]
+    twice = {"resource_type": TOPIC, "resource_name": made, "configs": config}
+    other = {"resource_type": GROUP, "resource_name": "g", "configs": []}
+    for key, version in ((ApiKey.INCREMENTAL_ALTER_CONFIGS, 1), (ApiKey.ALTER_CONFIGS, 2)):
+        if key == ApiKey.ALTER_CONFIGS:
+            twice = twice | {"configs": [{"name": "retention.ms", "value": "5"}]}
+        answer = wire.call(key, version, resources=[twice, other, twice])
+        codes = [one["error_code"] for one in answer["responses"]]
+        assert codes == [ErrorCode.INVALID_REQUEST, 0, ErrorCode.INVALID_REQUEST]
+    assert configs(wire, TOPIC, made)["retention.ms"]["value"] == "77"
+
+
+# -- brokers -----------------------------------------------------------------------------------
+
+
+def test_a_broker_s_options_are_all_told(wire: Wire) -> None:
+    found = configs(wire, BROKER, "1", include_synonyms=True, include_documentation=True)
+    assert found.keys() == option_table().keys()
+    for name, declared in option_table().items():
+        assert found[name]["read_only"] == (not declared.metadata["dynamic"])
+        assert found[name]["is_sensitive"] == declared.metadata["secret"]
+        assert found[name]["documentation"]
+        assert not declared.metadata["secret"] or found[name]["value"] is None
+    given = found["log.dirs"]
+    assert given["config_source"] == FROM_START
+    assert [one["source"] for one in given["synonyms"]] == [FROM_START, FROM_DEFAULT]
+
+
+def test_options_of_all_brokers_and_of_this_one(broker: EmbeddedBroker, wire: Wire, topic: str) -> None:
+    wire.call(ApiKey.CREATE_TOPICS, 7, topics=[{"name": topic, "num_partitions": 1, "replication_factor": 1}])
+    name = "log.cleaner.min.compaction.lag.ms"
+
+    def told() -> tuple[str, int, str, int]:
+        option = configs(wire, BROKER, "1")[name]
+        config = configs(wire, TOPIC, topic)["min.compaction.lag.ms"]
+        return option["value"], option["config_source"], config["value"], config["config_source"]
+
+    assert told() == ("0", FROM_DEFAULT, "0", FROM_DEFAULT)
+    assert change(wire, BROKER, "", (name, SET, "5")) == 0
+    assert told() == ("5", FROM_ALL, "5", FROM_ALL)
+    assert configs(wire, BROKER, "").keys() == {name}
+    assert change(wire, BROKER, "1", (name, SET, "7")) == 0
+    assert told() == ("7", FROM_BROKER, "7", FROM_BROKER)
+    sources = configs(wire, BROKER, "1", include_synonyms=True)[name]["synonyms"]
+    assert [(one["value"], one["source"]) for one in sources] == [
+        ("7", FROM_BROKER), ("5", FROM_ALL), ("0", FROM_DEFAULT)
+    ]  # fmt: skip
+    assert change(wire, BROKER, "1", (name, DELETE, None)) == 0
+    assert replace(wire, BROKER, "") == 0
+    assert told() == ("0", FROM_DEFAULT, "0", FROM_DEFAULT)
+
+
+def test_options_that_cannot_change_or_do_not_fit(wire: Wire, topic: str) -> None:
+    wrong = [
+        ("num.partitions", "3"),
+        ("log.dirs", "elsewhere"),
+        ("no.such.option", "3"),
+        ("log.segment.bytes", "3"),
+        ("log.segment.bytes", "many"),
+        ("log.cleaner.max.compaction.lag.ms", "0"),
+    ]
+    for name in ("", "1"):
+        for option, value in wrong:
+            assert change(wire, BROKER, name, (option, SET, value)) == ErrorCode.INVALID_REQUEST, option
+            assert replace(wire, BROKER, name, configs={option: value}) == ErrorCode.INVALID_REQUEST
+        assert change(wire, BROKER, name, ("log.retention.ms", APPEND, "3")) == ErrorCode.INVALID_CONFIG
+    wanted = {
+        "name": topic, "num_partitions": 1, "replication_factor": 1,
+        "configs": [{"name": "min.compaction.lag.ms", "value": "100"}],
+    }  # fmt: skip
+    wire.call(ApiKey.CREATE_TOPICS, 7, topics=[wanted])
+    clash = ("log.cleaner.max.compaction.lag.ms", SET, "99")
+    assert change(wire, BROKER, "", clash) == ErrorCode.INVALID_REQUEST
+    wire.call(ApiKey.DELETE_TOPICS, 6, topics=[{"name": topic}])
+    assert configs(wire, BROKER, "") == {}
+
+
+# -- groups, client metrics, loggers -----------------------------------------------------------
+
+
+def test_configs_of_a_group(wire: Wire) -> None:
+    session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    assert configs(wire, GROUP, "g1").keys() == {session, heartbeat}
+    assert change(wire, GROUP, "g1", (session, SET, "50000"), (heartbeat, SET, "6000")) == 0
+    found = configs(wire, GROUP, "g1", include_synonyms=True)[session]
+    assert (found["value"], found["config_source"]) == ("50000", FROM_GROUP)
+    assert [one["source"] for one in found["synonyms"]] == [FROM_GROUP, FROM_DEFAULT]
+    assert configs(wire, GROUP, "g2")[session]["config_source"] == FROM_DEFAULT
+    for name, value in (
+        (session, "5"),
+        (session, "60001"),
+        (heartbeat, "1"),
+        ("no.such", "1"),
+        (session, "x"),
+    ):
+        assert change(wire, GROUP, "g1", (name, SET, value)) == ErrorCode.INVALID_CONFIG
+    assert change(wire, GROUP, "g1", (session, APPEND, "1")) == ErrorCode.INVALID_CONFIG
+    listed = wire.call(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=[GROUP])["config_resources"]
+    assert listed == [{"resource_name": "g1", "resource_type": GROUP}]
+    assert replace(wire, GROUP, "g1") == 0
+    assert wire.call(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=[GROUP])["config_resources"] == []
+
+
+def test_subscriptions_to_client_metrics(wire: Wire) -> None:
+    assert change(wire, METRICS, "m", ("interval.ms", SET, "1000"), ("metrics", APPEND, "a,b")) == 0
+    assert change(wire, METRICS, "m", ("match", SET, "client_id=c.*,client_software_name=x")) == 0
+    found = configs(wire, METRICS, "m")
+    assert {name: one["value"] for name, one in found.items()} == {
+        "interval.ms": "1000", "metrics": "a,b", "match": "client_id=c.*,client_software_name=x"
+    }  # fmt: skip
+    assert {one["config_source"] for one in found.values()} == {FROM_METRICS}
+    assert change(wire, METRICS, "m", ("interval.ms", SET, "99")) == ErrorCode.INVALID_REQUEST
+    assert change(wire, METRICS, "m", ("nope", SET, "1")) == ErrorCode.INVALID_REQUEST
+    for pattern in ("client_id", "who=x", "client_id=["):
+        assert change(wire, METRICS, "m", ("match", SET, pattern)) == ErrorCode.INVALID_CONFIG
+    listed = wire.call(ApiKey.LIST_CONFIG_RESOURCES, 0)["config_resources"]
+    assert [one["resource_name"] for one in listed] == ["m"]
+    assert replace(wire, METRICS, "m") == 0
+
+
+def test_levels_of_loggers(wire: Wire) -> None:
+    logger = "eoslog.broker.connection"
+    before = configs(wire, LOGGER, "1")
+    assert before[logger]["config_source"] == FROM_LOGGER
+    assert change(wire, LOGGER, "1", (logger, SET, "TRACE"), ("root", SET, "ERROR")) == 0
+    after = configs(wire, LOGGER, "1")
+    assert (after[logger]["value"], after["root"]["value"]) == ("TRACE", "ERROR")
+    assert change(wire, LOGGER, "1", (logger, DELETE, None), ("root", SET, before["root"]["value"])) == 0
+    assert configs(wire, LOGGER, "1")[logger]["value"] == before[logger]["value"]
+    wrong = {
+        ("no.such.logger", SET, "INFO"): ErrorCode.INVALID_CONFIG,
+        (logger, SET, "LOUD"): ErrorCode.INVALID_CONFIG,
+        (logger, APPEND, "INFO"): ErrorCode.INVALID_REQUEST,
+        (logger, SUBTRACT, "INFO"): ErrorCode.INVALID_REQUEST,
+        (logger, 7, "INFO"): ErrorCode.INVALID_REQUEST,
+        ("root", DELETE, None): ErrorCode.INVALID_REQUEST,
+    }
+    for one, code in wrong.items():
+        assert change(wire, LOGGER, "1", (logger, SET, "ERROR"), one) in (code, ErrorCode.INVALID_REQUEST)
+        assert change(wire, LOGGER, "1", one) == code, one
+    assert replace(wire, LOGGER, "1") == ErrorCode.INVALID_REQUEST
+    assert configs(wire, LOGGER, "1")[logger]["value"] == before[logger]["value"]
+
+
+def test_resources_are_listed_by_type(wire: Wire, made: str) -> None:
+    def listed(*kinds: int) -> list[tuple[int, str]]:
+        answer = wire.call(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=list(kinds))
+        assert answer["error_code"] == 0
+        return [(one["resource_type"], one["resource_name"]) for one in answer["config_resources"]]
+
+    assert (TOPIC, made) in listed(TOPIC)
+    assert listed(BROKER, LOGGER, BROKER) == [(BROKER, "1"), (LOGGER, "1")]
+    assert {(TOPIC, made), (BROKER, "1"), (LOGGER, "1")} <= set(listed())
+    answer = wire.call(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=[TOPIC, 3])
+    assert answer["error_code"] == ErrorCode.UNSUPPORTED_VERSION
+
+
+# -- restarts ----------------------------------------------------------------------------------
+
+
+def test_what_was_changed_outlives_a_kill() -> None:
+    with EmbeddedBroker(config={"log.retention.ms": "1111"}) as broker:
+        with Wire(broker.host, broker.port) as wire:
+            wanted = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+            wire.call(ApiKey.CREATE_TOPICS, 7, topics=[wanted])
+            assert configs(wire, TOPIC, "t")["retention.ms"]["config_source"] == FROM_START
+            assert change(wire, TOPIC, "t", ("segment.ms", SET, "5")) == 0
+            assert change(wire, BROKER, "", ("log.retention.ms", SET, "2222")) == 0
+            assert change(wire, BROKER, "1", ("message.max.bytes", SET, "3333")) == 0
+            assert change(wire, GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")) == 0
+            assert change(wire, METRICS, "m", ("interval.ms", SET, "4444")) == 0
+        broker.kill()
+        broker.start()
+        with Wire(broker.host, broker.port) as wire:
+            topic = configs(wire, TOPIC, "t")
+            values = [topic[name]["value"] for name in ("segment.ms", "retention.ms", "max.message.bytes")]
+            assert values == ["5", "2222", "3333"]
+            assert configs(wire, GROUP, "g")["consumer.session.timeout.ms"]["value"] == "50000"
+            assert configs(wire, METRICS, "m")["interval.ms"]["value"] == "4444"
