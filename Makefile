@@ -11,10 +11,10 @@ LINKED = $(shell ls -d build/__editable__.eoslog-*/)
 KAFKA := .peers/kafka-4.3.1
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test lint bench-codec bench-broker bench-scale dump-segments clean
+.PHONY: help setup java demo test test-java test-java-tools test-kafka lint bench-codec bench-broker bench-scale dump-segments clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: $(READY) java  ## create .venv with eoslog and its pinned development dependencies, look for Java
 
@@ -63,6 +63,20 @@ bench-broker: $(READY) $(KAFKA)  ## the broker beside Apache Kafka: producers, t
 
 bench-scale: $(READY)  ## the broker with more and more partitions, transactional ids and connections
 	$(BIN)/python -m benchmarks.scale
+
+SCENARIOS := $(BIN)/python -m pytest tests/scenarios
+ALL_CLIENTS := --scenario-clients=confluent-kafka,kafka-python,aiokafka,java
+
+test-java: setup $(KAFKA)  ## the client scenarios with Kafka's Java client
+	$(SCENARIOS) --scenario-clients=java $(TEST_ARGS)
+
+test-java-tools: setup $(KAFKA)  ## Kafka's own command line tools, on eoslog and on Apache Kafka
+	$(SCENARIOS)/kafka_tools.py $(TEST_ARGS)
+
+test-kafka: setup $(KAFKA)  ## the client scenarios with all clients on Apache Kafka and on eoslog, compared
+	$(SCENARIOS) --scenario-broker=kafka $(ALL_CLIENTS) --scenario-seen=.peers/seen-kafka.json $(TEST_ARGS)
+	$(SCENARIOS) $(ALL_CLIENTS) --scenario-seen=.peers/seen-eoslog.json $(TEST_ARGS)
+	$(BIN)/python tests/scenarios/compare_seen.py .peers/seen-eoslog.json .peers/seen-kafka.json docs/compatibility.md
 
 clean:  ## remove what the targets made
 	rm -rf .venv build .demo .peers .mypy_cache .ruff_cache *.egg-info

@@ -1,0 +1,71 @@
+"""Steps that many scenarios take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from drivers.base import TIMEOUT, Client, Consumer, Place, Producer, Record
+
+QUIET = 0.5
+"""Seconds without a record after which a consumer that was promised no end is thought to be through."""
+
+
+def values(records: Iterable[Record]) -> list[bytes | None]:
+    """The values, in order."""
+    return [record.value for record in records]
+
+
+def read(consumer: Consumer, count: int, timeout: float = TIMEOUT) -> list[Record]:
+    """Poll until so many records are there; a few more may come along."""
+    found: list[Record] = []
+    deadline = time.monotonic() + timeout
+    while len(found) < count:
+        assert time.monotonic() < deadline, (
+            f"{len(found)} of {count} records within {timeout} s: {found[-3:]}"
+        )
+        found += consumer.poll(0.2)
+    return found
+
+
+def nothing_more(consumer: Consumer, quiet: float = QUIET) -> None:
+    """Nothing comes for a while."""
+    found = []
+    deadline = time.monotonic() + quiet
+    while time.monotonic() < deadline:
+        found += consumer.poll(0.1)
+    assert not found
+
+
+def everything(
+    client: Client, bootstrap: str, places: list[Place], *, committed: bool = True
+) -> dict[Place, list[Record]]:
+    """All records of partitions up to the end that this isolation level shows."""
+    with client.consumer(bootstrap, committed=committed) as consumer:
+        consumer.assign(dict.fromkeys(places, 0))
+        ends = {place: consumer.ends(place)[1] for place in places}
+        found: dict[Place, list[Record]] = {place: [] for place in places}
+        deadline = time.monotonic() + TIMEOUT
+        while any(consumer.position(place) < end for place, end in ends.items()):
+            assert time.monotonic() < deadline, f"no end of {places}: {ends}"
+            for record in consumer.poll(0.1):
+                found[Place(record.topic, record.partition)].append(record)
+        return found
+
+
+def until(condition: Callable[[], bool], what: str, *consumers: Consumer, timeout: float = TIMEOUT) -> None:
+    """Poll the consumers in turn until the condition holds."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
+        for consumer in consumers:
+            consumer.poll(0.05)
+        if not consumers:
+            time.sleep(0.02)
+
+
+def put(producer: Producer, place: Place, *sent: bytes) -> list[int]:
+    """Send values to a partition and wait; answers their offsets."""
+    deliveries = [producer.send(place.topic, value, partition=place.partition) for value in sent]
+    producer.flush()
+    return [delivery.result()[1] for delivery in deliveries]
