@@ -28,6 +28,7 @@ def finish(fs: FileSystem, directory: str) -> None:
     if unfinished:
         for base in sorted({int(name[:20]) for name in unfinished}):
             _end_compaction(fs, directory, base)
+        names = fs.list(directory)
     for name in names:
         if name.endswith((files.TEMPORARY, files.REMOVED)):
             fs.remove(os.path.join(directory, name))
