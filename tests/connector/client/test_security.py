@@ -1,18 +1,28 @@
 """TLS and SASL of the client: what is refused at once, what is never shown, and a round trip over each."""
 
+import json
 import pickle
+import threading
+import time
+from base64 import b64decode
 from collections.abc import Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import trustme
 
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import ClientConfig
+from eoslog.connector.client.connection import Connection
 from eoslog.connector.client.security import MECHANISMS, PROTOCOLS
 from eoslog.connector.errors import AuthenticationRefused, BrokerUnreachable, OptionError
 from eoslog.connector.options import SourceOptions, source_options
+from eoslog.protocol.apis import ApiKey
 from eoslog.testing import EmbeddedBroker
+from tests.broker.security.securitykit import ALICE, ALICE_SECRET, Issuer, plain_jaas
 
 PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SECRET = "open-sesame"
@@ -180,3 +190,173 @@ def test_a_clients_certificate(files: dict[str, str]) -> None:
 
 def test_defaults_are_plain() -> None:
     assert ClientConfig((("a", 1),)).security.tls is None is ClientConfig((("a", 1),)).security.sasl
+
+
+# SASL, on a broker that offers all mechanisms
+
+USERS = {ALICE: ALICE_SECRET}
+
+
+def scram_jaas() -> str:
+    return plain_jaas(**USERS).replace("plain.PlainLoginModule", "scram.ScramLoginModule")
+
+
+@pytest.fixture(scope="module")
+def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
+    return Issuer(tmp_path_factory.mktemp("jwks") / "keys.json")
+
+
+@pytest.fixture(scope="module")
+def sasl_broker(issuer: Issuer) -> Iterator[EmbeddedBroker]:
+    own = "listener.name.sasl_plaintext."
+    config = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        f"{own}plain.sasl.jaas.config": plain_jaas(**USERS),
+        f"{own}scram-sha-256.sasl.jaas.config": scram_jaas(),
+        f"{own}scram-sha-512.sasl.jaas.config": scram_jaas(),
+        "sasl.oauthbearer.jwks.endpoint.url": issuer.url,
+        "connections.max.reauth.ms": "1500",
+    }
+    with EmbeddedBroker(config=config) as broker:
+        yield broker
+
+
+def login(broker: EmbeddedBroker, mechanism: str, **more: str) -> SourceOptions:
+    return options(
+        broker.bootstrap, security__protocol="SASL_PLAINTEXT", sasl__mechanism=mechanism,
+        request__timeout__ms="4000", **more,
+    )  # fmt: skip
+
+
+WITH_PASSWORD = [m for m in MECHANISMS if m != "OAUTHBEARER"]
+
+
+@pytest.mark.parametrize("mechanism", WITH_PASSWORD)
+def test_a_password(sasl_broker: EmbeddedBroker, mechanism: str) -> None:
+    assert topics(login(sasl_broker, mechanism, sasl__username=ALICE, sasl__password=ALICE_SECRET)) == []
+
+
+@pytest.mark.parametrize("mechanism", WITH_PASSWORD)
+@pytest.mark.parametrize("user", [ALICE, "nobody"])
+def test_a_wrong_password_is_refused_at_once_and_not_shown(
+    sasl_broker: EmbeddedBroker, mechanism: str, user: str
+) -> None:
+    started = time.monotonic()
+    with pytest.raises(
+        AuthenticationRefused, match=f"{mechanism} as {user}.*check the credentials"
+    ) as raised:
+        topics(login(sasl_broker, mechanism, sasl__username=user, sasl__password=SECRET))
+    assert SECRET not in str(raised.value) and time.monotonic() - started < 3
+
+
+def test_a_mechanism_that_is_not_offered() -> None:
+    own = "listener.name.sasl_plaintext."
+    config = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        f"{own}plain.sasl.jaas.config": plain_jaas(**USERS),
+    }
+    with (
+        EmbeddedBroker(config=config) as broker,
+        pytest.raises(
+            AuthenticationRefused, match=r"does not take kafka\.sasl\.mechanism=SCRAM.*offers PLAIN"
+        ),
+    ):
+        topics(login(broker, "SCRAM-SHA-256", sasl__username=ALICE, sasl__password=ALICE_SECRET))
+
+
+def test_a_session_is_renewed_before_it_ends(sasl_broker: EmbeddedBroker) -> None:
+    found = login(sasl_broker, "SCRAM-SHA-512", sasl__username=ALICE, sasl__password=ALICE_SECRET)
+    with closing(Connection(sasl_broker.host, sasl_broker.port, found.client)) as connection:
+        until = time.monotonic() + 4
+        while time.monotonic() < until:
+            connection.call(ApiKey.METADATA, {"topics": []}, max_version=9)
+            time.sleep(0.1)
+
+
+_now: list[Issuer] = []
+
+
+def callback() -> tuple[str, float]:
+    return _now[0].token(seconds=60), 60.0
+
+
+def stale() -> str:
+    return _now[0].token(seconds=-60)
+
+
+def failing() -> str:
+    raise RuntimeError(SECRET)
+
+
+def bearer(broker: EmbeddedBroker, function: str) -> SourceOptions:
+    return login(broker, "OAUTHBEARER", sasl__oauthbearer__token__callback=f"{__name__}:{function}")
+
+
+def test_a_token_by_callback(sasl_broker: EmbeddedBroker, issuer: Issuer) -> None:
+    _now[:] = [issuer]
+    assert topics(bearer(sasl_broker, "callback")) == []
+
+
+@pytest.mark.parametrize(
+    ("function", "says"), [("stale", "the token is not valid: Expired"), ("failing", "failed: RuntimeError")]
+)
+def test_no_good_token(sasl_broker: EmbeddedBroker, issuer: Issuer, function: str, says: str) -> None:
+    _now[:] = [issuer]
+    with pytest.raises(AuthenticationRefused, match=says) as raised:
+        topics(bearer(sasl_broker, function))
+    assert SECRET not in str(raised.value)
+
+
+class TokenEndpoint(BaseHTTPRequestHandler):
+    """Gives a token to the client that knows its secret."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.asked.append(body)
+        basic = b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
+        good = basic == "app:s%2Fecret"
+        self.send_response(200 if good else 401)
+        self.end_headers()
+        answer = {"access_token": _now[0].token(seconds=60), "expires_in": 60} if good else {"error": "no"}
+        self.wfile.write(json.dumps(answer).encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+@pytest.fixture(scope="module")
+def token_url() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), TokenEndpoint)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/token"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def by_credentials(broker: EmbeddedBroker, url: str, secret: str) -> SourceOptions:
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    return login(
+        broker, "OAUTHBEARER", sasl__oauthbearer__token__endpoint__url=url,
+        sasl__jaas__config=jaas(module, clientId="app", clientSecret=secret, scope="kafka"),
+    )  # fmt: skip
+
+
+def test_a_token_by_client_credentials_is_fetched_once(
+    sasl_broker: EmbeddedBroker, issuer: Issuer, token_url: str
+) -> None:
+    _now[:] = [issuer]
+    for _ in range(2):
+        assert topics(by_credentials(sasl_broker, token_url, "s/ecret")) == []
+    assert TokenEndpoint.asked == ["grant_type=client_credentials&scope=kafka"]
+
+
+def test_wrong_client_credentials(sasl_broker: EmbeddedBroker, token_url: str) -> None:
+    with pytest.raises(AuthenticationRefused, match="gave no token for app: HTTP 401") as raised:
+        topics(by_credentials(sasl_broker, token_url, SECRET))
+    assert SECRET not in str(raised.value)
