@@ -18,6 +18,8 @@ KEY = ApiKey.DESCRIBE_QUORUM
 METADATA_TOPIC = "__cluster_metadata"
 LISTENER = "CONTROLLER"
 
+_NODES_SINCE = 2
+
 
 def handle(context: RequestContext, request: Message) -> Message:
     """Answer this node as leader and only voter."""
@@ -38,7 +40,7 @@ def handle(context: RequestContext, request: Message) -> Message:
             }
             for topic in request["topics"]
         ],
-        "nodes": [node],
+        **({"nodes": [node]} if context.header.api_version >= _NODES_SINCE else {}),
     }
 
 
