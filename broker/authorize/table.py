@@ -47,6 +47,22 @@ def _log_dirs_refused(asked: Asked, code: ErrorCode) -> Message:
     }
 
 
+def _election_refused(asked: Asked, code: ErrorCode) -> Message:
+    results = [
+        {
+            "topic": topic["topic"],
+            "partition_result": [
+                {"partition_id": index, "error_code": code, "error_message": None}
+                for index in topic["partitions"]
+            ],
+        }
+        for topic in asked.request["topic_partitions"] or ()
+    ]
+    # Version 0 has no place for an error of the whole.
+    whole = {"error_code": code} if asked.version else {}
+    return whole | {"replica_election_results": results}
+
+
 TABLE: dict[int, Check] = {
     ApiKey.PRODUCE: data.produce,
     ApiKey.FETCH: data.fetch,
@@ -84,7 +100,7 @@ TABLE: dict[int, Check] = {
     ApiKey.SASL_AUTHENTICATE: everybody,
     ApiKey.CREATE_PARTITIONS: topics.create_partitions,
     ApiKey.DELETE_GROUPS: groups.delete_groups,
-    ApiKey.ELECT_LEADERS: needs(_O.ALTER, _CLUSTER),
+    ApiKey.ELECT_LEADERS: needs(_O.ALTER, _CLUSTER, refuse=_election_refused),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: needs(_O.ALTER, _CLUSTER),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: needs(_O.DESCRIBE, _CLUSTER),
     ApiKey.OFFSET_DELETE: groups.offset_delete,

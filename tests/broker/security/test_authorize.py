@@ -1,0 +1,437 @@
+"""ACLs over the wire: without a rule nobody may do anything, and with one nothing but what it says."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from broker_clients import Wire
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+from filled_requests import bodies
+from securitykit import ADMIN, SECRET, STANDARD, free_ports, plain_jaas
+
+from eoslog.broker.authorize.guard import Guard
+from eoslog.broker.authorize.table import TABLE
+from eoslog.broker.dispatch import CloseConnection, served
+from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.frames import RequestHeader
+from eoslog.testing import EmbeddedBroker
+
+TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, TRANSACTION_DENIED = 29, 30, 31, 53
+USERS = ("alice", "bob", "carol")
+OPEN_TO_ALL = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.DESCRIBE_CLUSTER}
+LISTS = {ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS}
+"""These leave out what may not be seen."""
+
+
+ANY_RULE = {
+    "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1,
+    "principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1,
+}  # fmt: skip
+
+
+class Site:
+    """A broker with ACLs on, users with passwords, and its administrator."""
+
+    def __init__(self, data: Path | None = None, **config: str) -> None:
+        (self.port,) = free_ports(1)
+        passwords = {name: f"{name}-password" for name in USERS} | {ADMIN: SECRET}
+        self.broker = EmbeddedBroker(
+            data,
+            config={
+                "listeners": f"PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:{self.port}",
+                "sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.sasl_plaintext.plain.sasl.jaas.config": plain_jaas(**passwords),
+                "authorizer.class.name": STANDARD,
+                "super.users": f"User:{ADMIN};User:nobody-else",
+            }
+            | config,
+            log_level="error",
+        )
+
+    def client(self, user: str, **more: Any) -> dict[str, Any]:
+        return {
+            "bootstrap.servers": f"127.0.0.1:{self.port}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": user,
+            "sasl.password": SECRET if user == ADMIN else f"{user}-password",
+            **more,
+        }
+
+    def wire(self, user: str) -> Wire:
+        """A raw connection of a user."""
+        wire = Wire("127.0.0.1", self.port)
+        wire.call(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")
+        token = f"\0{user}\0{SECRET if user == ADMIN else user + '-password'}".encode()
+        assert wire.call(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=token)["error_code"] == 0
+        return wire
+
+    def admin(self) -> AdminClient:
+        return AdminClient(self.client(ADMIN))
+
+    def create(self, *topics: str) -> None:
+        admin = self.admin()
+        for done in admin.create_topics([NewTopic(topic, 1) for topic in topics]).values():
+            done.result(10)
+
+    def change(self, user: str, *rules: str, deny: bool = False, prefixed: bool = False) -> None:
+        """Add rules as "WRITE TOPIC name"."""
+        permission = AclPermissionType.DENY if deny else AclPermissionType.ALLOW
+        pattern = ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL
+        bindings = []
+        for rule in rules:
+            operation, kind, name = rule.split()
+            bindings.append(
+                AclBinding(
+                    ResourceType.BROKER if kind == "CLUSTER" else ResourceType[kind],
+                    name,
+                    pattern,
+                    f"User:{user}",
+                    "*",
+                    AclOperation[operation],
+                    permission,
+                )
+            )
+        admin = self.admin()
+        for done in admin.create_acls(bindings).values():
+            done.result(10)
+
+    def forget(self) -> None:
+        """Remove all rules."""
+        everything = AclBindingFilter(
+            ResourceType.ANY,
+            None,
+            ResourcePatternType.ANY,
+            None,
+            None,
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
+        admin = self.admin()
+        for done in admin.delete_acls([everything]).values():
+            done.result(10)
+
+    def __enter__(self) -> Self:
+        self.broker.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.broker.__exit__(*error)
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[Site]:
+    with Site() as site:
+        site.create("fuzz", "t", "u", "secret")
+        yield site
+
+
+@pytest.fixture
+def site(started: Site) -> Iterator[Site]:
+    started.forget()
+    yield started
+    assert "Traceback" not in started.broker.output(), started.broker.output()
+
+
+# The table
+
+
+def test_every_api_has_its_line() -> None:
+    assert set(TABLE) == set(APIS)
+
+
+def test_an_api_without_a_line_is_refused() -> None:
+    served = Guard(None).around(RequestHeader(9999, 0, 1, None), lambda context, request: {})  # type: ignore[arg-type]
+    with pytest.raises(CloseConnection, match="no access rule"):
+        served(None, {})  # type: ignore[arg-type]
+
+
+def codes(answer: object) -> set[int]:
+    """All error codes in an answer."""
+    return {int(code) for code in re.findall(r"error_code': (?:<[^:]*: )?(-?\d+)", repr(answer))}
+
+
+def test_nobody_may_do_anything(site: Site) -> None:
+    """Each API and version, as a user without any rule: denied wherever there is something to deny."""
+    denied = {TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, TRANSACTION_DENIED}
+    wrong: list[Any] = []
+    for api, version, body in bodies():
+        if api.key in OPEN_TO_ALL or api not in served():
+            continue
+        with site.wire("carol") as wire:
+            try:
+                answer: Any = wire.call(api.key, version, **body)
+            except ConnectionError:
+                answer = "closed"
+        found = codes(answer) - {0, 55}  # 55: not attempted, because of another that was denied
+        hidden = found <= denied and (found or api.key in LISTS)
+        unknown = found == {100} and version >= 6  # an id of all zeros is no secret
+        if not hidden and not unknown:
+            wrong.append((api.name, version, found, answer))
+    assert not wrong
+    with site.wire(ADMIN) as wire:
+        topics = wire.call(ApiKey.METADATA, 9, topics=None)["topics"]
+        assert {topic["name"] for topic in topics if not topic["is_internal"]} == {"fuzz", "t", "u", "secret"}
+        ends = wire.call(
+            ApiKey.LIST_OFFSETS, 5,
+            topics=[{"name": "fuzz", "partitions": [{"partition_index": 0, "timestamp": -1}]}],
+        )  # fmt: skip
+        assert ends["topics"][0]["partitions"][0]["offset"] == 0
+        assert not wire.call(ApiKey.LIST_GROUPS, 4)["groups"]
+        assert not wire.call(ApiKey.LIST_TRANSACTIONS, 0)["transaction_states"]
+
+
+# Single rules, over raw connections where the details count
+
+
+def fetched(wire: Wire, *topics: str) -> dict[str, int]:
+    answer = wire.call(
+        ApiKey.FETCH, 12, max_wait_ms=0, min_bytes=0,
+        topics=[{"topic": t, "partitions": [{"partition": 0, "partition_max_bytes": 1000}]} for t in topics],
+    )  # fmt: skip
+    return {t["topic"]: t["partitions"][0]["error_code"] for t in answer["responses"]}
+
+
+def test_a_fetch_gets_what_is_allowed(site: Site) -> None:
+    site.change("alice", "READ TOPIC t")
+    with site.wire("alice") as wire:
+        assert fetched(wire, "t", "secret", "missing") == {"t": 0, "secret": 29, "missing": 29}
+        site.change("alice", "READ TOPIC t", deny=True)
+        assert fetched(wire, "t") == {"t": 29}
+
+
+def test_a_fetch_by_id(site: Site) -> None:
+    site.change("alice", "READ TOPIC t")
+    with site.wire(ADMIN) as wire:
+        found = wire.call(ApiKey.METADATA, 12, topics=[{"name": "t"}, {"name": "secret"}])["topics"]
+    ids = {topic["name"]: topic["topic_id"] for topic in found}
+    with site.wire("alice") as wire:
+        answer = wire.call(
+            ApiKey.FETCH, 13, max_wait_ms=0, min_bytes=0, session_epoch=0,
+            topics=[{"topic_id": i, "partitions": [{"partition": 0, "partition_max_bytes": 1000}]}
+                    for i in (*ids.values(), bytes(15) + b"\7")],
+        )  # fmt: skip
+        assert answer["session_id"] == 0, "with ACLs each fetch names all that it wants"
+        told = {t["topic_id"]: t["partitions"][0]["error_code"] for t in answer["responses"]}
+        assert told == {ids["t"]: 0, ids["secret"]: 29, bytes(15) + b"\7": 100}
+
+
+def seen(wire: Wire, version: int = 9, **body: Any) -> dict[str, int]:
+    answer = wire.call(ApiKey.METADATA, version, **body)
+    return {topic["name"]: topic["error_code"] for topic in answer["topics"]}
+
+
+def test_metadata_hides_what_may_not_be_described(site: Site) -> None:
+    site.change("alice", "READ TOPIC t", "DESCRIBE TOPIC u")
+    with site.wire("alice") as wire:
+        assert seen(wire, topics=None) == {"t": 0, "u": 0}
+        assert seen(wire, 0, topics=[]) == {"t": 0, "u": 0}
+        named = [{"name": "t"}, {"name": "secret"}, {"name": "missing"}]
+        assert seen(wire, topics=named) == {"t": 0, "secret": 29, "missing": 29}
+        assert seen(wire, 0, topics=[{"name": "secret"}]) == {"secret": 29}
+
+
+def test_making_topics_on_first_use_needs_create(site: Site) -> None:
+    site.change("alice", "ALL TOPIC new", prefixed=True)
+    site.change("bob", "WRITE TOPIC other")
+    with site.wire("bob") as wire:
+        assert seen(wire, topics=[{"name": "other"}]) == {"other": 29}
+        unmade = seen(wire, topics=[{"name": "other"}], allow_auto_topic_creation=False)
+        assert unmade == {"other": 3}
+    with site.wire("alice") as wire:
+        assert seen(wire, topics=[{"name": "new.one"}]) == {"new.one": 0}
+    site.change("bob", "CREATE CLUSTER kafka-cluster")
+    with site.wire("bob") as wire:
+        assert seen(wire, topics=[{"name": "other"}]) == {"other": 0}
+    admin = site.admin()
+    for done in admin.delete_topics(["new.one", "other"]).values():
+        done.result(10)
+
+
+def operations(*which: AclOperation) -> int:
+    return sum(1 << operation.value for operation in which)
+
+
+def test_authorized_operations(site: Site) -> None:
+    site.change("alice", "WRITE TOPIC t", "READ GROUP g", "DESCRIBE CLUSTER kafka-cluster")
+    asked = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
+    with site.wire("alice") as wire:
+        answer = wire.call(ApiKey.METADATA, 9, topics=[{"name": "t"}], **asked)
+        (topic,) = answer["topics"]
+        assert topic["topic_authorized_operations"] == operations(AclOperation.WRITE, AclOperation.DESCRIBE)
+        assert answer["cluster_authorized_operations"] == operations(AclOperation.DESCRIBE)
+        answer = wire.call(ApiKey.DESCRIBE_CLUSTER, 1, include_cluster_authorized_operations=True)
+        assert answer["cluster_authorized_operations"] == operations(AclOperation.DESCRIBE)
+        answer = wire.call(ApiKey.DESCRIBE_GROUPS, 5, groups=["g", "h"], include_authorized_operations=True)
+        g, h = answer["groups"]
+        assert g["authorized_operations"] == operations(AclOperation.READ, AclOperation.DESCRIBE)
+        assert h["error_code"] == GROUP_DENIED
+    with site.wire("bob") as wire:
+        answer = wire.call(ApiKey.DESCRIBE_CLUSTER, 1, include_cluster_authorized_operations=True)
+        assert (answer["error_code"], answer["cluster_authorized_operations"]) == (0, 0)
+
+
+def test_offsets_need_group_and_topic(site: Site) -> None:
+    def commit(*topics: str) -> dict[str, int]:
+        answer = wire.call(
+            ApiKey.OFFSET_COMMIT, 8, group_id="g", generation_id_or_member_epoch=-1, member_id="",
+            topics=[
+                {"name": t, "partitions": [{"partition_index": 0, "committed_offset": 3}]} for t in topics
+            ],
+        )  # fmt: skip
+        return {t["name"]: t["partitions"][0]["error_code"] for t in answer["topics"]}
+
+    with site.wire("alice") as wire:
+        assert commit("t") == {"t": 30}
+        site.change("alice", "READ GROUP g", "READ TOPIC t")
+        assert commit("t", "u") == {"t": 0, "u": 29}
+        groups = [{"group_id": "g", "topics": None}, {"group_id": "h", "topics": None}]
+        g, h = wire.call(ApiKey.OFFSET_FETCH, 8, groups=groups)["groups"]
+        assert [topic["name"] for topic in g["topics"]] == ["t"]
+        assert h["error_code"] == GROUP_DENIED
+    site.change("alice", "ALL TOPIC t", deny=True)
+    with site.wire("alice") as wire:
+        (g,) = wire.call(ApiKey.OFFSET_FETCH, 8, groups=groups[:1])["groups"]
+        assert g["topics"] == []
+        named = [{"group_id": "g", "topics": [{"name": "t", "partition_indexes": [0]}]}]
+        (g,) = wire.call(ApiKey.OFFSET_FETCH, 8, groups=named)["groups"]
+        assert g["topics"][0]["partitions"][0]["error_code"] == TOPIC_DENIED
+
+
+def test_an_unlogged_write_that_is_denied_closes(site: Site) -> None:
+    from filled_requests import RECORDS
+
+    with site.wire("alice") as wire:
+        wire.send(
+            ApiKey.PRODUCE, 9, acks=0,
+            topic_data=[{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}],
+        )  # fmt: skip
+        with pytest.raises(ConnectionError):
+            wire.exactly(1)
+
+
+def test_transactions_need_their_id(site: Site) -> None:
+    site.change("alice", "WRITE TOPIC t")
+    with site.wire("alice") as wire:
+
+        def init(**more: Any) -> int:
+            body = {"transactional_id": None, "transaction_timeout_ms": 1000} | more
+            return int(wire.call(ApiKey.INIT_PRODUCER_ID, 6, **body)["error_code"])
+
+        assert init() == 0  # who may write somewhere may be idempotent
+        assert init(transactional_id="x") == TRANSACTION_DENIED
+        site.change("alice", "WRITE TRANSACTIONAL_ID x")
+        assert init(transactional_id="x") == 0
+        assert init(transactional_id="x", enable2_pc=True) == TRANSACTION_DENIED
+        body = {"v3_and_below_transactional_id": "x", "v3_and_below_producer_id": 0}
+        topics = [{"name": name, "partitions": [0]} for name in ("t", "secret")]
+        answer = wire.call(ApiKey.ADD_PARTITIONS_TO_TXN, 3, v3_and_below_topics=topics, **body)
+        told = {
+            topic["name"]: topic["results_by_partition"][0]["partition_error_code"]
+            for topic in answer["results_by_topic_v3_and_below"]
+        }
+        assert told == {"t": 55, "secret": TOPIC_DENIED}
+    with site.wire("bob") as wire:
+        assert init() == CLUSTER_DENIED
+
+
+def test_rules_that_make_no_sense(site: Site) -> None:
+    right = {
+        "resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*", "operation": 3,
+        "permission_type": 3,
+    }  # fmt: skip
+    wrong: list[dict[str, Any]] = [
+        {"resource_type": 1}, {"resource_type": 99}, {"resource_name": ""}, {"resource_pattern_type": 2},
+        {"principal": "alice"}, {"principal": ""}, {"principal": "User:"}, {"host": ""},
+        {"host": "10.0.0.0/99"}, {"operation": 1}, {"operation": 77}, {"permission_type": 1},
+        {"resource_type": 4},
+    ]  # fmt: skip
+    creations = [right | one for one in (*wrong, {}, {})]
+    with site.wire(ADMIN) as wire:
+        answer = wire.call(ApiKey.CREATE_ACLS, 2, creations=creations)
+        assert [one["error_code"] for one in answer["results"]] == [42] * len(wrong) + [0, 0]
+        every = ANY_RULE
+        answer = wire.call(ApiKey.DESCRIBE_ACLS, 2, **every)
+        assert [(r["resource_name"], len(r["acls"])) for r in answer["resources"]] == [("t", 1)]
+        bad = every | {"operation": 99}
+        assert wire.call(ApiKey.DESCRIBE_ACLS, 2, **bad)["error_code"] == 42
+        first, second = wire.call(ApiKey.DELETE_ACLS, 2, filters=[bad, every])["filter_results"]
+        assert (first["error_code"], len(second["matching_acls"])) == (42, 1)
+
+
+# With a stock client
+
+
+def test_a_reader_and_a_writer(site: Site) -> None:
+    site.change("alice", "WRITE TOPIC t", "WRITE TRANSACTIONAL_ID tx", prefixed=True)
+    site.change("bob", "READ TOPIC t", "READ GROUP readers")
+    producer = Producer(site.client("alice", **{"transactional.id": "tx-1"}))
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    producer.produce("t", b"by alice")
+    producer.commit_transaction(10)
+    failed: list[Any] = []
+    stranger = Producer(site.client("bob"))
+    stranger.produce("t", b"x", on_delivery=lambda error, _: failed.append(error.code()))
+    stranger.flush(10)
+    assert failed in ([TOPIC_DENIED], [CLUSTER_DENIED], [-139])
+    consumer = Consumer(site.client("bob", **{"group.id": "readers", "auto.offset.reset": "earliest"}))
+    consumer.subscribe(["t"])
+    message = consumer.poll(15)
+    assert message is not None and message.value() == b"by alice"
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    outsider = Consumer(site.client("bob", **{"group.id": "others"}))
+    outsider.subscribe(["t"])
+    message = outsider.poll(10)
+    assert message is not None and message.error().code() == GROUP_DENIED
+    outsider.close()
+
+
+def test_rules_outlive_the_broker(tmp_path: Path) -> None:
+    with Site(tmp_path) as site:
+        site.create("t", "u")
+        site.change("alice", "READ TOPIC t")
+        site.change("alice", "READ TOPIC u", deny=True)
+        for end in (site.broker.stop, site.broker.kill):
+            end()
+            site.broker.start()
+            with site.wire("alice") as wire:
+                assert fetched(wire, "t", "u") == {"t": 0, "u": 29}
+
+
+def test_open_resources_where_that_is_said(tmp_path: Path) -> None:
+    with Site(**{"allow.everyone.if.no.acl.found": "true"}) as site:
+        site.create("t", "u")
+        site.change("alice", "READ TOPIC t")
+        with site.wire("bob") as wire:
+            assert fetched(wire, "t", "u") == {"t": 29, "u": 0}
+
+
+def test_damaged_rules_stop_the_start(tmp_path: Path) -> None:
+    from eoslog.testing import BrokerFailed
+
+    with Site(tmp_path) as site:
+        site.change("alice", "READ TOPIC t")
+        site.broker.stop()
+        (tmp_path / "acls.json").write_text("{}")
+        with pytest.raises(BrokerFailed, match=r"acls\.json cannot be read"):
+            site.broker.start()
+
+
+def test_without_an_authorizer_there_are_no_rules(broker: EmbeddedBroker) -> None:
+    with Wire(broker.host, broker.port) as wire:
+        every = ANY_RULE
+        assert wire.call(ApiKey.DESCRIBE_ACLS, 2, **every)["error_code"] == 54
