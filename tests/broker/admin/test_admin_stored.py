@@ -1,0 +1,127 @@
+"""What is set while a broker runs, on a disk that fails and loses power: kept whole, or not set."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "log"))
+
+from random import Random
+
+import pytest
+from fakefs import FakeFileSystem, Outcome, PowerLoss
+
+from eoslog.broker.config import BrokerConfig, ConfigError
+from eoslog.broker.config_store import ConfigStore
+from eoslog.broker.dynamic_options import DynamicOptions
+from eoslog.broker.log.files import BadFile
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+DATA = "/var/data"
+
+
+def fresh() -> FakeFileSystem:
+    """A disk with the data directory."""
+    made = FakeFileSystem()
+    made.make_dir(DATA)
+    for directory in ("/", "/var"):
+        made.sync_dir(directory)
+    return made
+
+
+@pytest.fixture
+def fs() -> FakeFileSystem:
+    return fresh()
+
+
+def test_configs_are_kept_by_kind_and_name(fs: FakeFileSystem) -> None:
+    store = ConfigStore(fs, DATA)
+    assert (store.get("group", "g"), store.names("group")) == ({}, [])
+    store.put("group", "g", {"a": "1"})
+    store.put("group", "f", {"b": "2"})
+    store.put("client-metrics", "g", {"c": "3"})
+    store.put("group", "f", {})
+    fs.crash(Outcome.NOTHING)
+    again = ConfigStore(fs, DATA)
+    assert again.names("group") == again.names("client-metrics") == ["g"]
+    assert (again.get("group", "g"), again.get("client-metrics", "g")) == ({"a": "1"}, {"c": "3"})
+
+
+def test_a_crash_leaves_the_old_or_the_new() -> None:
+    for steps in range(50):
+        for seed, outcome in enumerate([Outcome.NOTHING, Outcome.ALL, Outcome.PREFIX, Outcome.PREFIX]):
+            fs = fresh()
+            store = ConfigStore(fs, DATA)
+            store.put("broker", "", {"log.retention.ms": "1"})
+            fs.steps_left = steps
+            finished = True
+            try:
+                store.put("broker", "", {"log.retention.ms": "2"})
+            except PowerLoss:
+                finished = False
+            fs.crash(outcome, Random(steps * 10 + seed))
+            found = ConfigStore(fs, DATA).get("broker", "")["log.retention.ms"]
+            assert found == "2" if finished else found in ("1", "2")
+        if finished:
+            assert steps > 2
+            return
+    raise AssertionError("it never ended")
+
+
+def test_what_cannot_be_kept_is_not_set(fs: FakeFileSystem) -> None:
+    config = BrokerConfig()
+    options = DynamicOptions(config, ConfigStore(fs, DATA))
+    told: list[int] = []
+    options.followers.append(lambda: told.append(config.retention_ms))
+    options.set("", {"log.retention.ms": "5"})
+    fs.capacity = 0
+    with pytest.raises(KafkaError) as caught:
+        options.set("", {"log.retention.ms": "6"})
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (config.retention_ms, options.get(""), told) == (5, {"log.retention.ms": "5"}, [5])
+
+
+def test_options_that_somebody_cannot_follow_are_refused(fs: FakeFileSystem) -> None:
+    config = BrokerConfig()
+    options = DynamicOptions(config, ConfigStore(fs, DATA))
+
+    def judge(wanted: BrokerConfig) -> None:
+        if wanted.retention_ms == 13:
+            raise ConfigError("not 13")
+
+    options.checks.append(judge)
+    with pytest.raises(KafkaError, match="not 13") as caught:
+        options.set("1", {"log.retention.ms": "13"})
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    assert config.retention_ms != 13
+    assert options.own == {}
+
+
+def test_stored_options_count_from_the_start(fs: FakeFileSystem) -> None:
+    ConfigStore(fs, DATA).put("broker", "", {"log.retention.ms": "5", "log.roll.ms": "7"})
+    ConfigStore(fs, DATA).put("broker", "1", {"log.retention.ms": "6"})
+    config = BrokerConfig(retention_ms=1, segment_ms=1)
+    options = DynamicOptions(config, ConfigStore(fs, DATA))
+    assert (config.retention_ms, config.segment_ms, options.static.retention_ms) == (6, 7, 1)
+    options.set("1", {})
+    options.set("", {})
+    assert (config.retention_ms, config.segment_ms) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b'{"version": 1, "broker": []}',
+        b'{"version": 1, "broker": {"": 3}}',
+        b'{"version": 1, "broker": {"": {"num.partitions": "3"}}}',
+        b'{"version": 1, "broker": {"": {"no.such": "3"}}}',
+        b'{"version": 1, "broker": {"1": {"log.retention.ms": "x"}}}',
+    ],
+)
+def test_a_file_that_makes_no_sense_stops_the_start(fs: FakeFileSystem, content: bytes) -> None:
+    file = fs.open(f"{DATA}/configs.json", create=True)
+    file.write([content], 0)
+    with pytest.raises(BadFile, match=r"configs\.json"):
+        DynamicOptions(BrokerConfig(), ConfigStore(fs, DATA))
