@@ -111,6 +111,9 @@ TABLE: tuple[Option, ...] = (
            "Also understood as processing.mode and mode.", GUARANTEES),
     Option("transactional.id", Kind.TEXT, None, Use.SINK,
            "Name of the sink and prefix of its transactions; the query's id if not given."),
+    Option("write.token", Kind.TEXT, None, Use.WRITE,
+           "Writing again with the same token writes nothing: a job that is run again adds its rows once. "
+           "Remembered as long as the cluster keeps a group's offsets."),
     Option("kafka.group.id", Kind.TEXT, None, Use.ALL,
            "Consumer group to which a streaming query's source offsets are committed with its rows."),
     Option("kafka.transaction.timeout.ms", Kind.MILLIS, 900_000, Use.SINK,

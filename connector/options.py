@@ -66,6 +66,7 @@ class SinkOptions:
     client: ClientConfig
     topic: str | None
     transactional_id: str | None
+    write_token: str | None
     guarantee: Guarantee
     group_id: str | None
     transaction_timeout_ms: int
@@ -108,6 +109,7 @@ def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
         client=ClientConfig.from_options(values),
         topic=values["topic"],
         transactional_id=values["transactional.id"],
+        write_token=_token(values),
         guarantee=Guarantee(values["processing.guarantee"]),
         group_id=values["kafka.group.id"],
         transaction_timeout_ms=values["kafka.transaction.timeout.ms"],
@@ -117,6 +119,13 @@ def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
         query_name=values["queryname"],
         path=values["path"],
     )
+
+
+def _token(values: Mapping[str, Any]) -> str | None:
+    token: str | None = values.get("write.token")
+    if token is not None and values["processing.guarantee"] != "exactly_once":
+        raise OptionError("write.token needs processing.guarantee=exactly_once: nothing else writes once")
+    return token
 
 
 def parse(raw: Mapping[str, str], use: Use) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from eoslog.connector import memory
 from eoslog.connector.checkpoint import Checkpoint, CheckpointUnreadable, Planned
 from eoslog.connector.client import offsets as group_offsets
+from eoslog.connector.commit import token as token_rules
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import Aborted, SourceOffsets, abort, commit
 from eoslog.connector.commit.messages import Batch, Begun, Report
@@ -75,13 +76,23 @@ def begin_stream(options: SinkOptions, driver: Driver | None = None) -> Begun | 
 
 
 def begin_batch(options: SinkOptions, driver: Driver | None = None) -> Begun | None:
-    """Before the tasks of a batch write. Every write is a query of its own, with one batch."""
+    """Before the tasks of a batch write. Every write is a query of its own, with one batch; writes with the
+    same token are the same query."""
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         return None
-    write_id = str(uuid.uuid4())
-    sink = Sink(options.transactional_id or write_id)
-    begun, _ = (driver or driver_for(options)).run(begin(sink, Batch(write_id, 0)))
+    driver, token = driver or driver_for(options), options.write_token
+    write_id = token or str(uuid.uuid4())
+    sink = _sink_of_write(options, write_id)
+    completed = token_rules.BATCH if token and driver.run(token_rules.is_finished(sink, token)) else None
+    begun, _ = driver.run(begin(sink, Batch(write_id, token_rules.BATCH), completed=completed))
     return begun
+
+
+def _sink_of_write(options: SinkOptions, write_id: str) -> Sink:
+    """A token has a sink of its own, so that no other write's decision takes the place of its own."""
+    if options.write_token is None:
+        return Sink(options.transactional_id or write_id)
+    return Sink(f"{options.transactional_id or 'eoslog-write'}.{options.write_token}")
 
 
 def commit_stream(
@@ -101,8 +112,12 @@ def commit_batch(
     options: SinkOptions, reports: Sequence[Report | None], driver: Driver | None = None
 ) -> None:
     """Make a batch write visible. Raises CommitFault."""
-    if options.guarantee is not Guarantee.AT_LEAST_ONCE:
-        (driver or driver_for(options)).run(commit(_sink_of(reports), reports, 0))
+    if options.guarantee is Guarantee.AT_LEAST_ONCE:
+        return
+    driver, sink = driver or driver_for(options), _sink_of(reports)
+    driver.run(commit(sink, reports, token_rules.BATCH))
+    if options.write_token is not None:
+        driver.run(token_rules.note_finished(sink, options.write_token))
 
 
 def abort_batch(

@@ -63,6 +63,11 @@ class Sink(NamedTuple):
         return f"{self.coordinator}/attempts"
 
     @property
+    def finished_group(self) -> str:
+        """Consumer group that notes a batch write with a token as carried out in full."""
+        return f"{self.coordinator}/finished"
+
+    @property
     def prefix(self) -> str:
         """What every participant's name starts with."""
         return f"{self.coordinator}/"

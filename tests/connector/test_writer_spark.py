@@ -134,6 +134,22 @@ def test_a_failed_batch_write_leaves_nothing_visible_or_open(
     assert values(kafka, topic) == [b"0", b"1", b"2"], "an open transaction holds back readers"
 
 
+def test_a_token_writes_once(spark: SparkSession, kafka: Kafka) -> None:
+    topic = kafka.topic(2)
+    for _ in range(2):
+        write(numbers(spark, 50), kafka, topic=topic, write__token="monday")
+    write(numbers(spark, 3), kafka, topic=topic, write__token="tuesday")
+    write(numbers(spark, 50), kafka, topic=topic, write__token="monday")
+    assert len(values(kafka, topic, 2)) == 53
+    told = F.expr("if(value = '49', raise_error('told to fail'), value)")
+    with pytest.raises(PySparkException, match="told to fail"):
+        write(numbers(spark, 50).withColumn("value", told), kafka, topic=topic, write__token="wednesday")
+    write(numbers(spark, 50), kafka, topic=topic, write__token="wednesday")
+    assert len(values(kafka, topic, 2)) == 103, "a token whose write failed is not used up"
+    write(numbers(spark, 50), kafka, topic=topic, write__token="monday", transactional__id="other")
+    assert len(values(kafka, topic, 2)) == 153, "a token belongs to its transactional.id"
+
+
 def test_a_record_above_the_topics_limit_fails_the_batch(spark: SparkSession, kafka: Kafka) -> None:
     topic = kafka.topic(1, max_message_bytes="50000")
     frame = spark.range(4).select(F.expr("repeat('x', if(id = 3, 60000, 10))").alias("value"))
@@ -153,6 +169,11 @@ def test_a_record_above_the_topics_limit_fails_the_batch(spark: SparkSession, ka
         ("select 'x' as value, cast(null as string) as topic", {}, "null in the column 'topic'"),
         ("select 'x' as value", {"topic": "t", "kafka__group__id": "g"}, "kafka.group.id"),
         ("select 'x' as value", {"topic": "t", "processing__guarantee": "maybe"}, "exactly_once"),
+        (
+            "select 'x' as value",
+            {"topic": "t", "processing__guarantee": "at_least_once", "write__token": "x"},
+            "write.token needs",
+        ),
     ],
 )
 def test_bad_input_is_said(

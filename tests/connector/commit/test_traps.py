@@ -18,8 +18,9 @@ from eoslog.connector.commit.faults import (
     SinkFenced,
     Unfinished,
 )
-from eoslog.connector.commit.messages import Batch, Decided
+from eoslog.connector.commit.messages import Batch, Decided, Prepared
 from eoslog.connector.commit.names import Identity
+from eoslog.connector.commit.token import BATCH, is_finished, note_finished
 from eoslog.protocol.errors import ErrorCode
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
 
@@ -457,3 +458,20 @@ def test_faults_pickle() -> None:
 
 def test_an_identity_reads_as_in_names() -> None:
     assert f"{Identity(7, 3)} {Batch('q', 1)}" == "7.3 batch 1 of query q"
+
+
+@BOTH
+def test_a_token_writes_once_whatever_has_been_forgotten(tv: int) -> None:
+    """A second run after the brokers have forgotten the participants must not take them for lost."""
+    bench = Bench(tv)
+    reports = bench.prepare_all(bench.begin(BATCH, "token"))
+    assert not bench.run(is_finished(bench.sink, "token"))
+    bench.commit(reports, BATCH)
+    bench.run(note_finished(bench.sink, "token"))
+    assert bench.run(is_finished(bench.sink, "token")) and not bench.run(is_finished(bench.sink, "other"))
+    for report in reports:
+        assert isinstance(report, Prepared)
+        del bench.broker.transactions[report.participant.name]
+    again = bench.prepare_all(bench.begin(BATCH, "token", completed=BATCH))
+    assert all(isinstance(report, Decided) for report in again)
+    assert bench.broker.visible() == ["token0p0", "token0p1"]
