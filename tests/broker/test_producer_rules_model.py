@@ -8,11 +8,13 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from eoslog.broker.log import snapshot
 from eoslog.broker.rules.producer import ProducerStates
 from eoslog.protocol.batch import BatchHeader
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 WRAP = 2**31
+IDLE_MS = 100
 PIDS = st.sampled_from([1, 2, 3])
 
 
@@ -28,6 +30,7 @@ class Line:
     transactional: bool = False
     marker: bool | None = None  # commit?
     coordinator_epoch: int = -1
+    at: int = 0  # time, ms
 
 
 class Model:
@@ -36,16 +39,25 @@ class Model:
     def __init__(self) -> None:
         self.lines: list[Line] = []
         self.end = 0
+        self.forgotten: dict[int, int] = {}  # producer id -> end of the log when it was forgotten
 
     def of(self, pid: int) -> list[Line]:
-        return [line for line in self.lines if line.pid == pid]
+        since = self.forgotten.get(pid, 0)
+        return [line for line in self.lines if line.pid == pid and line.offset >= since]
+
+    def idle(self, now: int) -> set[int]:
+        """Who has written nothing for long, and has no open transaction."""
+        written = {line.pid for line in self.lines if self.of(line.pid)}
+        return {
+            pid for pid in written if self.of(pid)[-1].at <= now - IDLE_MS and self.open_since(pid) is None
+        }
 
     def epoch(self, pid: int) -> int:
         return max((line.epoch for line in self.of(pid)), default=-1)
 
     def open_since(self, pid: int, before: int | None = None) -> int | None:
         since = None
-        for line in self.of(pid):
+        for line in [line for line in self.lines if line.pid == pid]:
             if before is not None and line.offset >= before:
                 break
             if line.marker is not None:
@@ -54,11 +66,11 @@ class Model:
                 since = line.offset
         return since
 
-    def judge(self, new: Line) -> ErrorCode | int | None:
+    def judge(self, new: Line, from_zero: bool) -> ErrorCode | int | None:
         """An error, the offset of the batch sent before, or None for a new batch."""
         mine = self.of(new.pid)
         if not mine:
-            return None
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if from_zero and new.first != 0 else None
         epoch = self.epoch(new.pid)
         same = [line for line in mine if line.epoch == epoch and line.marker is None]
         ended = max((line.offset for line in mine if line.marker is not None), default=-1)
@@ -77,8 +89,10 @@ class Model:
             return ErrorCode.INVALID_TXN_STATE
         return None
 
-    def judge_marker(self, new: Line) -> ErrorCode | None:
+    def judge_marker(self, new: Line, bumped: bool) -> ErrorCode | None:
         if new.epoch < self.epoch(new.pid):
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if bumped and new.epoch == self.epoch(new.pid) and self.open_since(new.pid) is not None:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         written = [line.coordinator_epoch for line in self.of(new.pid) if line.marker is not None]
         if written and new.coordinator_epoch < written[-1]:
@@ -102,23 +116,25 @@ class ProducerRules(RuleBasedStateMachine):
         self.model = Model()
         self.start = start
         self.durable = 0
+        self.now = 0
         self.aborted: list[tuple[int, int, int]] = []
 
-    def _send(self, line: Line) -> None:
+    def _send(self, line: Line, from_zero: bool = False) -> None:
+        line.at = self.now
         attributes = 0x10 if line.transactional else 0
         batch = BatchHeader(
             0, 100, -1, 2, 0, attributes, line.count - 1, 0, 0, line.pid, line.epoch, line.first, line.count
         )
-        expected = self.model.judge(line)
+        expected = self.model.judge(line, from_zero)
         try:
-            written = self.states.check(batch)
+            written = self.states.check(batch, from_zero=from_zero)
             answer: ErrorCode | int | None = None if written is None else written.first_offset
         except KafkaError as error:
             answer = error.code
         assert answer == expected
         assert isinstance(answer, ErrorCode) == isinstance(expected, ErrorCode)
         if answer is None:
-            self.states.apply(batch, self.model.end, 0)
+            self.states.apply(batch, self.model.end, self.now)
             self.model.add(line)
 
     @rule(pid=PIDS, count=st.integers(1, 4), transactional=st.booleans(), bump=st.sampled_from([0, 0, 0, 1]))
@@ -142,12 +158,40 @@ class ProducerRules(RuleBasedStateMachine):
         first=st.sampled_from([0, 1, 2, 5, WRAP - 2, WRAP - 1]),
         count=st.integers(1, 4),
         transactional=st.booleans(),
+        from_zero=st.booleans(),
     )
-    def anything(self, pid: int, epoch: int, first: int, count: int, transactional: bool) -> None:
-        self._send(Line(pid, epoch, first, count, self.model.end, transactional))
+    def anything(
+        self, pid: int, epoch: int, first: int, count: int, transactional: bool, from_zero: bool
+    ) -> None:
+        self._send(Line(pid, epoch, first, count, self.model.end, transactional), from_zero)
 
-    @rule(pid=PIDS, commit=st.booleans(), epoch=st.integers(-1, 1), coordinator_epoch=st.integers(0, 2))
-    def marker(self, pid: int, commit: bool, epoch: int, coordinator_epoch: int) -> None:
+    @rule(by=st.sampled_from([1, IDLE_MS - 1, IDLE_MS]))
+    def time_passes(self, by: int) -> None:
+        self.now += by
+
+    @rule()
+    def forget(self) -> None:
+        """Producer ids that nobody uses expire, by time alone, never inside a transaction."""
+        idle = self.model.idle(self.now)
+        assert set(self.states.expire(self.now, IDLE_MS)) == idle
+        self.model.forgotten |= dict.fromkeys(idle, self.model.end)
+
+    @rule()
+    def restart(self) -> None:
+        """A snapshot holds all that is known. What was decided before it is durable."""
+        self.durable = self.model.end
+        data = snapshot.encode(self.states.all())
+        self.states = ProducerStates()
+        self.states.load(snapshot.decode(data))
+
+    @rule(
+        pid=PIDS,
+        commit=st.booleans(),
+        epoch=st.integers(-1, 1),
+        coordinator_epoch=st.integers(0, 2),
+        version=st.sampled_from([0, 0, 2]),
+    )
+    def marker(self, pid: int, commit: bool, epoch: int, coordinator_epoch: int, version: int) -> None:
         line = Line(
             pid,
             max(0, self.model.epoch(pid) + epoch),
@@ -156,16 +200,17 @@ class ProducerRules(RuleBasedStateMachine):
             self.model.end,
             marker=commit,
             coordinator_epoch=coordinator_epoch,
+            at=self.now,
         )
-        expected = self.model.judge_marker(line)
+        expected = self.model.judge_marker(line, version == 2)
         try:
-            self.states.check_marker(pid, line.epoch, coordinator_epoch)
+            self.states.check_marker(pid, line.epoch, coordinator_epoch, version)
         except KafkaError as error:
             assert error.code == expected
             return
         assert expected is None
         first = self.model.open_since(pid)
-        entry = self.states.apply_marker(pid, line.epoch, coordinator_epoch, commit, line.offset, 0)
+        entry = self.states.apply_marker(pid, line.epoch, coordinator_epoch, commit, line.offset, self.now)
         self.model.add(line)
         if commit or first is None:
             assert entry is None

@@ -1,7 +1,7 @@
 """The rules of transactional ids against a dumb model of who holds the id and what became of its transaction.
 
 The model knows no states and no tables: only the (producer id, epoch) that holds the id, the one that it
-was before, what is open, and how the last transaction ended.
+was before, what is open and who wrote it, and how the last transaction ended.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from eoslog.protocol.plain_records import Record
 Token = tuple[int, int]
 Place = tuple[str, int]
 LAST_EPOCH = 32766
+IDLE_MS = 700
 
 versions = st.sampled_from([TV1, TV2])
 places = st.sampled_from([("a", 0), ("a", 1), ("b", 0)])
@@ -41,6 +42,9 @@ class Transactions(RuleBasedStateMachine):
         self.before: Token | None = None  # who the holder was before its last bump
         self.open: set[Place] | None = None
         self.opened_at = 0
+        self.touched = 0  # when the id was last changed
+        self.writer: Token | None = None  # who wrote what is open
+        self.timeout = 500
         self.ending: bool | None = None  # commit?
         self.ended: bool | None = None  # commit? None: nothing since the last InitProducerId
         self.ended_by: Token | None = None  # who may ask for that once more
@@ -51,6 +55,7 @@ class Transactions(RuleBasedStateMachine):
     def begin(self, epoch: int | None) -> None:
         if epoch is not None:
             self.known = Metadata("id", 50, 500, self.now, producer_epoch=epoch, previous_producer_id=50)
+            self.touched = self.now
             self.hold((50, epoch))
 
     def hold(self, token: Token) -> Token:
@@ -67,11 +72,17 @@ class Transactions(RuleBasedStateMachine):
     def take(self, decision: Decision) -> None:
         if decision.following is not None:
             self.known = decision.following
+            self.touched = self.now
             self.crash_before_or_after_writing(self.known)
 
     def crash_before_or_after_writing(self, known: Metadata) -> None:
         key, value = transaction_records.encode(known)
         assert transaction_records.decode(Record(0, 0, key, value, [])) is not None
+
+    @property
+    def kept(self) -> bool:
+        """Whether what is open was taken over by another than who wrote it (KIP-939)."""
+        return self.open is not None and self.writer != self.holder
 
     def bump_by_end(self, commit: bool, new_id: int, asked: Token) -> None:
         self.ending, self.ended, self.ended_by = commit, None, asked
@@ -108,25 +119,54 @@ class Transactions(RuleBasedStateMachine):
         assert self.answer(decision) == wanted
         if wanted is E.CONCURRENT_TRANSACTIONS and self.open is not None:
             assert self.holder is not None
+            self.markers_fence(decision)
             self.open = None
             self.bump_by_end(False, new_id, self.holder)
         elif isinstance(wanted, tuple):
             if wanted != self.holder:
                 self.before = expected if self.holder is not None else None
             self.hold(wanted)
+            self.timeout = 500
             self.ended = self.ended_by = None
         else:
             assert decision.following is None
         self.take(decision)
 
+    @rule(data=st.data(), two_phase=st.booleans(), named=st.booleans())
+    def keep(self, data: st.DataObject, two_phase: bool, named: bool) -> None:
+        """InitProducerId that keeps what is open; where nothing is, it does what it always does."""
+        expected = data.draw(st.sampled_from(self.tokens)) if named else None
+        if self.open is None:
+            return self.init(data, "nobody")
+        new_id, before = next(self.ids), self.known
+        request = rules.InitRequest("id", 800, expected, two_phase, keep_prepared=True)
+        decision = rules.init_producer_id(
+            before, request, self.now, limits=rules.Limits(1000), new_producer_id=new_id
+        )
+        if expected not in (None, self.holder):
+            assert (decision.error, decision.following) == (E.PRODUCER_FENCED, None)
+            return None
+        assert (decision.answer, decision.ongoing) == (self.next(new_id), self.writer)
+        self.hold(self.next(new_id))
+        self.before = None
+        self.timeout = max(self.timeout, 2**31 - 1 if two_phase else 800)
+        self.take(decision)
+        return None
+
     @rule(data=st.data(), place=places, version=versions)
     def add(self, data: st.DataObject, place: Place, version: int) -> None:
         token = data.draw(st.sampled_from(self.tokens))
         decision = rules.add_partitions(self.known, *token, [place], self.now, version)
+        if self.kept:
+            assert decision.following is None
+            assert token != self.holder or decision.error is E.INVALID_TXN_STATE
+            assert rules.verify(self.known, *token, place).error is decision.error
+            return
         if token == self.holder and self.ending is None:
             assert decision.error is E.NONE
             if self.open is None:
                 self.open, self.opened_at, self.ended, self.ended_by = set(), self.now, None, None
+                self.writer = token
             self.open.add(place)
             if self.before is not None and self.before[0] != token[0]:
                 self.before = None
@@ -144,13 +184,15 @@ class Transactions(RuleBasedStateMachine):
         new_id = next(self.ids)
         request = EndRequest(*token, commit, version)
         decision = end_txn(self.known, request, self.now, new_producer_id=new_id)
-        answer, holds = self.answer(decision), token == self.holder
+        answer, holds, kept = self.answer(decision), token == self.holder, self.kept
         if holds and self.ending is None and (self.open is not None or (version == TV2 and not commit)):
             if version == TV2:
                 self.bump_by_end(commit, new_id, token)
             else:
                 self.ending, self.ended_by = commit, None
             assert answer == self.holder
+            if self.open is not None and (kept or version == TV2):
+                self.markers_fence(decision)
             self.open = None
         elif self.ended is commit and (token == self.ended_by if version == TV2 else holds):
             assert answer == self.holder
@@ -162,6 +204,13 @@ class Transactions(RuleBasedStateMachine):
                 assert answer is E.CONCURRENT_TRANSACTIONS
         self.take(decision)
 
+    def markers_fence(self, decision: Decision) -> None:
+        """They carry the producer id of the records, at a higher epoch than theirs."""
+        assert decision.following is not None
+        assert self.writer is not None
+        marker = (decision.following.producer_id, decision.following.producer_epoch)
+        assert marker == (self.writer[0], self.writer[1] + 1)
+
     # -- time and faults
 
     @precondition(lambda self: self.ending is not None)
@@ -171,6 +220,7 @@ class Transactions(RuleBasedStateMachine):
         assert self.ending is not None
         assert self.known.state in PREPARED
         self.known = complete(self.known, self.now)
+        self.touched = self.now
         self.outcomes.append(self.ending)
         self.ended, self.ending = self.ending, None
         assert self.holder is not None
@@ -181,7 +231,9 @@ class Transactions(RuleBasedStateMachine):
         self.now += by
         if self.known is None:
             return
-        expired = self.open is not None and self.opened_at + 500 < self.now
+        assert self.open is None or self.known.timeout_ms == self.timeout
+        patient = self.timeout == 2**31 - 1
+        expired = self.open is not None and not patient and self.opened_at + self.timeout < self.now
         assert rules.has_expired(self.known, self.now) == expired
         if expired:
             assert self.holder is not None
@@ -189,6 +241,16 @@ class Transactions(RuleBasedStateMachine):
             self.take(rules.fence(self.known, self.now, new_producer_id=new_id))
             self.open = None
             self.bump_by_end(False, new_id, self.holder)
+
+    @precondition(lambda self: self.known is not None)
+    @rule()
+    def forget(self) -> None:
+        """Who is at rest for long is forgotten; all who had the id before are strangers then."""
+        assert self.known is not None
+        idle = self.open is None and self.ending is None and self.touched + IDLE_MS <= self.now
+        assert rules.is_idle(self.known, self.now, IDLE_MS) == idle
+        if idle:
+            self.known = self.holder = self.before = self.ended = self.ended_by = None
 
     @precondition(lambda self: self.known is not None)
     @rule()
@@ -216,7 +278,9 @@ class Transactions(RuleBasedStateMachine):
             done = complete(known, self.now)
             assert (done.producer_id, done.producer_epoch) == self.holder
         else:
-            assert (known.producer_id, known.producer_epoch) == self.holder
+            assert known.holder == self.holder
+        if self.open is not None:
+            assert (known.producer_id, known.producer_epoch) == self.writer
         assert known.producer_epoch <= LAST_EPOCH or known.state in PREPARED, "the last epoch fences only"
 
 
