@@ -39,8 +39,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.started = time.monotonic()
-        self.latency: dict[ApiKey, Histogram] = {}
-        self.errors: dict[tuple[ApiKey, int], int] = {}
+        self.latency: dict[int, Histogram] = {}
+        self.errors: dict[tuple[int, int], int] = {}
         """Error codes in answers, by API; an answer about several partitions may have several."""
         self.bytes_in = 0
         self.bytes_out = 0
@@ -49,7 +49,7 @@ class Metrics:
         self.syncs = Histogram()
         self.failed_syncs = 0
 
-    def answered(self, key: ApiKey, seconds: float, answer: Message | None) -> None:
+    def answered(self, key: int, seconds: float, answer: Message | None) -> None:
         """A request was carried out, `seconds` after it began; None: without an answer (acks=0)."""
         histogram = self.latency.get(key)
         if histogram is None:
@@ -59,7 +59,7 @@ class Metrics:
         if answer is not None and places is not None:
             self._count_errors(key, answer, places)
 
-    def _count_errors(self, key: ApiKey, message: Message, places: _Places) -> None:
+    def _count_errors(self, key: int, message: Message, places: _Places) -> None:
         for name in places.codes:
             code = message.get(name)
             if code:
@@ -82,8 +82,8 @@ class _Places(NamedTuple):
 
 
 @cache
-def _error_places(key: ApiKey) -> _Places | None:
-    return _places(APIS[key].response.struct)
+def _error_places(key: int) -> _Places | None:
+    return _places(APIS[ApiKey(key)].response.struct)
 
 
 def _places(struct: Struct) -> _Places | None:

@@ -160,7 +160,7 @@ class _Fetch:
 
     def _watch(self, stir: Callable[[Place], None]) -> list[tuple[Partition, Callable[[], None]]]:
         """Hear of each partition that is there."""
-        watched = []
+        watched: list[tuple[Partition, Callable[[], None]]] = []
         for place in self._parts:
             try:
                 partition = self._partition(place)

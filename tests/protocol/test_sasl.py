@@ -88,29 +88,43 @@ def test_a_lone_equals_sign_in_a_name_is_refused(name: str) -> None:
 
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+UP = {"username": "u", "password": "p"}
 
 
 @pytest.mark.parametrize(
     ("text", "module", "options"),
     [
-        (f'{PLAIN} required username="u" password="p";', "PlainLoginModule", {"username": "u", "password": "p"}),
-        (f"{PLAIN} required\n  username='u'\n  password=p ;\n", "PlainLoginModule", {"username": "u", "password": "p"}),
-        (r'X.ScramLoginModule REQUIRED username="a\"b" password="p;=\\";', "ScramLoginModule",
-         {"username": 'a"b', "password": "p;=\\"}),
+        (f'{PLAIN} required username="u" password="p";', "PlainLoginModule", UP),
+        (f"{PLAIN} required\n  username='u'\n  password=p ;\n", "PlainLoginModule", UP),
+        (
+            r'X.ScramLoginModule REQUIRED username="a\"b" password="p;=\\";',
+            "ScramLoginModule",
+            {"username": 'a"b', "password": "p;=\\"},
+        ),
         ("ScramLoginModule required;", "ScramLoginModule", {}),
-        (f'{PLAIN} required user_alice="1" serviceName="kafka";', "PlainLoginModule",
-         {"user_alice": "1", "serviceName": "kafka"}),
+        (
+            f'{PLAIN} required user_alice="1" serviceName="kafka";',
+            "PlainLoginModule",
+            {"user_alice": "1", "serviceName": "kafka"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_jaas_texts(text: str, module: str, options: dict[str, str]) -> None:
     assert jaas.parse(text) == (module, options)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "x", f'{PLAIN} username="u";', f'{PLAIN} required password="secret"', f'{PLAIN} required password="secret;',
-     f'{PLAIN} required password secret;', f'{PLAIN} required password="secret"; {PLAIN} required;'],
-)  # fmt: skip
+    [
+        "",
+        "x",
+        f'{PLAIN} username="u";',
+        f'{PLAIN} required password="secret"',
+        f'{PLAIN} required password="secret;',
+        f"{PLAIN} required password secret;",
+        f'{PLAIN} required password="secret"; {PLAIN} required;',
+    ],
+)
 def test_what_is_no_jaas_text_is_refused_without_its_values(text: str) -> None:
     with pytest.raises(jaas.JaasError) as raised:
         jaas.parse(text)
