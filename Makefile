@@ -11,7 +11,7 @@ LINKED = $(shell ls -d build/__editable__.eoslog-*/)
 KAFKA := .peers/kafka-4.3.1
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test test-java test-java-tools test-kafka lint bench-codec bench-broker bench-scale dump-segments clean
+.PHONY: help setup java demo test test-java test-java-tools test-kafka lint bench-codec bench-broker bench-scale dump-segments docs-pages clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -77,6 +77,9 @@ test-kafka: setup $(KAFKA)  ## the client scenarios with all clients on Apache K
 	$(SCENARIOS) --scenario-broker=kafka $(ALL_CLIENTS) --scenario-seen=.peers/seen-kafka.json $(TEST_ARGS)
 	$(SCENARIOS) $(ALL_CLIENTS) --scenario-seen=.peers/seen-eoslog.json $(TEST_ARGS)
 	$(BIN)/python tests/scenarios/compare_seen.py .peers/seen-eoslog.json .peers/seen-kafka.json docs/compatibility.md
+
+docs-pages: $(READY)  ## docs/apis.md and docs/options.md, made from the code they tell of
+	$(BIN)/python -m docs.pages
 
 clean:  ## remove what the targets made
 	rm -rf .venv build .demo .peers .mypy_cache .ruff_cache *.egg-info

@@ -40,6 +40,11 @@ class TopicConfig:
     """Why it is taken and kept but changes nothing here; "" if it does what it says."""
 
     @property
+    def told(self) -> str:
+        """The meaning, and that it has no effect if it has none."""
+        return f"{self.meaning}; without effect here: {self.no_effect}" if self.no_effect else self.meaning
+
+    @property
     def name(self) -> str:
         """Kafka's name."""
         return self.rule.name

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from eoslog.broker.config.base import Rule
-from eoslog.broker.config.topic_table import TOPIC_CONFIGS, TopicConfig
+from eoslog.broker.config.topic_table import TOPIC_CONFIGS
 from eoslog.broker.resources.base import Entry, Resource, ResourceType, Source, Synonym
 from eoslog.broker.resources.brokers import synonyms_of
 from eoslog.broker.topic import Topic, check_name
@@ -68,8 +68,4 @@ def topic_entries(broker: Broker, configs: Mapping[str, str]) -> Iterator[Entry]
         synonyms = synonyms_of(broker, line.synonym) if line.synonym else ()
         if name in configs:
             synonyms = (Synonym(name, value, Source.TOPIC), *synonyms)
-        yield Entry(name, value, synonyms, line.rule.kind, meaning=_told(line))
-
-
-def _told(line: TopicConfig) -> str:
-    return f"{line.meaning}. Without effect here: {line.no_effect}" if line.no_effect else line.meaning
+        yield Entry(name, value, synonyms, line.rule.kind, meaning=line.told)

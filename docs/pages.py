@@ -1,0 +1,190 @@
+"""Writes docs/apis.md and docs/options.md from the code they tell of: `python -m docs.pages`.
+
+apis.md is made of the heads of the broker's handlers, options.md of the declared options and the tables of
+the topic and group configs. A test fails when a page is not what would be written here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import Field, dataclass, fields
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from eoslog.broker import handlers
+from eoslog.broker.config import BrokerConfig
+from eoslog.broker.config.base import INT32_MAX, INT64_MAX, Kind, Rule, rule_of, text_of
+from eoslog.broker.config.group_table import GROUP_CONFIGS
+from eoslog.broker.config.topic_table import TOPIC_CONFIGS
+from eoslog.broker.config.topics import SCALED
+from eoslog.protocol.apis import APIS, Api
+
+HERE = Path(__file__).parent
+
+_TITLE = re.compile(r"(\w+) \(key (\d+), versions? (\d+)(?:-(\d+))?\): (.+)")
+_COMPLETE, _LEFT_OUT = "Complete", "Left out:"
+
+
+class BadHead(ValueError):
+    """A handler's head has not the form that the page needs; the text names the handler and what is wrong."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a handler's head says. `behaviour` are paragraphs, `rest` is what is left out (or "")."""
+
+    api: Api
+    does: str
+    behaviour: tuple[str, ...]
+    rest: str
+
+    @property
+    def versions(self) -> str:
+        """The versions served."""
+        low, high = self.api.min_version, self.api.max_version
+        return str(low) if low == high else f"{low}-{high}"
+
+
+def head_of(module: ModuleType) -> Head:
+    """Read a handler's head. Raises BadHead."""
+    api = APIS[module.KEY]
+    paragraphs = [" ".join(part.split()) for part in (inspect.getdoc(module) or "").split("\n\n")]
+    title = _TITLE.fullmatch(paragraphs[0])
+    if not title:
+        raise BadHead(f"{module.__name__}: the head begins with 'Name (key K, versions A-B): what it does.'")
+    name, key, low, high, does = title.groups()
+    said = (name, int(key), int(low), int(high or low))
+    if said != (api.name, api.key, api.min_version, api.max_version):
+        raise BadHead(f"{module.__name__}: the head says {said}, the table of APIs says {api}")
+    last = paragraphs[-1]
+    if len(paragraphs) < 2 or not last.startswith((_COMPLETE, _LEFT_OUT)):
+        raise BadHead(f"{module.__name__}: the head's last paragraph begins '{_COMPLETE}' or '{_LEFT_OUT}'")
+    if last.startswith(_LEFT_OUT):
+        rest = last.removeprefix(_LEFT_OUT).strip()
+        return Head(api, does, tuple(paragraphs[1:-1]), rest)
+    more = last.removeprefix(_COMPLETE).lstrip(".: ")
+    return Head(api, does, (*paragraphs[1:-1], *filter(None, [more[:1].upper() + more[1:]])), "")
+
+
+def apis_page() -> str:
+    """The content of apis.md. Raises BadHead."""
+    heads = sorted((head_of(module) for module in handlers.ALL), key=lambda head: head.api.key)
+    lines = [
+        "# What the broker serves",
+        "",
+        "Made from the heads of the handlers by `python -m docs.pages`; do not edit.",
+        "",
+        f"{len(heads)} APIs. Where nothing is said to be left out, the versions named are complete.",
+        "",
+        "| key | API | versions | left out |",
+        "|---|---|---|---|",
+    ]
+    for head in heads:
+        anchor = head.api.name.lower()
+        lines.append(
+            f"| {head.api.key} | [{head.api.name}](#{anchor}) | {head.versions} | {_cell(head.rest)} |"
+        )
+    for head in heads:
+        lines += ["", f"## {head.api.name}", "", f"Key {head.api.key}, versions {head.versions}: {head.does}"]
+        for paragraph in head.behaviour:
+            lines += ["", paragraph]
+        if head.rest:
+            lines += ["", f"Left out: {head.rest}"]
+    return "\n".join(lines) + "\n"
+
+
+def options_page() -> str:
+    """The content of options.md."""
+    lines = [
+        "# Options of the broker, configs of topics and groups",
+        "",
+        "Made from the code by `python -m docs.pages`; do not edit.",
+        "",
+        "An option is set in the config file or by `--config NAME=VALUE`. Names and defaults are Kafka's"
+        " where Kafka has the option. A dynamic option can be changed while the broker runs"
+        " (`kafka-configs --entity-type brokers`, KIP-226).",
+    ]
+    for section in BrokerConfig.__bases__:
+        lines += ["", f"## {section.__name__.removesuffix('Options')}", "", inspect.getdoc(section) or "", ""]
+        lines += ["| option | default | values | dynamic | meaning |", "|---|---|---|---|---|"]
+        lines += [_option(one) for one in sorted(fields(section), key=lambda one: one.metadata["name"])]
+    return "\n".join([*lines, *_other_names(), *_topic_configs(), *_group_configs()]) + "\n"
+
+
+def _option(declared: Field[Any]) -> str:
+    metadata = declared.metadata
+    default = "" if metadata["secret"] else text_of(declared.default)
+    dynamic = "yes" if metadata["dynamic"] else ""
+    values = _values(rule_of(declared))
+    return (
+        f"| `{metadata['name']}` | {_cell(default)} | {values} | {dynamic} | {_cell(metadata['meaning'])} |"
+    )
+
+
+def _other_names() -> list[str]:
+    lines = [
+        "",
+        "## Other names",
+        "",
+        "Kafka's other names of an option are taken where it is not set itself.",
+    ]
+    lines += ["", "| name | option | factor |", "|---|---|---|"]
+    for name, (target, factor) in SCALED.items():
+        lines.append(f"| `{name}` | `{target}` | {factor or ''} |")
+    return lines
+
+
+def _topic_configs() -> list[str]:
+    lines = ["", "## Configs of topics", ""]
+    lines += ["| config | default | values | default from | meaning | effect |", "|---|---|---|---|---|---|"]
+    for name, line in sorted(TOPIC_CONFIGS.items()):
+        option = f"`{line.synonym}`" if line.synonym else ""
+        effect = f"taken and kept, no effect: {line.no_effect}" if line.no_effect else "yes"
+        lines.append(
+            f"| `{name}` | {_cell(text_of(line.default))} | {_values(line.rule)} | {option} "
+            f"| {_cell(line.meaning)} | {_cell(effect)} |"
+        )
+    return lines
+
+
+def _group_configs() -> list[str]:
+    lines = ["", "## Configs of groups", "", "Of a single consumer group (KIP-848).", ""]
+    lines += ["| config | values | default from | meaning |", "|---|---|---|---|"]
+    for name, line in sorted(GROUP_CONFIGS.items()):
+        values = f"from `{line.lowest}` to `{line.highest}`"
+        lines.append(f"| `{name}` | {values} | `{line.option}` | {_cell(line.meaning)} |")
+    return lines
+
+
+def _values(rule: Rule) -> str:
+    if rule.hint:
+        return _cell(rule.hint)
+    if rule.kind is Kind.BOOLEAN:
+        return "true, false"
+    if rule.choices:
+        many = "list of " if rule.kind is Kind.LIST else ""
+        return many + ", ".join(rule.choices)
+    if rule.kind in (Kind.INT, Kind.SHORT, Kind.LONG, Kind.DOUBLE):
+        return (
+            f"{rule.low:g} and more" if rule.high in (INT32_MAX, INT64_MAX) else f"{rule.low} to {rule.high}"
+        )
+    return {Kind.LIST: "list", Kind.PASSWORD: "secret"}.get(rule.kind, "text")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+PAGES = {"apis.md": apis_page, "options.md": options_page}
+
+
+def main() -> None:
+    """Write the pages."""
+    for name, page in PAGES.items():
+        (HERE / name).write_text(page())
+
+
+if __name__ == "__main__":
+    main()
