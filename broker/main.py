@@ -57,8 +57,8 @@ async def _run(config: BrokerConfig, on_ready: Callable[[str], None]) -> None:
         # What start-up made stays for ever: keep the garbage collector from walking it again and again.
         gc.collect()
         gc.freeze()
-        on_ready(node.ready_line)
         _log_ready(node, time.monotonic() - begun)
+        on_ready(node.ready_line)
         await ended.wait()
         begun = time.monotonic()
         await node.finish()

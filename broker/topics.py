@@ -16,9 +16,10 @@ from dataclasses import replace
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log import files, registry
 from eoslog.broker.log.answers import Place
+from eoslog.broker.log.closing import save_all
 from eoslog.broker.log.data_dir import DataDir, DataDirError, new_id
 from eoslog.broker.log.flush import GroupFlush
-from eoslog.broker.log.opening import create_directory, open_partition
+from eoslog.broker.log.opening import create_directories, open_partition
 from eoslog.broker.log.partition import Partition
 from eoslog.broker.log.recovery import Finding, Known
 from eoslog.broker.log.settings import LogSettings
@@ -146,6 +147,8 @@ class Topics:
         made = self._make(entry, range(partitions))
         topic = Topic(name, entry.topic_id, made, entry.configs)
         self._register(topic, made)
+        facts = {"topic": name, "partitions": partitions}
+        _LOG.info("topic %s made with %d partitions", name, partitions, extra=facts)
         return topic
 
     def add_partitions(self, name: str, total: int) -> Topic:
@@ -159,6 +162,7 @@ class Topics:
         made = self._make(entry, range(len(topic.partitions), total))
         grown = replace(topic, partitions=[*topic.partitions, *made])
         self._register(grown, made)
+        _LOG.info("topic %s has %d partitions now", name, total, extra={"topic": name, "partitions": total})
         return grown
 
     def check_add_partitions(self, name: str, total: int) -> Topic:
@@ -181,7 +185,7 @@ class Topics:
                     raise OSError(f"{place.directory} is in the way; what a deletion left goes at a restart")
                 made.append(place)
                 self._dir.forget(entry.name, index)
-                create_directory(self._fs, place.directory, entry.topic_id, settings.index_interval_bytes)
+            create_directories(self._fs, made, settings.index_interval_bytes)
             self._fs.sync_dir(self._dir.path)
             for place in made:
                 opened.append(self._open_partition(place, settings, Known(clean=True)))
@@ -274,6 +278,7 @@ class Topics:
             self._by_name[name] = self._by_id[topic.topic_id] = topic
             self._deleting.discard(topic.topic_id)
             raise _storage_error(f"topic {name} is not deleted", error) from error
+        _LOG.info("topic %s deleted", name, extra={"topic": name})
         for partition in topic.partitions:
             partition.close()
         try:
@@ -387,8 +392,7 @@ class Topics:
         Raises OSError if something could not be saved; what is on disk is then recovered at the next start.
         """
         try:
-            for partition in self.all_partitions():
-                partition.save()
+            save_all(self.all_partitions())
             self._checkpoint()
             if all(partition.offline is None for partition in self.all_partitions()):
                 self._dir.mark_clean()

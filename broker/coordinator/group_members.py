@@ -62,6 +62,7 @@ class GroupMembers:
         self._waiting: dict[int, _Waiting] = {}
         self._tickets = itertools.count()
         self._deliveries: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     def get(self, group_id: str) -> Group | None:
         """Return a group as it is now."""
@@ -76,6 +77,9 @@ class GroupMembers:
         ticket = next(self._tickets)
         waiting = _Waiting(asyncio.get_running_loop().create_future(), ANSWER_TO[type(event)])
         self._waiting[ticket] = waiting
+        if self._closed:  # a request may come between this and the end of its connection
+            self._refuse([ticket], ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return waiting.future
         try:
             self._step(group_id, event, ticket)
         except KafkaError as error:
@@ -119,7 +123,8 @@ class GroupMembers:
             self._keep(classic_group.resume(group, self._now()))
 
     def close(self) -> None:
-        """Stop all timers and send parked requests away."""
+        """Stop all timers, send parked requests away, and begin no more."""
+        self._closed = True
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -135,6 +140,10 @@ class GroupMembers:
             outcome.group.state_since = self._clock.now_ms()
         if outcome.persist:
             self._journal.append(partition, [encode_group(outcome.group, outcome.group.state_since)])
+        if outcome.group.generation != group.generation:
+            text = "group %s: generation %d has %d members"
+            facts = (group_id, outcome.group.generation, len(outcome.group.members))
+            _log.info(text, *facts, extra={"group": group_id})
         self._keep(outcome.group)
         self._answer(partition, outcome.answers)
 

@@ -1,0 +1,160 @@
+"""/metrics and /healthz of a running broker: what clients did is there, read by Prometheus's own parser."""
+
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from prometheus_client.parser import text_string_to_metric_families
+from run_command import ok
+
+from eoslog.broker.metrics_page import FAMILIES
+from eoslog.testing import BrokerFailed, EmbeddedBroker
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+    return port
+
+
+class Measured(NamedTuple):
+    broker: EmbeddedBroker
+    address: str
+
+    def get(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://{self.address}{path}", timeout=20) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def value(self, sample: str, **labels: str) -> float | None:
+        """A sample's value; None if it is not on the page."""
+        for family in text_string_to_metric_families(self.get("/metrics")[1]):
+            for found in family.samples:
+                if found.name == sample and found.labels == labels:
+                    return float(found.value)
+        return None
+
+
+def eventually(check: Callable[[], bool]) -> bool:
+    """Counters of an answer are there before it is; gauges may take a moment."""
+    deadline = time.monotonic() + 10
+    while not check():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.fixture(scope="module")
+def measured() -> Iterator[Measured]:
+    address = f"127.0.0.1:{free_port()}"
+    with EmbeddedBroker(config={"metrics.listen": address}) as broker:
+        yield Measured(broker, address)
+
+
+def test_every_family_of_the_table_is_there(measured: Measured) -> None:
+    names = {family.name for family in text_string_to_metric_families(measured.get("/metrics")[1])}
+    assert {name for name, *_ in FAMILIES} <= names
+    assert {"process_resident_memory_bytes", "process_open_fds"} <= names
+
+
+def test_healthz(measured: Measured) -> None:
+    assert measured.get("/healthz") == (200, "ok\n")
+    assert measured.get("/")[0] == 404
+
+
+def test_requests_bytes_and_syncs(measured: Measured) -> None:
+    broker = measured.broker
+    ok(broker, "topics", "create", "counted")
+    before = measured.value("eoslog_request_seconds_count", api="Produce") or 0
+    received = measured.value("eoslog_received_bytes_total") or 0
+    synced = measured.value("eoslog_sync_seconds_count") or 0
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for _ in range(5):
+        producer.produce("counted", b"x" * 10_000)
+        producer.flush(20)
+    assert measured.value("eoslog_request_seconds_count", api="Produce") == before + 5
+    assert measured.value("eoslog_request_seconds_bucket", api="Produce", le="+Inf") == before + 5
+    assert (measured.value("eoslog_received_bytes_total") or 0) > received + 50_000
+    assert (measured.value("eoslog_sent_bytes_total") or 0) > 0
+    assert (measured.value("eoslog_sync_seconds_count") or 0) > synced
+    assert measured.value("eoslog_log_end_offset", topic="counted", partition="0") == 5
+    assert (measured.value("eoslog_log_size_bytes", topic="counted", partition="0") or 0) > 50_000
+
+
+def test_errors_by_api(measured: Measured) -> None:
+    assert "TOPIC_ALREADY_EXISTS" not in measured.get("/metrics")[1]
+    ok(measured.broker, "topics", "create", "twice")
+    ok(measured.broker, "topics", "create", "twice", "--if-not-exists")
+    error = {"api": "CreateTopics", "error": "TOPIC_ALREADY_EXISTS"}
+    assert measured.value("eoslog_request_errors_total", **error) == 1
+
+
+def test_connections(measured: Measured) -> None:
+    before = measured.value("eoslog_connections") or 0
+    with socket.create_connection((measured.broker.host, measured.broker.port)):
+        assert eventually(lambda: measured.value("eoslog_connections") == before + 1)
+    assert eventually(lambda: measured.value("eoslog_connections") == before)
+    refused = measured.value("eoslog_connections_refused_total") or 0
+    with socket.create_connection((measured.broker.host, measured.broker.port)) as garbage:
+        garbage.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert garbage.recv(1) == b""
+    assert measured.value("eoslog_connections_refused_total") == refused + 1
+
+
+def test_open_transactions_hold_readers_back(measured: Measured) -> None:
+    broker = measured.broker
+    ok(broker, "topics", "create", "held")
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "held"})
+    producer.init_transactions(20)
+    assert measured.value("eoslog_open_transactions") == 0
+    assert measured.value("eoslog_oldest_transaction_seconds") == 0
+    producer.begin_transaction()
+    for _ in range(3):
+        producer.produce("held", b"x")
+    producer.flush(20)
+    assert measured.value("eoslog_open_transactions") == 1
+    assert measured.value("eoslog_transactional_ids", state="Ongoing") == 1
+    assert eventually(lambda: (measured.value("eoslog_oldest_transaction_seconds") or 0) > 0.05)
+    assert measured.value("eoslog_last_stable_offset_lag", topic="held", partition="0") == 3
+    producer.commit_transaction(20)
+    assert measured.value("eoslog_last_stable_offset_lag", topic="held", partition="0") == 0
+    assert measured.value("eoslog_open_transactions") == 0
+
+
+def test_groups_and_their_lag(measured: Measured) -> None:
+    broker = measured.broker
+    ok(broker, "topics", "create", "lagging")
+    ok(broker, "produce", "lagging", input="a\n" * 8)
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "slow"})
+    consumer.commit(offsets=[TopicPartition("lagging", 0, 3)], asynchronous=False)
+    consumer.close()
+    where = {"group": "slow", "topic": "lagging", "partition": "0"}
+    assert measured.value("eoslog_group_committed_offset", **where) == 3
+    assert measured.value("eoslog_group_lag", **where) == 5
+    assert (measured.value("eoslog_groups", state="Empty") or 0) >= 1
+
+
+def test_an_address_that_cannot_be_used(measured: Measured) -> None:
+    for address in (measured.address, "127.0.0.1", "nowhere.invalid:1"):
+        with pytest.raises(BrokerFailed, match="cannot serve metrics at"):
+            EmbeddedBroker(config={"metrics.listen": address}).start()
+
+
+def test_a_broker_without_them_does_not_wait_for_their_library() -> None:
+    code = "import sys, eoslog.cli, eoslog.commands.broker, eoslog.broker.main, eoslog.broker.handlers; "
+    code += "from eoslog.broker.config.sources import gather; gather(None, ['node.id=1'], {}).config(); "
+    done = subprocess.run(
+        [sys.executable, "-c", code + "print(*sys.modules)"], capture_output=True, text=True, check=True
+    )
+    heavy = {"prometheus_client", "javaproperties", "rich", "eoslog.connector", "pyarrow"}
+    assert not heavy & set(done.stdout.split())
