@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 
 from eoslog.broker.log import files
 from eoslog.broker.log.answers import Place
 from eoslog.broker.log.checkpoint import Checkpoints
 from eoslog.broker.log.flush import GroupFlush
+from eoslog.broker.log.many import each
 from eoslog.broker.log.partition import Partition
 from eoslog.broker.log.recovery import DamagedLog, Finding, Known, load_producers, open_segments
 from eoslog.broker.log.scan import DamagedBatch
@@ -29,6 +31,15 @@ def create_directory(fs: FileSystem, directory: str, topic_id: bytes, interval: 
     files.write_whole(fs, epochs, files.encode_checkpoint(["0 0"]), sync=False, sync_dir=False)
     Segment.create(fs, directory, 0, interval).close()
     fs.sync_dir(directory)
+
+
+def create_directories(fs: FileSystem, places: Sequence[Place], interval: int) -> None:
+    """Make the directories of new partitions, see `create_directory`. Raises the first OSError."""
+
+    def create(place: Place) -> None:
+        create_directory(fs, place.directory, place.topic_id, interval)
+
+    each(create, places)
 
 
 def open_partition(
@@ -64,7 +75,10 @@ def open_partition(
     except OSError as error:
         report.append(Finding(place.directory, 0, -1, f"cannot be opened: {error}"))
         return _offline(fs, place, settings, flush, checkpoints, str(error))
-    return Partition(fs, place, settings, flush, checkpoints, segments, states)
+    partition = Partition(fs, place, settings, flush, checkpoints, segments, states)
+    if known.clean or (partition.size == 0 and not states.all()):
+        partition.is_saved()
+    return partition
 
 
 def _offline(

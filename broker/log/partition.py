@@ -161,7 +161,7 @@ class Partition(PartitionCleaning):
 
     def save(self) -> None:
         """Make everything durable and write indexes and a snapshot, for an orderly end. Raises OSError."""
-        if self.offline is not None or self._closed:
+        if not self.changed:
             return
         self._flush.flush_now(self)
         if self.offline is not None:
@@ -175,6 +175,17 @@ class Partition(PartitionCleaning):
         snapshot.drop_others(
             self._fs, self.directory, {s.base_offset for s in self._log} | {self.log_end_offset}
         )
+        self.is_saved()
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to `save`."""
+        usable = self.offline is None and not self._closed
+        return usable and self._saved_end != self.log_end_offset
+
+    def is_saved(self) -> None:
+        """Indexes and a snapshot are on the disk as they are now: `save` has nothing to do until a write."""
+        self._saved_end = self.log_end_offset
 
     def close(self) -> None:
         """Close the files; who waits gets UNKNOWN_TOPIC_OR_PARTITION. `save` first, unless it is removed."""

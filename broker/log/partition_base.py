@@ -65,6 +65,7 @@ class PartitionBase:
         self._watch = Watch()
         self.subscribe = self._watch.subscribe  # called when the high watermark or last stable offset moves
         self.unsubscribe = self._watch.unsubscribe
+        self._saved_end = -1  # the log's end when indexes and snapshot were last on the disk
         self._closed = False
 
     def __repr__(self) -> str:

@@ -69,7 +69,7 @@ class Known:
     """What is known of a log before it is opened."""
 
     recovery_point: int = 0  # all below was durable
-    clean: bool = False  # closed in order: the log ends at the recovery point
+    clean: bool = False  # closed in order: the log ends at the recovery point; False if it does not look so
 
 
 def open_segments(
@@ -98,7 +98,8 @@ def open_segments(
         fs.sync_dir(directory)
         return segments
     segments = [Segment.open(fs, directory, base, interval) for base in bases]
-    if known.clean and _trusted(segments, known.recovery_point):
+    known.clean = known.clean and _trusted(segments, known.recovery_point)
+    if known.clean:
         return segments
     try:
         segments = _Recovery(fs, directory, segments, known.recovery_point, log_start, report).run()
