@@ -48,7 +48,7 @@ class Topics:
 @dataclass
 class World:
     topics: Topics = field(default_factory=lambda: Topics(a=4, b=2))
-    settings: Settings = Settings()
+    settings: Settings = field(default_factory=Settings)
     group: Group = field(default_factory=lambda: Group("g"))
     now: int = 0
     deadlines: dict[tuple[Timer, str], int] = field(default_factory=dict)
