@@ -5,8 +5,8 @@ Exit status: 0 done, 1 something failed (a line on standard error says what), 2 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import update_wrapper
 from typing import Any
 
@@ -14,29 +14,21 @@ import click
 
 from eoslog.commands.output import Row, show, show_json
 from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
+from eoslog.connector.client.config import BOOTSTRAP_OPTION, ClientConfig, parse_addresses
 from eoslog.connector.errors import EoslogError, OptionError
+from eoslog.connector.option_table import Use
+from eoslog.connector.options import parse
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import ProtocolError
 
-# Properties of Kafka's clients that --command-config may hold, and the fields they set.
-_PROPERTIES = {
-    "client.id": "client_id",
-    "request.timeout.ms": "request_timeout_ms",
-    "default.api.timeout.ms": "api_timeout_ms",
-    "delivery.timeout.ms": "delivery_timeout_ms",
-    "retry.backoff.ms": "retry_backoff_ms",
-    "retry.backoff.max.ms": "retry_backoff_max_ms",
-    "max.request.size": "max_request_bytes",
-}
 _OUR_NAMES = {
     "kafka.bootstrap.servers": "--bootstrap-server",
     "kafka.request.timeout.ms": "--timeout",
     "kafka.default.api.timeout.ms": "--timeout",
     "kafka.delivery.timeout.ms": "--timeout",
 }
-_ADDRESSES = "bootstrap.servers"
-_SECURITY = ("ssl.", "sasl.", "security.")
+_LIMITS = ("kafka.request.timeout.ms", "kafka.default.api.timeout.ms", "kafka.delivery.timeout.ms")
+DEFAULT_ADDRESS = "127.0.0.1:9092"
 
 
 class Session:
@@ -80,7 +72,7 @@ def cluster_command(function: Callable[..., None]) -> Callable[..., None]:
         help="Brokers to ask first.  [default: 127.0.0.1:9092]",
     )
     @click.option(
-        "--command-config", metavar="FILE", help="Properties of Kafka's clients, such as client.id=admin."
+        "--command-config", metavar="FILE", help="Properties of Kafka's clients, for TLS and SASL too."
     )
     @click.option(
         "--timeout", type=click.FloatRange(0.1), default=30.0, show_default=True, metavar="SECONDS",
@@ -103,62 +95,36 @@ def cluster_command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def client_config(addresses: str | None, file: str | None, timeout: float) -> ClientConfig:
-    """The client's settings. Raises OptionError for an address or a property that cannot be used."""
-    properties = read_client_properties(file) if file else {}
-    text = addresses or properties.pop(_ADDRESSES, None) or "127.0.0.1:9092"
-    properties.pop(_ADDRESSES, None)
-    limit = max(1, int(timeout * 1000))
-    config = ClientConfig(
-        bootstrap=_addresses(text),
-        client_id="eoslog-command",
-        request_timeout_ms=limit,
-        api_timeout_ms=limit,
-        delivery_timeout_ms=limit,
-    )
-    changes: dict[str, Any] = {_PROPERTIES[name]: _parsed(name, value) for name, value in properties.items()}
-    return replace(config, **changes)
+    """The client's settings, from a file of properties and what the command line says over it.
 
-
-def _addresses(text: str) -> tuple[tuple[str, int], ...]:
+    Raises OptionError for a property that is unknown or makes no sense, click.UsageError for an address.
+    """
+    given = {} if file is None else {f"kafka.{name}": value for name, value in _properties(file).items()}
+    given = dict.fromkeys(_LIMITS, str(max(1, int(timeout * 1000)))) | {"kafka.client.id": "eoslog"} | given
+    if addresses is not None or BOOTSTRAP_OPTION not in given:
+        given[BOOTSTRAP_OPTION] = addresses or DEFAULT_ADDRESS
     try:
-        return parse_addresses(text)
+        parse_addresses(given[BOOTSTRAP_OPTION])
     except OptionError as error:
         raise click.UsageError(_in_our_terms(str(error))) from error
+    return ClientConfig.from_options(parse(given, Use.WRITE))
+
+
+def _properties(path: str) -> dict[str, str]:
+    from eoslog.broker.config import ConfigError
+    from eoslog.broker.config.sources import read_properties
+
+    try:
+        return read_properties(path)
+    except ConfigError as error:
+        raise OptionError(str(error)) from error
 
 
 def _in_our_terms(text: str) -> str:
     """An error of the client, which names options of Spark queries, with the names of ours."""
     for theirs, ours in _OUR_NAMES.items():
         text = text.replace(theirs, ours)
-    return text
-
-
-def read_client_properties(path: str) -> dict[str, str]:
-    """A file of client properties. Raises OptionError for what this client does not have."""
-    from eoslog.broker.config import ConfigError
-    from eoslog.broker.config.sources import read_properties
-
-    try:
-        properties = read_properties(path)
-    except ConfigError as error:
-        raise OptionError(str(error)) from error
-    for name, value in list(properties.items()):
-        if name == "security.protocol" and value.upper() == "PLAINTEXT":
-            del properties[name]
-        elif name.startswith(_SECURITY):
-            raise OptionError(f"{path}: {name}: this client has no TLS and no SASL yet")
-        elif name not in _PROPERTIES and name != _ADDRESSES:
-            known = ", ".join([_ADDRESSES, *_PROPERTIES])
-            raise OptionError(f"{path}: unknown property {name}; known are {known}")
-    return properties
-
-
-def _parsed(name: str, value: str) -> str | int:
-    if name == "client.id":
-        return value
-    if not value.isdecimal():
-        raise OptionError(f"{name}={value}: must be a whole number")
-    return int(value)
+    return re.sub(r"\bkafka\.(?=[a-z])", "", text)
 
 
 def pairs(settings: Sequence[str], option: str) -> dict[str, str]:
