@@ -15,15 +15,13 @@ from dataclasses import replace
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log import files, registry
-from eoslog.broker.log.answers import Place
 from eoslog.broker.log.closing import save_all
 from eoslog.broker.log.data_dir import DataDir, DataDirError, new_id
 from eoslog.broker.log.flush import GroupFlush
-from eoslog.broker.log.opening import create_directories, open_partition
 from eoslog.broker.log.partition import Partition
-from eoslog.broker.log.recovery import Finding, Known
 from eoslog.broker.log.settings import LogSettings
 from eoslog.broker.log.tidy import remove_directories, tidy
+from eoslog.broker.partition_maker import PartitionMaker, storage_error
 from eoslog.broker.ports import Clock, FileSystem
 from eoslog.broker.topic import (
     OFFSETS_TOPIC,
@@ -52,7 +50,8 @@ class Topics:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._deleting: set[bytes] = set()
-        self.report: list[Finding] = []
+        self._maker = PartitionMaker(fs, data_dir, config, clock, flush)
+        self.report = self._maker.report
         self.version = 0
         """Goes up with every change of what topics there are."""
 
@@ -144,7 +143,7 @@ class Topics:
 
     def _create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
         entry = registry.Entry(name, new_id(), partitions, dict(configs))
-        made = self._make(entry, range(partitions))
+        made = self._maker.make(entry, range(partitions))
         topic = Topic(name, entry.topic_id, made, entry.configs)
         self._register(topic, made)
         facts = {"topic": name, "partitions": partitions}
@@ -159,7 +158,7 @@ class Topics:
         """
         topic = self.check_add_partitions(name, total)
         entry = registry.Entry(name, topic.topic_id, total, topic.configs)
-        made = self._make(entry, range(len(topic.partitions), total))
+        made = self._maker.make(entry, range(len(topic.partitions), total))
         grown = replace(topic, partitions=[*topic.partitions, *made])
         self._register(grown, made)
         _LOG.info("topic %s has %d partitions now", name, total, extra={"topic": name, "partitions": total})
@@ -173,30 +172,6 @@ class Topics:
         check_room(name, added, len(self.all_partitions()), self._config.partitions_max)
         return topic
 
-    def _make(self, entry: registry.Entry, indexes: Iterable[int]) -> list[Partition]:
-        """Make and open empty partitions of a topic. Raises KafkaError; nothing is left behind then."""
-        settings = LogSettings.of(self._config, entry.configs)
-        made: list[Place] = []
-        opened: list[Partition] = []
-        try:
-            for index in indexes:
-                place = self._place(entry.name, index, entry.topic_id)
-                if self._fs.exists(place.directory):
-                    raise OSError(f"{place.directory} is in the way; what a deletion left goes at a restart")
-                made.append(place)
-                self._dir.forget(entry.name, index)
-            create_directories(self._fs, made, settings.index_interval_bytes)
-            self._fs.sync_dir(self._dir.path)
-            for place in made:
-                opened.append(self._open_partition(place, settings, Known(clean=True)))
-            for partition in opened:
-                if partition.offline is not None:
-                    raise OSError(partition.offline)
-        except OSError as error:
-            self._undo(opened, [place.directory for place in made])
-            raise _storage_error(f"topic {entry.name} was not made or enlarged", error) from error
-        return opened
-
     def _register(self, topic: Topic, made: Iterable[Partition]) -> None:
         """Put a topic with partitions just `made` into the registry: from here on they exist.
 
@@ -205,19 +180,8 @@ class Topics:
         try:
             self._put(topic)
         except OSError as error:
-            self._undo(made, [partition.directory for partition in made])
-            raise _storage_error(f"topic {topic.name} was not made or enlarged", error) from error
-
-    def _undo(self, opened: Iterable[Partition], directories: Iterable[str]) -> None:
-        for partition in opened:
-            partition.close()
-        for directory in directories:
-            try:
-                if self._fs.exists(directory):
-                    self._fs.remove_tree(directory)
-            except OSError as error:
-                # An empty directory that is not registered is removed at the next start as well.
-                _LOG.warning("%s of a topic that could not be made stays for now: %s", directory, error)
+            self._maker.undo(made, [partition.directory for partition in made])
+            raise storage_error(f"topic {topic.name} was not made or enlarged", error) from error
 
     # -- configs -------------------------------------------------------------------------------
 
@@ -233,7 +197,7 @@ class Topics:
         try:
             self._put(changed)
         except OSError as error:
-            raise _storage_error(f"the configs of topic {name} are as they were", error) from error
+            raise storage_error(f"the configs of topic {name} are as they were", error) from error
         for partition in topic.partitions:
             partition.reconfigure(settings)
         return changed
@@ -277,7 +241,7 @@ class Topics:
         except OSError as error:
             self._by_name[name] = self._by_id[topic.topic_id] = topic
             self._deleting.discard(topic.topic_id)
-            raise _storage_error(f"topic {name} is not deleted", error) from error
+            raise storage_error(f"topic {name} is not deleted", error) from error
         _LOG.info("topic %s deleted", name, extra={"topic": name})
         for partition in topic.partitions:
             partition.close()
@@ -329,33 +293,11 @@ class Topics:
         except files.BadFile as error:
             raise DataDirError(str(error)) from error
         for entry in known.topics:
-            topic = self._open_topic(entry)
+            topic = Topic(entry.name, entry.topic_id, self._maker.open(entry), entry.configs)
             self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
         if self._deleting:
             self._deleting.clear()
             self._save()
-
-    def _known(self, name: str, index: int) -> Known:
-        return Known(self._dir.recovery_points.get((name, index), 0), self._dir.clean)
-
-    def _place(self, name: str, index: int, topic_id: bytes) -> Place:
-        return Place(name, index, topic_id, self._dir.file(f"{name}-{index}"))
-
-    def _open_topic(self, entry: registry.Entry) -> Topic:
-        settings = LogSettings.of(self._config, entry.configs)
-        opened = [
-            self._open_partition(
-                self._place(entry.name, index, entry.topic_id), settings, self._known(entry.name, index)
-            )
-            for index in range(entry.partitions)
-        ]
-        return Topic(entry.name, entry.topic_id, opened, entry.configs)
-
-    def _open_partition(self, place: Place, settings: LogSettings, known: Known) -> Partition:
-        now_ms = self._clock.now_ms()
-        return open_partition(
-            self._fs, place, settings, self._flush, self._dir.checkpoints, known, now_ms, self.report
-        )
 
     # -- now and then, and the end -------------------------------------------------------------
 
@@ -403,7 +345,3 @@ class Topics:
     def _close_files(self) -> None:
         for partition in self.all_partitions():
             partition.close()
-
-
-def _storage_error(what: str, error: OSError) -> KafkaError:
-    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")

@@ -1,0 +1,89 @@
+"""Makes and opens the partitions of a topic on disk, and takes back what could not be made."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from eoslog.broker.config import BrokerConfig
+from eoslog.broker.log import registry
+from eoslog.broker.log.answers import Place
+from eoslog.broker.log.data_dir import DataDir
+from eoslog.broker.log.flush import GroupFlush
+from eoslog.broker.log.opening import create_directories, open_partition
+from eoslog.broker.log.partition import Partition
+from eoslog.broker.log.recovery import Finding, Known
+from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.ports import Clock, FileSystem
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+_LOG = logging.getLogger(__name__)
+
+
+class PartitionMaker:
+    """For one data directory. `report` tells what the opening of the logs found wrong."""
+
+    def __init__(
+        self, fs: FileSystem, data_dir: DataDir, config: BrokerConfig, clock: Clock, flush: GroupFlush
+    ) -> None:
+        self._fs, self._dir, self._config, self._clock, self._flush = fs, data_dir, config, clock, flush
+        self.report: list[Finding] = []
+
+    def open(self, entry: registry.Entry) -> list[Partition]:
+        """Open the partitions that a topic has; one that is damaged is offline, see `report`."""
+        settings = LogSettings.of(self._config, entry.configs)
+        opened = []
+        for index in range(entry.partitions):
+            point = self._dir.recovery_points.get((entry.name, index), 0)
+            opened.append(self._open(self._place(entry, index), settings, Known(point, self._dir.clean)))
+        return opened
+
+    def make(self, entry: registry.Entry, indexes: Iterable[int]) -> list[Partition]:
+        """Make and open empty partitions of a topic. Raises KafkaError; nothing is left behind then."""
+        settings = LogSettings.of(self._config, entry.configs)
+        made: list[Place] = []
+        opened: list[Partition] = []
+        try:
+            for index in indexes:
+                place = self._place(entry, index)
+                if self._fs.exists(place.directory):
+                    raise OSError(f"{place.directory} is in the way; what a deletion left goes at a restart")
+                made.append(place)
+                self._dir.forget(entry.name, index)
+            create_directories(self._fs, made, settings.index_interval_bytes)
+            self._fs.sync_dir(self._dir.path)
+            for place in made:
+                opened.append(self._open(place, settings, Known(clean=True)))
+            for partition in opened:
+                if partition.offline is not None:
+                    raise OSError(partition.offline)
+        except OSError as error:
+            self.undo(opened, [place.directory for place in made])
+            raise storage_error(f"topic {entry.name} was not made or enlarged", error) from error
+        return opened
+
+    def undo(self, opened: Iterable[Partition], directories: Iterable[str]) -> None:
+        """Close and remove partitions that hold nothing and are not registered."""
+        for partition in opened:
+            partition.close()
+        for directory in directories:
+            try:
+                if self._fs.exists(directory):
+                    self._fs.remove_tree(directory)
+            except OSError as error:
+                # An empty directory that is not registered is removed at the next start as well.
+                _LOG.warning("%s of a topic that could not be made stays for now: %s", directory, error)
+
+    def _place(self, entry: registry.Entry, index: int) -> Place:
+        return Place(entry.name, index, entry.topic_id, self._dir.file(f"{entry.name}-{index}"))
+
+    def _open(self, place: Place, settings: LogSettings, known: Known) -> Partition:
+        now_ms = self._clock.now_ms()
+        return open_partition(
+            self._fs, place, settings, self._flush, self._dir.checkpoints, known, now_ms, self.report
+        )
+
+
+def storage_error(what: str, error: OSError) -> KafkaError:
+    """What a client hears when the disk fails: `what` did not happen, and why."""
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")
