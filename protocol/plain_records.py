@@ -119,6 +119,9 @@ class _Reader:
         return key, self.nullable()
 
     def varint(self, most: int = _INT_BYTES) -> int:
+        if self.pos < len(self.data) and (byte := self.data[self.pos]) < 0x80:  # almost always one byte
+            self.pos += 1
+            return (byte >> 1) ^ -(byte & 1)
         raw = 0
         for index in range(most):
             byte = self.take(1)[0]

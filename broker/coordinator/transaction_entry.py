@@ -98,10 +98,14 @@ class Entry:
         doing = self._going_to.text if self._going_to is not None else "a change"
         return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{self.id}: {doing} is on its way")
 
-    def describe(self) -> Description | None:
+    def certain(self) -> Metadata | None:
         """What is durable. Raises KafkaError COORDINATOR_NOT_AVAILABLE if that is not known."""
         self.check_certain()
-        known = self.metadata
+        return self.metadata
+
+    def describe(self) -> Description | None:
+        """What is durable, as told to the outside. Raises KafkaError COORDINATOR_NOT_AVAILABLE."""
+        known = self.certain()
         if known is None:
             return None
         partitions = self.unmarked if known.state in PREPARED else known.partitions

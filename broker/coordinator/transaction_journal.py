@@ -11,7 +11,7 @@ from eoslog.broker.rules.partition_of import partition_of
 from eoslog.broker.rules.transaction_state import Metadata
 from eoslog.protocol.batch import CorruptBatch
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.plain_records import encode_records, iter_records
+from eoslog.protocol.plain_records import Record, encode_records, iter_records
 from eoslog.protocol.schema import ProtocolError
 
 if TYPE_CHECKING:
@@ -83,24 +83,39 @@ class TransactionJournal:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text) from error
 
     def replay(self) -> Iterator[tuple[str, Metadata | None]]:
-        """Every record in order: a transactional id and what it became, None if it expired.
+        """Each transactional id and what it became last, None if it expired.
 
         Raises DamagedTransactionLog, and KafkaError where a partition cannot be read.
         """
         existing = [] if self._topics.get(TOPIC) is None else self._topics.internal(TOPIC)
         for partition in existing:
+            # Only what was said last of each key is decoded: a busy id has many records.
+            latest: dict[bytes | None, Record] = {}
             for header, data in partition.scan():
                 if header.is_control:
                     continue
                 try:
                     for record in iter_records(data, 0, header):
-                        decoded = transaction_records.decode(record)
-                        if decoded is not None:
-                            yield decoded
-                        else:
-                            text = "%s-%d offset %d: a record of a kind not known here is left alone"
-                            _log.warning(text, TOPIC, partition.index, record.offset)
-                except (ProtocolError, CorruptBatch) as error:
-                    where = f"{TOPIC}-{partition.index}, batch of offset {header.base_offset}"
-                    text = f"{where}: {error}; restore the partition from a copy"
-                    raise DamagedTransactionLog(text) from error
+                        latest[record.key] = record
+                except CorruptBatch as error:
+                    raise _damaged(partition, f"batch of offset {header.base_offset}", error) from error
+            yield from self._decode(partition, latest.values())
+
+    def _decode(
+        self, partition: Partition, records: Iterable[Record]
+    ) -> Iterator[tuple[str, Metadata | None]]:
+        for record in records:
+            try:
+                decoded = transaction_records.decode(record)
+            except ProtocolError as error:
+                raise _damaged(partition, f"offset {record.offset}", error) from error
+            if decoded is not None:
+                yield decoded
+            else:
+                text = "%s-%d offset %d: a record of a kind not known here is left alone"
+                _log.warning(text, TOPIC, partition.index, record.offset)
+
+
+def _damaged(partition: Partition, where: str, error: Exception) -> DamagedTransactionLog:
+    text = f"{TOPIC}-{partition.index}, {where}: {error}; restore the partition from a copy"
+    return DamagedTransactionLog(text)

@@ -6,8 +6,6 @@ the same version, with client transaction version 0. Version 0 values, of older 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from eoslog.broker.rules.transaction_state import (
     NEVER_PERSISTED,
     Metadata,
@@ -78,15 +76,18 @@ def _metadata(transactional_id: str, value: Message) -> Metadata:
         raise ProtocolError(f"{transactional_id}: transaction status {error}") from error
     if state in NEVER_PERSISTED:
         raise ProtocolError(f"{transactional_id}: {state.text} has no place in the log")
-    metadata = Metadata(
+    epoch, next_epoch = value["producer_epoch"], value.get("next_producer_epoch", -1)
+    version = value.get("client_transaction_version", 0)
+    return Metadata(
         transactional_id,
         value["producer_id"],
         value["transaction_timeout_ms"],
         value["transaction_last_update_timestamp_ms"],
-        producer_epoch=value["producer_epoch"],
+        producer_epoch=epoch,
+        last_epoch=remembered_epoch(state, epoch if next_epoch < 0 else next_epoch, version),
         previous_producer_id=value.get("previous_producer_id", -1),
         next_producer_id=value.get("next_producer_id", -1),
-        next_producer_epoch=value.get("next_producer_epoch", -1),
+        next_producer_epoch=next_epoch,
         state=state,
         partitions=frozenset(
             (topic["topic"], index)
@@ -94,9 +95,8 @@ def _metadata(transactional_id: str, value: Message) -> Metadata:
             for index in topic["partition_ids"]
         ),
         start_ms=value["transaction_start_timestamp_ms"],
-        client_version=value.get("client_transaction_version", 0),
+        client_version=version,
     )
-    return replace(metadata, last_epoch=remembered_epoch(metadata))
 
 
 def _by_topic(metadata: Metadata) -> list[Message]:

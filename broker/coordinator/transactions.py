@@ -74,22 +74,19 @@ class TransactionCoordinator:
         A producer's transaction that is open on a partition, but that no transactional id knows of,
         is reported: nobody would ever end it.
         """
-        latest: dict[str, Metadata | None] = {}
+        used = -1
         for transactional_id, metadata in self._journal.replay():
-            latest[transactional_id] = metadata
-            if metadata is not None:
-                self._ids.above(max(metadata.producer_id, metadata.next_producer_id))
-        for transactional_id, metadata in latest.items():
             if metadata is not None:
                 self._entries.take_over(Entry(transactional_id), metadata)
+                used = max(used, metadata.producer_id, metadata.next_producer_id)
         for name in self._topics.names():
             topic = self._topics.get(name)
             for partition in topic.partitions if topic is not None else ():
-                self._check_producers(partition)
+                used = max([used, *(producer.producer_id for producer in partition.producers())])
+                self._report_orphans(partition)
+        self._ids.above(used)
 
-    def _check_producers(self, partition: Partition) -> None:
-        for producer in partition.producers():
-            self._ids.above(producer.producer_id)
+    def _report_orphans(self, partition: Partition) -> None:
         for producer_id, first in partition.open_transactions():
             if self.owner_of(producer_id, partition.topic, partition.index) is None:
                 _log.error(
@@ -283,10 +280,10 @@ class TransactionCoordinator:
         entry = self._entries.get(transactional_id)
         return None if entry is None else entry.describe()
 
-    def list(self) -> list[Description]:
-        """All transactional ids, in no order."""
-        found = (entry.describe() for entry in self._entries)
-        return [description for description in found if description is not None]
+    def list(self) -> list[Metadata]:
+        """What is known, and durable, of all transactional ids, in no order. Raises KafkaError."""
+        found = (entry.certain() for entry in self._entries)
+        return [known for known in found if known is not None]
 
     def owner_of(self, producer_id: int, topic: str, index: int) -> str | None:
         """The transactional id whose transaction, open or prepared, this producer has on the partition."""

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eoslog.broker.coordinator.transaction_entry import Description
 from eoslog.broker.dispatch import RequestContext
 from eoslog.broker.rules.consumer_regex import check_regex, matching
-from eoslog.broker.rules.transaction_state import STATE_BY_TEXT
+from eoslog.broker.rules.transaction_state import STATE_BY_TEXT, Metadata
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import Message
@@ -35,7 +34,7 @@ def handle(context: RequestContext, request: Message) -> Message:
     producers, age = set(request["producer_id_filters"]), request.get("duration_filter", -1)
     now_ms = context.broker.clock.now_ms()
 
-    def passes(one: Description) -> bool:
+    def passes(one: Metadata) -> bool:
         return (
             (not texts or one.state in states)
             and (not producers or one.producer_id in producers)
@@ -57,7 +56,7 @@ def handle(context: RequestContext, request: Message) -> Message:
     }
 
 
-def _matching(pattern: str | None, all_ids: Sequence[Description]) -> Sequence[Description]:
+def _matching(pattern: str | None, all_ids: Sequence[Metadata]) -> Sequence[Metadata]:
     """Those whose whole id matches; an empty or missing pattern matches all. Raises KafkaError."""
     if not pattern:
         return all_ids

@@ -57,6 +57,7 @@ STATE_BY_TEXT: Mapping[str, State] = {state.text: state for state in State}
 
 COMPLETE = frozenset({State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
 PREPARED = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
+ENDED = PREPARED | COMPLETE
 AT_REST = COMPLETE | {State.EMPTY}
 NEVER_PERSISTED = frozenset({State.DEAD, State.PREPARE_EPOCH_FENCE})
 
@@ -181,12 +182,11 @@ def complete(metadata: Metadata, now_ms: int) -> Metadata:
     )  # fmt: skip
 
 
-def remembered_epoch(metadata: Metadata) -> int:
-    """The last epoch as far as a record tells it, which does not hold it; -1 where it does not.
+def remembered_epoch(state: State, epoch: int, client_version: int) -> int:
+    """The epoch before `epoch`, the holder's, as far as a record tells it; -1 where it does not.
 
     An end under TV2 bumps the epoch by one, so there it is known; after InitProducerId it is not.
     """
-    if metadata.client_version < TV2 or metadata.state not in PREPARED | COMPLETE:
+    if client_version < TV2 or state not in ENDED:
         return NO_EPOCH
-    epoch = metadata.holder[1]
     return MAX_EPOCH - 1 if epoch == 0 else epoch - 1

@@ -561,7 +561,7 @@ def test_expired_ids_and_records_of_other_kinds(disk: Directory, caplog: pytest.
     ("value", "complaint"),
     [
         (b"\x00\x07", "versions 0 to 1, not 7"),
-        (coordinator_records.encode(TRANSACTION_VALUE, 0, OLD_VALUE)[:-1], "batch of offset 0"),
+        (coordinator_records.encode(TRANSACTION_VALUE, 0, OLD_VALUE)[:-1], "offset 0"),
         (
             coordinator_records.encode(TRANSACTION_VALUE, 0, OLD_VALUE | {"transaction_status": 9}),
             "9 is not a valid State",

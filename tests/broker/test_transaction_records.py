@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.broker.coordinator.transaction_records import decode, encode
+from eoslog.broker.coordinator.transaction_records import decode, encode, encode_forgotten
 from eoslog.broker.rules.transaction_state import (
     NEVER_PERSISTED,
     TV1,
@@ -42,6 +42,27 @@ def test_a_decision_under_tv2_with_a_new_producer_id() -> None:
     assert encode(known)[1] == value
 
 
+def test_a_kept_transaction() -> None:
+    """KIP-939: the holder is in the tagged fields 1 and 3, the writer where an older broker looks for it."""
+    known = Metadata(
+        "x", 7, 2**31 - 1, 1234, producer_epoch=4, previous_producer_id=7, next_producer_id=7,
+        next_producer_epoch=6, state=State.ONGOING, partitions=frozenset({("a", 2)}), start_ms=1200,
+        client_version=TV2,
+    )  # fmt: skip
+    topics = b"\x02" + b"\x02a\x02" + pack(">i", 2) + b"\x00"
+    tagged = b"\x04" + b"\x00\x08" + pack(">q", 7) + b"\x01\x08" + pack(">q", 7)
+    tagged += b"\x02\x02" + pack(">h", 2) + b"\x03\x02" + pack(">h", 6)
+    value = pack(">hqhib", 1, 7, 4, 2**31 - 1, 1) + topics + pack(">qq", 1234, 1200) + tagged
+    key, encoded = encode(known)
+    assert encoded == value
+    decoded = decode(Record(0, 0, key, value, []))
+    assert decoded == ("x", known)
+
+
+def test_an_expired_id() -> None:
+    assert encode_forgotten("ab") == (pack(">hh2s", 0, 2, b"ab"), None)
+
+
 def test_a_tv1_client_leaves_no_version() -> None:
     known = Metadata("x", 7, 1, 2, producer_epoch=0, state=State.COMPLETE_ABORT, start_ms=2)
     assert known.client_version == TV1
@@ -58,6 +79,7 @@ metadata = st.builds(
     producer_epoch=st.integers(0, 2**15 - 1),
     previous_producer_id=st.integers(-1, 2**63 - 1),
     next_producer_id=st.integers(-1, 2**63 - 1),
+    next_producer_epoch=st.integers(-1, 2**15 - 1),
     state=st.sampled_from([state for state in State if state not in NEVER_PERSISTED | {State.EMPTY}]),
     partitions=st.frozensets(st.tuples(st.sampled_from(["a", "b", "long.name"]), st.integers(0, 9))),
     start_ms=st.integers(-1, 2**63 - 1),
@@ -68,7 +90,7 @@ metadata = st.builds(
 @given(metadata)
 def test_there_and_back(known: Metadata) -> None:
     key, value = encode(known)
-    expected = replace(known, last_epoch=remembered_epoch(known))
+    expected = replace(known, last_epoch=remembered_epoch(known.state, known.holder[1], known.client_version))
     assert decode(Record(0, 0, key, value, [])) == (known.transactional_id, expected)
     assert decode(Record(0, 0, key, None, [])) == (known.transactional_id, None)
 

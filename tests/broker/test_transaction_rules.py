@@ -412,9 +412,9 @@ def test_what_a_record_tells_of_the_last_epoch() -> None:
     for epoch in (0, EPOCH, 32765, 32766):
         prepared = prepare(at(S.ONGOING, epoch), S.PREPARE_COMMIT, TV2, LATER, NEW_PID)
         for state in (prepared, complete(prepared, LATER)):
-            assert remembered_epoch(state) == state.last_epoch == epoch
-    assert remembered_epoch(at(S.COMPLETE_COMMIT)) == -1
-    assert remembered_epoch(at(S.EMPTY, client_version=TV2)) == -1
+            assert remembered_epoch(state.state, state.holder[1], TV2) == state.last_epoch == epoch
+    assert remembered_epoch(S.COMPLETE_COMMIT, EPOCH, TV1) == -1
+    assert remembered_epoch(S.EMPTY, EPOCH, TV2) == -1
 
 
 def test_a_fenced_producer_is_not_told_of_the_end_of_its_successor() -> None:
