@@ -41,6 +41,9 @@ def _refused(why: str, *names: str, harmless: Iterable[str] = ()) -> Foreign:
     return Foreign(names, why, True, tuple(harmless))
 
 
+COPIES = ("*.replication.factor", "min.insync.replicas", "*.min.isr")
+"""Options about the number of copies, those that are known here too."""
+
 # The first line that takes a name counts.
 TABLE: tuple[Foreign, ...] = (
     _ignored("there are no share groups", "group.share.*", "share.*"),
@@ -48,11 +51,7 @@ TABLE: tuple[Foreign, ...] = (
     # What would weaken a promise.
     _refused(
         "one broker keeps one copy of everything",
-        "default.replication.factor",
-        "*.topic.replication.factor",
-        "*.log.replication.factor",
-        "min.insync.replicas",
-        "*.min.isr",
+        *COPIES,
         harmless=("", "1", "-1"),
     ),
     _refused(

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from eoslog.broker.config import BrokerConfig, ConfigError, option_table
 from eoslog.broker.config.base import text_of
-from eoslog.broker.config.foreign import foreign
+from eoslog.broker.config.foreign import COPIES, foreign
 from eoslog.broker.config.topics import SCALED
 
 ALIASES = {"broker.id": "node.id"}
@@ -21,6 +21,11 @@ ALIASES = {"broker.id": "node.id"}
 _MEANS = ALIASES | {name: target for name, (target, _) in SCALED.items()}
 
 HIDDEN = "(hidden)"
+
+
+def meaning(name: str) -> str:
+    """The name of the option that this is, or is another name of."""
+    return _MEANS.get(name, name)
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ def gather(file: str | None, settings: Sequence[str], flags: Mapping[str, str]) 
     _rename(found)
     _drop_controller_listeners(found)
     _sort_out(found)
+    _note_copies(found)
     if "," in found.options.get("log.dirs", ""):
         raise ConfigError(f"log.dirs={found.options['log.dirs']}: one data directory, not several")
     return found
@@ -84,8 +90,8 @@ def shown(config: BrokerConfig) -> dict[str, str]:
 
 def _take(found: Gathered, options: Mapping[str, str], origin: str) -> None:
     """Add a source's options; they displace what an earlier one says of the same thing by another name."""
-    given = {_MEANS.get(name, name) for name in options}
-    for name in [name for name in found.options if _MEANS.get(name, name) in given]:
+    given = set(map(meaning, options))
+    for name in [name for name in found.options if meaning(name) in given]:
         del found.options[name], found.origins[name]
     found.options.update(options)
     found.origins.update(dict.fromkeys(options, origin))
@@ -109,7 +115,7 @@ def _rename(found: Gathered) -> None:
 def _drop_controller_listeners(found: Gathered) -> None:
     """A combined node of Kafka has a listener for its quorum, which nobody would ever talk to here."""
     names = {name.strip().upper() for name in found.options.get("controller.listener.names", "").split(",")}
-    for option in {"listeners", "advertised.listeners"} & found.options.keys():
+    for option in sorted({"listeners", "advertised.listeners"} & found.options.keys()):
         entries = [entry.strip() for entry in found.options.get(option, "").split(",")]
         kept = [entry for entry in entries if entry.partition("://")[0].strip().upper() not in names]
         if kept != entries:
@@ -131,6 +137,13 @@ def _sort_out(found: Gathered) -> None:
             found.warnings.append(f"{origin}: {name} is ignored: {known.why}")
     if problems:
         raise ConfigError("\n".join(problems))
+
+
+def _note_copies(found: Gathered) -> None:
+    """Say that there is one copy where more are asked for: known options, but worth a line."""
+    for name, value in found.options.items():
+        if any(fnmatchcase(name, pattern) for pattern in COPIES) and value.strip() not in ("1", "-1"):
+            found.warnings.append(f"{found.origins[name]}: {name}={value}, but one broker keeps one copy")
 
 
 def _known(name: str, names: set[str]) -> bool:

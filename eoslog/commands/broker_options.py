@@ -9,7 +9,7 @@ import click
 
 from eoslog.broker.config import BrokerConfig, option_table
 from eoslog.broker.config.base import text_of
-from eoslog.broker.config.sources import Gathered, shown
+from eoslog.broker.config.sources import Gathered, meaning, shown
 
 
 def sections() -> dict[str, list[Field[Any]]]:
@@ -47,6 +47,7 @@ def show_config(config: BrokerConfig, gathered: Gathered) -> None:
     """Print every option's value with where it comes from, and what is passed over."""
     for line in gathered.warnings:
         click.echo(f"warning: {line}", err=True)
+    origins = {meaning(name): origin for name, origin in gathered.origins.items()}
     for name, value in shown(config).items():
-        origin = gathered.origins.get(name)
+        origin = origins.get(name)
         click.echo(f"{name}={value}" + (f"  # {origin}" if origin else ""))

@@ -48,7 +48,9 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_is_refused_with_near_ones() -> None:
-    assert refusal(["num.partition=3"]).endswith("unknown option num.partition; did you mean num.partitions?")
+    assert refusal(["num.partition=3"]).startswith(
+        "--config: unknown option num.partition; did you mean num.partitions"
+    )
     assert "--help" in refusal(["nothing.like.it.at.all=3"])
 
 
@@ -60,7 +62,7 @@ def test_all_problems_are_told_at_once() -> None:
 @pytest.mark.parametrize(
     "setting",
     [
-        "offsets.topic.replication.factor=3",
+        "metadata.log.min.isr=2",
         "remote.log.storage.system.enable=true",
         "config.providers=file",
         "principal.builder.class=com.example.Builder",
@@ -73,11 +75,42 @@ def test_what_would_weaken_a_promise_is_refused(setting: str) -> None:
 
 
 def test_a_harmless_value_of_it_is_passed_over() -> None:
-    found = gather(
-        None, ["offsets.topic.replication.factor=1", "num.io.threads=8", "process.roles=broker"], {}
-    )
+    found = gather(None, ["client.quota.callback.class=", "num.io.threads=8", "process.roles=broker"], {})
     assert found.options == {}
     assert len(found.warnings) == 3
+
+
+def test_more_copies_than_there_are_is_said() -> None:
+    found = gather(None, ["default.replication.factor=3", "min.insync.replicas=1"], {})
+    assert found.warnings == ["--config: default.replication.factor=3, but one broker keeps one copy"]
+
+
+def test_a_server_properties_of_kafka_is_taken(tmp_path: Path) -> None:
+    """The options of a combined node, as Kafka's documentation sets one up (KRaft)."""
+    text = """
+        process.roles=broker,controller
+        node.id=1
+        controller.quorum.bootstrap.servers=localhost:9093
+        listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+        advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+        inter.broker.listener.name=PLAINTEXT
+        controller.listener.names=CONTROLLER
+        listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+        num.network.threads=3
+        num.io.threads=8
+        socket.send.buffer.bytes=102400
+        log.dirs=/var/lib/log
+        num.recovery.threads.per.data.dir=2
+        offsets.topic.replication.factor=1
+        share.coordinator.state.topic.min.isr=1
+        transaction.state.log.min.isr=1
+        log.retention.hours=168
+        log.retention.check.interval.ms=300000
+    """
+    found = gather(properties(tmp_path, text), [], {})
+    config = found.config()
+    assert (config.listeners, config.log_dirs) == ("PLAINTEXT://:9092", "/var/lib/log")
+    assert len(found.warnings) == 11, found.warnings
 
 
 def test_another_name_of_the_same_thing() -> None:
