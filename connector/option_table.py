@@ -111,6 +111,9 @@ TABLE: tuple[Option, ...] = (
            "Also understood as processing.mode and mode.", GUARANTEES),
     Option("transactional.id", Kind.TEXT, None, Use.SINK,
            "Name of the sink and prefix of its transactions; the query's id if not given."),
+    Option("deadletter.topic", Kind.TEXT, None, Use.SINK,
+           "Rows that cannot be written go here, in the same transaction, with the reason in their headers; "
+           "without it such a row fails the batch."),
     Option("write.token", Kind.TEXT, None, Use.WRITE,
            "Writing again with the same token writes nothing: a job that is run again adds its rows once. "
            "Remembered as long as the cluster keeps a group's offsets."),

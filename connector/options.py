@@ -67,6 +67,7 @@ class SinkOptions:
     topic: str | None
     transactional_id: str | None
     write_token: str | None
+    deadletter_topic: str | None
     guarantee: Guarantee
     group_id: str | None
     transaction_timeout_ms: int
@@ -110,6 +111,7 @@ def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
         topic=values["topic"],
         transactional_id=values["transactional.id"],
         write_token=_token(values),
+        deadletter_topic=_deadletter_topic(values),
         guarantee=Guarantee(values["processing.guarantee"]),
         group_id=values["kafka.group.id"],
         transaction_timeout_ms=values["kafka.transaction.timeout.ms"],
@@ -119,6 +121,13 @@ def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
         query_name=values["queryname"],
         path=values["path"],
     )
+
+
+def _deadletter_topic(values: Mapping[str, Any]) -> str | None:
+    topic: str | None = values["deadletter.topic"]
+    if topic is not None and topic == values["topic"]:
+        raise OptionError("deadletter.topic must be another topic than topic")
+    return topic
 
 
 def _token(values: Mapping[str, Any]) -> str | None:

@@ -4,10 +4,12 @@ Nothing a task does makes a row visible (exactly_once, at_most_once): its transa
 driver to decide. A task that fails aborts its own; one that is killed leaves it to the next begin.
 """
 
+import logging
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -15,14 +17,18 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from eoslog.connector.client import transactions
 from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.configs import topic_configs
 from eoslog.connector.client.produce import Producer
 from eoslog.connector.client.retry import retrying
 from eoslog.connector.commit.messages import Begun, Decided, Empty, Prepared, Report, Stamp
 from eoslog.connector.commit.names import Identity, Participant
 from eoslog.connector.commit.prepare import Task, judge, participant_name
+from eoslog.connector.deadletters import LIMITING, Limits, Screen
 from eoslog.connector.driver import shared_cluster
 from eoslog.connector.options import SinkOptions
 from eoslog.connector.routing import Router
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -70,10 +76,10 @@ def _prepare(options: SinkOptions, stamp: Stamp, attempt: Attempt, rows: Iterato
     identity = transactions.init_producer_id(cluster, name, options.transaction_timeout_ms)
     try:
         with Producer(cluster, identity=identity, transactional_id=name) as producer:
-            router = _router(options, cluster, attempt.partition)
-            _send(router, producer, first)
+            send = _sender(options, cluster, producer, attempt.partition)
+            send(first)
             for batch in rows:
-                _send(router, producer, batch)
+                send(batch)
             producer.flush()
     except BaseException as error:
         _give_up(cluster, name, identity, error)
@@ -100,19 +106,45 @@ def _write_plainly(options: SinkOptions, attempt: Attempt, rows: Iterator[pa.Rec
         return
     identity = transactions.init_producer_id(cluster, None, options.transaction_timeout_ms)
     with Producer(cluster, identity=identity) as producer:
-        router = _router(options, cluster, attempt.partition)
-        _send(router, producer, first)
+        send = _sender(options, cluster, producer, attempt.partition)
+        send(first)
         for batch in rows:
-            _send(router, producer, batch)
+            send(batch)
         producer.flush()
 
 
-def _send(router: Router, producer: Producer, rows: pa.RecordBatch) -> None:
-    for destination in router.route(rows):
-        producer.send(*destination)
+def _sender(
+    options: SinkOptions, cluster: Cluster, producer: Producer, seed: int
+) -> Callable[[pa.RecordBatch], None]:
+    """What takes the task's rows: to their partitions, or to the dead letter topic if there is one."""
+    partitions_of = _partitions_of(cluster)
+    router = _router(options, partitions_of, options.topic, seed)
+
+    def send(rows: pa.RecordBatch, to: Router = router) -> None:
+        for destination in to.route(rows):
+            producer.send(*destination)
+
+    if options.deadletter_topic is None:
+        return send
+    limits = cache(lambda topic: _limits(cluster, topic, partitions_of(topic)))
+    screen = Screen(options.topic, limits)
+    letters = _router(options, partitions_of, options.deadletter_topic, seed)
+
+    def send_or_bury(rows: pa.RecordBatch) -> None:
+        good, dead = screen.split(rows)
+        send(good)
+        if dead is not None:
+            log.warning("%d rows cannot be written and go to %s", len(dead), options.deadletter_topic)
+            send(dead, letters)
+
+    return send_or_bury
 
 
-def _router(options: SinkOptions, cluster: Cluster, seed: int) -> Router:
+def _limits(cluster: Cluster, topic: str, partitions: int) -> Limits:
+    return Limits.of(partitions, topic_configs(cluster, [topic], LIMITING)[topic])
+
+
+def _partitions_of(cluster: Cluster) -> Callable[[str], int]:
     def partitions_of(topic: str) -> int:
         return retrying(
             cluster,
@@ -123,9 +155,15 @@ def _router(options: SinkOptions, cluster: Cluster, seed: int) -> Router:
             forget=lambda: cluster.forget_topic(topic),
         )
 
+    return partitions_of
+
+
+def _router(
+    options: SinkOptions, partitions_of: Callable[[str], int], topic: str | None, seed: int
+) -> Router:
     return Router(
         partitions_of,
-        topic=options.topic,
+        topic=topic,
         codec=options.codec,
         max_batch_bytes=options.max_batch_bytes,
         seed=seed,

@@ -72,7 +72,7 @@ class Cluster:
             "topics": None if topics is None else [{"name": name} for name in topics],
             "allow_auto_topic_creation": create,
         }
-        found = _read_metadata(self._ask_any(ApiKey.METADATA, body, _METADATA_MAX))
+        found = _read_metadata(self.ask_any(ApiKey.METADATA, body, _METADATA_MAX))
         self._nodes = found.nodes
         now = time.monotonic()
         self._topics.update({name: (info, now) for name, info in found.topics.items()})
@@ -234,7 +234,7 @@ class Cluster:
                 )
             backoff.pause()
 
-    def _ask_any(self, api: ApiKey, body: Message, max_version: int) -> Message:
+    def ask_any(self, api: ApiKey, body: Message, max_version: int) -> Message:
         """Ask whichever broker answers. A connection that was idle may be dead: that is found out once."""
         try:
             return self._any().call(api, body, max_version=max_version)

@@ -134,6 +134,35 @@ def test_a_failed_batch_write_leaves_nothing_visible_or_open(
     assert values(kafka, topic) == [b"0", b"1", b"2"], "an open transaction holds back readers"
 
 
+def test_dead_letters(spark: SparkSession, kafka: Kafka) -> None:
+    topic, letters = kafka.topic(2, max_message_bytes="2000"), kafka.topic(1)
+    compacted = kafka.topic(1, cleanup_policy="compact")
+    rows = spark.sql(
+        f"""select * from values
+        ('good', 'k', '{topic}', 1), (repeat('x', 3000), 'k', '{topic}', 0), ('far', 'k', '{topic}', 7),
+        ('nowhere', 'k', null, null), ('keyless', null, '{compacted}', null),
+        ('keyed', 'k', '{compacted}', null)
+        as rows(value, key, topic, partition)"""
+    )
+    with pytest.raises(PySparkException):
+        write(rows, kafka)
+    assert values(kafka, topic, 2) == values(kafka, compacted) == []
+    write(rows, kafka, deadletter__topic=letters)
+    assert (values(kafka, topic, 2), values(kafka, compacted)) == ([b"good"], [b"keyed"])
+    told = {row[3]: {name: value for name, value in row[6]} for row in kafka.rows(letters)}
+    assert {value[:7]: said["deadletter.reason"] for value, said in told.items()} == {
+        b"xxxxxxx": b"too large",
+        b"far": b"no such partition",
+        b"nowhere": b"no topic",
+        b"keyless": b"no key",
+    }
+    assert told[b"far"] == {
+        "deadletter.reason": b"no such partition",
+        "deadletter.topic": topic.encode(),
+        "deadletter.partition": b"7",
+    }
+
+
 def test_a_token_writes_once(spark: SparkSession, kafka: Kafka) -> None:
     topic = kafka.topic(2)
     for _ in range(2):
