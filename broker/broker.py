@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from eoslog.broker.config import BrokerConfig
@@ -48,7 +49,9 @@ class Broker:
         """
         self.config, self.node_id, self.faults = config, config.node_id, faults
         self.clock = clock or SystemClock()
-        self.memory = Memory(config.queued_max_request_bytes, config.queued_max_response_bytes)
+        self.memory = Memory(
+            config.queued_max_request_bytes, config.queued_max_response_bytes, config.request_max_bytes
+        )
         fs = fs or OsFileSystem()
         self.guard: Guard | None = None
         """Judges every request; None: everybody may do everything."""
@@ -83,6 +86,7 @@ class Broker:
     def start(self) -> None:
         """Rebuild the coordinators' state from their logs and begin what is periodic; on the event loop."""
         self.flush.start()
+        self.topics.beside = partial(asyncio.get_running_loop().run_in_executor, None)
         self.transactions.load()
         self.groups.load()
         config = self.config

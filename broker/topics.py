@@ -2,16 +2,17 @@
 
 `topics.json` in the data directory is the registry. A topic exists from the moment it stands there, and
 its partition directories are made before. A deletion is first noted there, then done: directories are
-renamed to `<name>.<hex>-delete` and removed, then the note goes. What a crash left undone is finished at
-the next start. A directory with records that no note explains is never removed: the start fails.
+renamed to `<name>.<hex>-delete`, then the note goes, then they are removed. What a crash left undone is
+finished at the next start. A directory with records that no note explains is never removed: the start fails.
 A topic that grows, or whose configs change, has done so from the moment the registry says it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log import files, registry
@@ -20,7 +21,7 @@ from eoslog.broker.log.data_dir import DataDir, DataDirError, new_id
 from eoslog.broker.log.flush import GroupFlush
 from eoslog.broker.log.partition import Partition
 from eoslog.broker.log.settings import LogSettings
-from eoslog.broker.log.tidy import remove_directories, tidy
+from eoslog.broker.log.tidy import rename_away, tidy
 from eoslog.broker.partition_maker import PartitionMaker, storage_error
 from eoslog.broker.ports import Clock, FileSystem
 from eoslog.broker.topic import (
@@ -52,6 +53,9 @@ class Topics:
         self._deleting: set[bytes] = set()
         self._maker = PartitionMaker(fs, data_dir, config, clock, flush)
         self.report = self._maker.report
+        self._closed = False
+        self.beside: Callable[[Callable[[], None]], object] = lambda job: job()
+        """Runs what may take long and touches nothing but files of deleted topics: here, or in a thread."""
         self.version = 0
         """Goes up with every change of what topics there are."""
 
@@ -246,11 +250,23 @@ class Topics:
         for partition in topic.partitions:
             partition.close()
         try:
-            remove_directories(self._fs, self._dir.path, [p.directory for p in topic.partitions])
+            renamed = rename_away(self._fs, self._dir.path, [p.directory for p in topic.partitions])
             self._deleting.discard(topic.topic_id)
             self._save()
         except OSError as error:
             _LOG.warning("topic %s is deleted, its files go at the next start: %s", name, error)
+        else:
+            self.beside(partial(self._remove, renamed))
+
+    def _remove(self, directories: Iterable[str]) -> None:
+        """Remove what is left of deleted partitions; what stays goes at the next start."""
+        for directory in directories:
+            if self._closed:
+                return
+            try:
+                self._fs.remove_tree(directory)
+            except OSError as error:
+                _LOG.warning("%s of a deleted topic stays until the next start: %s", directory, error)
 
     # -- the registry --------------------------------------------------------------------------
 
@@ -333,6 +349,7 @@ class Topics:
 
         Raises OSError if something could not be saved; what is on disk is then recovered at the next start.
         """
+        self._closed = True
         try:
             save_all(self.all_partitions())
             self._checkpoint()

@@ -31,10 +31,11 @@ _WRITTEN_WHOLE = (
 )
 
 
-def remove_directories(fs: FileSystem, root: str, directories: Iterable[str]) -> None:
-    """Remove partition directories of the data directory `root`.
+def rename_away(fs: FileSystem, root: str, directories: Iterable[str]) -> list[str]:
+    """Rename partition directories of the data directory `root`; answers what they are called now.
 
-    They are renamed before, so that a new topic of the name never meets old files. Raises OSError.
+    A new topic of the name then never meets old files, and the next start removes what is still there.
+    Raises OSError.
     """
     renamed = []
     for directory in directories:
@@ -42,8 +43,7 @@ def remove_directories(fs: FileSystem, root: str, directories: Iterable[str]) ->
         fs.rename(directory, target)
         renamed.append(target)
     fs.sync_dir(root)
-    for target in renamed:
-        fs.remove_tree(target)
+    return renamed
 
 
 def tidy(fs: FileSystem, root: str, known: Mapping[bytes, int], deleting: Container[bytes]) -> None:
@@ -58,7 +58,8 @@ def tidy(fs: FileSystem, root: str, known: Mapping[bytes, int], deleting: Contai
         elif name.removesuffix(files.TEMPORARY) in _WRITTEN_WHOLE and name.endswith(files.TEMPORARY):
             fs.remove(path)
         elif _PARTITION.fullmatch(name) and _is_left_over(fs, root, path, known, deleting):
-            remove_directories(fs, root, [path])
+            for renamed in rename_away(fs, root, [path]):
+                fs.remove_tree(renamed)
 
 
 def _is_left_over(
