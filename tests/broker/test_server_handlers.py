@@ -121,8 +121,8 @@ def test_api_versions(wire: Wire) -> None:
         assert served == {api.key: (api.advertised_min, api.max_version) for api in APIS.values()}
         assert served[ApiKey.PRODUCE][0] == served[ApiKey.JOIN_GROUP][0] == 0
         if version >= 3:
-            (feature,) = answer["finalized_features"]
-            assert (feature["name"], feature["max_version_level"]) == ("transaction.version", 2)
+            levels = {one["name"]: one["max_version_level"] for one in answer["finalized_features"]}
+            assert levels == {"group.version": 1, "transaction.version": 2}
     bad = wire.call(ApiKey.API_VERSIONS, 3, client_software_name="-no", client_software_version="1")
     assert bad["error_code"] == 42
 
