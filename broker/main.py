@@ -20,6 +20,7 @@ from eoslog.broker.coordinator.transaction_journal import DamagedTransactionLog
 from eoslog.broker.faults import Faults
 from eoslog.broker.log.data_dir import DataDirError
 from eoslog.broker.log.files import BadFile
+from eoslog.broker.open_files import raise_limit
 from eoslog.broker.ports import FileSystem
 from eoslog.broker.security.listeners import Listener, listeners_of
 from eoslog.broker.server import Server
@@ -47,6 +48,7 @@ def run(config: BrokerConfig, on_ready: Callable[[str], None]) -> None:
 
 async def _run(config: BrokerConfig, on_ready: Callable[[str], None]) -> None:
     ended, begun = asyncio.Event(), time.monotonic()
+    raise_limit()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, partial(_on_signal, number, ended))

@@ -70,6 +70,9 @@ class FileSystem(Protocol):
     def sync_dir(self, path: str) -> None:
         """Make creates, renames and removes in a directory survive a power loss."""
 
+    def space(self, path: str) -> tuple[int, int]:
+        """Bytes that the volume of a directory has, and those that are free for this process."""
+
     def lock(self, path: str) -> File:
         """Take an exclusive lock that ends with the process; BlockingIOError if another holds it."""
 
@@ -174,6 +177,11 @@ class OsFileSystem:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def space(self, path: str) -> tuple[int, int]:
+        """See `FileSystem.space`."""
+        volume = os.statvfs(path)
+        return volume.f_frsize * volume.f_blocks, volume.f_frsize * volume.f_bavail
 
     def lock(self, path: str) -> File:
         """See `FileSystem.lock`: flock, which the kernel drops when the process ends, however it ends."""

@@ -256,6 +256,11 @@ class FaultyFileSystem:
             self.check()
             self.unsynced.directory_synced(os.path.abspath(path))
 
+    def space(self, path: str) -> tuple[int, int]:
+        """See `FileSystem.space`."""
+        self.check()
+        return self._inner.space(path)
+
     def lock(self, path: str) -> File:
         """See `FileSystem.lock`."""
         path = os.path.abspath(path)

@@ -285,6 +285,9 @@ class FakeFileSystem:
         assert isinstance(here, Directory)
         here.sync()
 
+    def space(self, path: str) -> tuple[int, int]:
+        return 1 << 40, 1 << 39 if self.capacity is None else self.capacity
+
     def lock(self, path: str) -> File:
         if path in self.locked:
             raise BlockingIOError(errno.EWOULDBLOCK, "locked", path)

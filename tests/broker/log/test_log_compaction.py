@@ -191,6 +191,8 @@ def test_aborted_records_go_and_do_not_supersede_others() -> None:
     assert partition.read(0, 10**6, committed=True).aborted == []
     header = next(header for header, _ in everything(partition) if header.base_offset == 3)
     assert (header.has_delete_horizon, header.base_timestamp) == (True, NOW + 1 + DAY)
+    clean(disk, partition, NOW + DAY)
+    assert markers(partition) == [3, 5], "it stays until its horizon"
     clean(disk, partition, NOW + 1 + DAY)
     assert markers(partition) == [5], "the marker of what is still there stays"
     disk.fs.crash(Outcome.NOTHING)

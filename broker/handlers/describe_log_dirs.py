@@ -1,0 +1,66 @@
+"""DescribeLogDirs (key 35, versions 1-4): the data directory, its room, and the sizes of its logs (KIP-113).
+
+There is one directory. A partition's size is that of its record batches, indexes not counted; it never lags
+and is never the future copy of a move. Partitions that are not there are left out, as Kafka does. A
+partition that is offline makes no difference to the others, and is told with the size it has.
+"""
+
+from __future__ import annotations
+
+import os
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.topics import Topic
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.DESCRIBE_LOG_DIRS
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Describe the partitions asked for, all of them for null."""
+    topics = context.broker.topics
+    path = os.path.abspath(topics.data_dir)
+    try:
+        total, usable = topics.fs.space(path)
+    except OSError:
+        result = {"error_code": ErrorCode.KAFKA_STORAGE_ERROR, "log_dir": path, "topics": []}
+        return {"error_code": 0, "results": [result]}
+    wanted = _wanted(request, topics.names())
+    found = ((topics.get(name), numbers) for name, numbers in wanted.items())
+    described = [_topic(topic, numbers) for topic, numbers in found if topic is not None]
+    result = {
+        "error_code": 0,
+        "log_dir": path,
+        "topics": [topic for topic in described if topic["partitions"]],
+        "total_bytes": total,
+        "usable_bytes": usable,
+    }
+    return {"error_code": 0, "results": [result]}
+
+
+def _wanted(request: Message, names: list[str]) -> dict[str, set[int] | None]:
+    """The partitions asked for by topic; None: all of a topic."""
+    if request["topics"] is None:
+        return dict.fromkeys(names)
+    wanted: dict[str, set[int] | None] = {}
+    for asked in request["topics"]:
+        wanted[asked["topic"]] = (wanted.get(asked["topic"]) or set()) | set(asked["partitions"])
+    return wanted
+
+
+def _topic(topic: Topic, wanted: set[int] | None) -> Message:
+    return {
+        "name": topic.name,
+        "partitions": [
+            {
+                "partition_index": partition.index,
+                "partition_size": partition.size,
+                "offset_lag": 0,
+                "is_future_key": False,
+            }
+            for partition in topic.partitions
+            if wanted is None or partition.index in wanted
+        ],
+    }

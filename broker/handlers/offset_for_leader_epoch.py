@@ -1,0 +1,56 @@
+"""OffsetForLeaderEpoch (key 23, versions 2-4): where a leader epoch ends in the log (KIP-101, KIP-320).
+
+A single broker leads its partitions for ever, in one leader epoch, which ends where the log does. Asked for
+a later epoch it answers that none is known (epoch and offset -1). A
+client whose current epoch is newer than the broker's gets UNKNOWN_LEADER_EPOCH.
+"""
+
+from __future__ import annotations
+
+from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.handlers.list_offsets import check_leader_epoch
+from eoslog.broker.log.answers import LEADER_EPOCH
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
+
+_UNDEFINED = -1
+
+
+def handle(context: RequestContext, request: Message) -> Message:
+    """Answer for each partition by itself."""
+    return {
+        "topics": [
+            {
+                "topic": topic["topic"],
+                "partitions": [_answer(context, topic["topic"], wanted) for wanted in topic["partitions"]],
+            }
+            for topic in request["topics"]
+        ]
+    }
+
+
+def _answer(context: RequestContext, topic: str, wanted: Message) -> Message:
+    index = wanted["partition"]
+    answer = {"partition": index, "leader_epoch": _UNDEFINED, "end_offset": _UNDEFINED, "error_code": 0}
+    try:
+        epoch, offset = _end(context, topic, index, wanted)
+    except KafkaError as error:
+        return answer | {"error_code": error.code}
+    return answer | {"leader_epoch": epoch, "end_offset": offset}
+
+
+def _end(context: RequestContext, topic: str, index: int, wanted: Message) -> tuple[int, int]:
+    """The largest known epoch up to the one asked for, and the offset at which it ends."""
+    partition = context.broker.topics.partition(topic, index)
+    if partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index}")
+    check_leader_epoch(wanted["current_leader_epoch"])
+    if partition.offline is not None:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{index} is offline: {partition.offline}")
+    epoch = wanted["leader_epoch"]
+    if epoch == LEADER_EPOCH:
+        return LEADER_EPOCH, partition.high_watermark
+    return _UNDEFINED, _UNDEFINED
