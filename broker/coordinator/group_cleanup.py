@@ -160,17 +160,23 @@ class GroupCleanup:
     def _remove(
         self, partition: Partition, group_id: str, places: Sequence[Place], *, whole: bool = False
     ) -> None:
-        """Write tombstones for these offsets, and for the group if `whole`; then let them hold."""
+        """Write tombstones for these offsets, and with the last of them for the group if `whole`."""
         store = self._offsets.store(partition)
-        for start in range(0, len(places), _BATCH):
+        for start in range(0, max(len(places), 1), _BATCH):
             chunk = places[start : start + _BATCH]
-            self._journal.append(partition, [encode_offset_tombstone(group_id, place) for place in chunk])
+            records = [encode_offset_tombstone(group_id, place) for place in chunk]
+            ends = whole and start + _BATCH >= len(places)
+            if ends:
+                records += self._tombstones(group_id)
+            if records:
+                self._journal.append(partition, records)
             for place in chunk:
                 store.replay_tombstone(group_id, place)
-        records: list[KeyValue] = self._consumers.tombstones(group_id) if whole else []
-        if whole and self._classic.get(group_id) is not None:
-            records.append(encode_group_tombstone(group_id))
-        if records:
-            self._journal.append(partition, records)
-            self._consumers.forget(group_id)
-            self._classic.retire(group_id)
+            if ends:
+                self._consumers.forget(group_id)
+                self._classic.retire(group_id)
+
+    def _tombstones(self, group_id: str) -> list[KeyValue]:
+        classic = self._classic.get(group_id)
+        ending = [] if classic is None else [encode_group_tombstone(group_id)]
+        return [*self._consumers.tombstones(group_id), *ending]

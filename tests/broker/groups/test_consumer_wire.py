@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from broker_clients import Wire
+from group_life import assignment, subscription
 
 from eoslog.protocol import coordinator_records
 from eoslog.protocol.apis import ApiKey as K
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
-    CONSUMER_PROTOCOL_SUBSCRIPTION,
 )
 from eoslog.testing import EmbeddedBroker
 
@@ -273,17 +273,6 @@ def test_offsets_are_deleted(wire: Wire, topic: str, topic_id: bytes) -> None:
 
 
 # Members of the classic protocol
-
-
-def subscription(*topics: str) -> bytes:
-    body = {"topics": list(topics), "user_data": None, "owned_partitions": []}
-    return coordinator_records.encode(CONSUMER_PROTOCOL_SUBSCRIPTION, 1, body)
-
-
-def assignment(topic: str, *indexes: int) -> bytes:
-    assigned = [{"topic": topic, "partitions": list(indexes)}]
-    body = {"assigned_partitions": assigned, "user_data": None}
-    return coordinator_records.encode(CONSUMER_PROTOCOL_ASSIGNMENT, 1, body)
 
 
 def assigned(data: bytes) -> set[int]:
