@@ -163,8 +163,13 @@ class Connection(asyncio.BufferedProtocol):
         self._account()
         self._memory.forget(self)
         self._server.leave(self)
-        if self._line and self._line[0].header.api_key == ApiKey.FETCH and self._worker:
+        if self._worker and self._waits_for_data():
             self._worker.cancel()  # nobody waits for this data any more, and reading changes nothing
+
+    def _waits_for_data(self) -> bool:
+        """Whether the next answer in line is a fetch's that is still to come."""
+        first = self._line[0] if self._line else None
+        return first is not None and first.header.api_key == ApiKey.FETCH and first.answer is not None
 
     # Requests
 
@@ -177,7 +182,7 @@ class Connection(asyncio.BufferedProtocol):
         self._account()
         if self._closing:
             return
-        full = bool(self._backlog) or not self._may_hold() or not self._memory.may_read(self, self._held_in)
+        full = bool(self._backlog) or not self._may_hold() or not self._may_read()
         if full == self._reading:
             self._reading = not full
             if full:
@@ -192,6 +197,9 @@ class Connection(asyncio.BufferedProtocol):
             and not self._muted
         )
 
+    def _may_read(self) -> bool:
+        return self._memory.may_read(self, self._held_in, self._reader.missing)
+
     def _may_start(self) -> bool:
         return (
             not self._blocked
@@ -201,9 +209,19 @@ class Connection(asyncio.BufferedProtocol):
             and not (self._held_out and self._memory.answers_short)
         )
 
+    @property
+    def _unbegun(self) -> int:
+        """Bytes of requests that are not whole yet, or have not begun."""
+        return self._reader.pending + self._backlog_bytes
+
+    @property
+    def _holds_up_others(self) -> bool:
+        """Whether it holds much that does not get on, and that is not because we wait for others."""
+        return self._unbegun > SMALL and (self._reading or bool(self._backlog))
+
     def _account(self) -> None:
         """Tell the memory what is held now."""
-        held_in = self._reader.pending + self._backlog_bytes + self._line_requests
+        held_in = self._unbegun + self._line_requests
         if held_in != self._held_in:
             change, self._held_in = held_in - self._held_in, held_in
             self._memory.change_requests(change)
@@ -439,8 +457,8 @@ class Connection(asyncio.BufferedProtocol):
         serving = self._worker is not None and self._writable.is_set()
         if self._memory.answers_short and deaf > stalled:
             self._cut(f"does not read its answers ({unsent} bytes) while memory is short")
-        elif self._memory.requests_short and self._reading and self._held_in > SMALL and silent > stalled:
-            self._cut(f"does not finish its request ({self._held_in} bytes so far) while memory is short")
+        elif self._memory.requests_short and self._holds_up_others and silent > stalled:
+            self._cut(f"does not get on with its requests ({self._unbegun} bytes) while memory is short")
         elif min(silent, deaf if unsent else silent) > idle and not serving:
             log.info("closing the connection from %s: idle for %d s", self.peer, silent)
             self.abort() if unsent else self.close()
@@ -459,7 +477,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = False
         worker = self._worker
         if worker is not None:
-            if self._line and self._line[0].header.api_key == ApiKey.FETCH:
+            if self._waits_for_data():
                 self._closing = True
                 worker.cancel()
             await asyncio.wait({worker}, timeout=grace)

@@ -3,11 +3,12 @@
 Two sums over all connections: bytes of requests (half frames, frames not begun, frames being served) and
 bytes of answers (made, not yet taken by the system's socket). Each has a limit.
 
-While requests are over their limit, connections that hold more than `SMALL` of them are not read from, but
-for the first in line: so one of them always gets on, and small requests are served all the while. While
-answers are over theirs, fetches wait, and who has not read its last answer gets no further one. Who makes
-no way at all in such a time is closed by the server (connections.max.stalled.ms), which frees what it held.
-So the most that is held is the limits, one largest request and one largest answer, and `SMALL` a connection.
+While requests are over their limit, connections that hold more than `SMALL` of them are read from only as
+far as the rest of their requests, together, is no more than one largest request. So some always get on, a
+few that want much do not hold up the many that want little, and small requests are served all the while.
+While answers are over their limit, fetches wait, and who has not read its last answer gets no further one.
+Who makes no way at all in such a time is cut off by the server (connections.max.stalled.ms), which frees
+what it held. The most that is held is the limits, one largest request and answer, and `SMALL` a connection.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import asyncio
 from typing import Protocol
 
 SMALL = 16 << 10
+_SHARE = 8
 _NO_LIMIT = 1 << 62
 
 
@@ -29,8 +31,10 @@ class Reader(Protocol):
 class Memory:
     """The two sums, their limits, and who waits."""
 
-    def __init__(self, request_limit: int = -1, answer_limit: int = -1) -> None:
-        """Limits in bytes; -1: none."""
+    def __init__(self, request_limit: int = -1, answer_limit: int = -1, largest: int = 100 << 20) -> None:
+        """Limits in bytes; -1: none. `largest`: of one request."""
+        self._largest = largest
+        self._granted: dict[Reader, int] = {}  # who reads on over the limit, and how much
         self._request_limit = _NO_LIMIT if request_limit < 0 else request_limit
         self._answer_limit = _NO_LIMIT if answer_limit < 0 else answer_limit
         self.requests = 0
@@ -52,9 +56,7 @@ class Memory:
         """Bytes of requests came (above 0) or are done with (below)."""
         self.requests += by
         if by < 0 and self._waiting and not self.requests_short:
-            waiting, self._waiting = self._waiting, {}
-            for reader in waiting:
-                reader.advance()
+            self._ask_again()
 
     def change_answers(self, by: int) -> None:
         """Bytes of answers were made (above 0) or have left (below)."""
@@ -62,29 +64,38 @@ class Memory:
         if by < 0 and not self.answers_short:
             self._freed.set()
 
-    def may_read(self, reader: Reader, held: int) -> bool:
-        """Whether a connection that holds so many bytes of requests may read on; else it is called later."""
+    def may_read(self, reader: Reader, held: int, wanted: int) -> bool:
+        """Whether a connection may read on that holds `held` bytes of requests; else it is called later.
+
+        `wanted`: bytes that its present request still needs.
+        """
         if held <= SMALL or not self.requests_short:
-            self._leave(reader)
+            self.forget(reader)
             return True
-        self._waiting.setdefault(reader)
-        return next(iter(self._waiting)) is reader
+        others = sum(self._granted.values()) - self._granted.get(reader, 0)
+        if others and others + wanted > self._largest:
+            self._granted.pop(reader, None)
+            self._waiting.setdefault(reader)
+            return False
+        self._waiting.pop(reader, None)
+        self._granted[reader] = wanted
+        return True
 
     def forget(self, reader: Reader) -> None:
-        """A connection has ended."""
-        self._leave(reader)
+        """A connection has ended, or holds little."""
+        self._waiting.pop(reader, None)
+        if self._granted.pop(reader, None) is not None:
+            self._ask_again()
 
-    def _leave(self, reader: Reader) -> None:
-        if reader not in self._waiting:
-            return
-        first = next(iter(self._waiting)) is reader
-        del self._waiting[reader]
-        if first and self._waiting:
-            next(iter(self._waiting)).advance()
+    def _ask_again(self) -> None:
+        """Let those who wait look again, in their order; not at once, as each may call us back."""
+        call_soon = asyncio.get_running_loop().call_soon
+        for reader in self._waiting:
+            call_soon(reader.advance)
 
     def room(self) -> int:
-        """How large an answer may be now."""
-        return max(0, self._answer_limit - self.answers)
+        """How large an answer may be now: a part of what is left, so that many get some of it."""
+        return max(0, self._answer_limit - self.answers) // _SHARE
 
     async def until_room(self) -> None:
         """Return when answers are below their limit."""

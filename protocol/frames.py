@@ -48,6 +48,11 @@ class FrameReader:
         """Bytes of a frame that is not complete yet; above 0 at the end of a connection it was cut."""
         return len(self._buffer)
 
+    @property
+    def missing(self) -> int:
+        """Bytes that the frame in the making still needs; of one whose size is not known yet, its size's."""
+        return self._need - len(self._buffer)
+
     def _cut(self, view: memoryview) -> list[memoryview]:
         """Hand the frames out as views of the buffer, and go on with a new one that begins with the rest."""
         frames: list[memoryview] = []

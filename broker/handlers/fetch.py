@@ -32,6 +32,7 @@ KEY = ApiKey.FETCH
 _TOPIC_IDS = 13
 _READ_COMMITTED = 1
 _MAX_WAIT_MS = 24 * 3_600_000
+_HELD_WHILE_WAITING = 64 << 10
 
 
 def handle(context: RequestContext, request: Message) -> Message | Settled:
@@ -40,9 +41,12 @@ def handle(context: RequestContext, request: Message) -> Message | Settled:
         fetch = _Fetch(context, request)
     except KafkaError as error:
         return {"error_code": error.code}
+    if context.broker.memory.answers_short:
+        return Settled(fetch.wait())
     fetch.read(fetch.places)
     if fetch.satisfied or request["max_wait_ms"] <= 0:
         return fetch.answer()
+    fetch.forget(most=0)
     return Settled(fetch.wait())
 
 
@@ -56,6 +60,7 @@ class _Fetch:
         self._by_id = context.header.api_version >= _TOPIC_IDS
         self._committed = request["isolation_level"] == _READ_COMMITTED
         self._max_bytes = min(request["max_bytes"], broker.config.fetch_max_bytes)
+        self._memory = broker.memory
         self._replica = max(request["replica_id"], request["replica_state"]["replica_id"])
         self._wanted = broker.fetch_sessions.wanted(request, self._by_id, broker.clock.now_ms())
         self._parts = dict(self._wanted.parts)
@@ -75,6 +80,7 @@ class _Fetch:
 
     def read(self, places: Iterable[Place]) -> None:
         """Look at these partitions, anew if they were looked at before."""
+        self._room = min(self._max_bytes, self._memory.room())
         for place in places:
             before = self._answers.get(place)
             if before is not None:
@@ -91,7 +97,7 @@ class _Fetch:
         part = self._parts[place]
         partition = self._partition(place)
         check_leader_epoch(part["current_leader_epoch"])
-        room = max(0, min(part["partition_max_bytes"], self._max_bytes - self._found))
+        room = max(0, min(part["partition_max_bytes"], self._room - self._found))
         result = partition.read(
             part["fetch_offset"], room, committed=self._committed, min_one=self._found == 0
         )
@@ -119,6 +125,14 @@ class _Fetch:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"replica {self._replica} is none of ours")
         return topic.partitions[index]
 
+    def forget(self, most: int) -> bool:
+        """Let go of what was read, if that is more than `most` bytes: nobody counts it while we wait."""
+        if self._found <= most:
+            return False
+        self._answers.clear()
+        self._found = 0
+        return True
+
     def answer(self) -> Message:
         """The response, as far as there is one now."""
         session = self._wanted.session
@@ -145,12 +159,15 @@ class _Fetch:
 
         timer = loop.call_later(min(self._request["max_wait_ms"], _MAX_WAIT_MS) / 1000, time_over)
         watched = self._watch(stir)
-        self.read(self._parts)  # something may have come since the first look
         try:
+            await self._memory.until_room()
+            self.read(self._parts)  # something may have come since the first look
             while not self.satisfied and not over.is_set():
+                forgotten = self.forget(most=_HELD_WHILE_WAITING)
                 stirred.clear()
                 await stirred.wait()
-                self.read([place for place in self._parts if place in moved])
+                await self._memory.until_room()
+                self.read([place for place in self._parts if forgotten or place in moved])
                 moved.clear()
             return self.answer()
         finally:

@@ -71,7 +71,8 @@ def fuzz(total: int, per_round: int, seed: int, *, say: Any = print) -> tuple[Re
             say(
                 f"round {number:3} ({name}): {result.inputs} inputs in {took:.0f} s,"
                 f" {result.answered} answered, {result.closed} closed, {result.left} left waiting,"
-                f" good client served {result.lively} times, slowest {result.slowest * 1000:.0f} ms, {sum(result.faults.values())} faults,"
+                f" good client served {result.lively} times, slowest {result.slowest * 1000:.0f} ms,"
+                f" {sum(result.faults.values())} faults,"
                 f" {memory() >> 20} MB"
             )
             for fault, times in result.faults.items():
