@@ -18,7 +18,7 @@ from eoslog.broker.faults import Faults
 from eoslog.broker.limits import Memory
 from eoslog.broker.log.cleaner import Cleaner
 from eoslog.broker.log.flush import GroupFlush
-from eoslog.broker.log.upkeep import REMOVE_INTERVAL_MS, Upkeep
+from eoslog.broker.log.upkeep import BUSY, BUSY_INTERVAL_MS, IDLE, REMOVE_INTERVAL_MS, Upkeep
 from eoslog.broker.ports import Clock, FileSystem, OsFileSystem, SystemClock
 from eoslog.broker.quotas import Quotas
 from eoslog.broker.rules.fetch_session import Sessions
@@ -74,6 +74,7 @@ class Broker:
             self.topics, self.clock, config, on_marker=self.groups.on_marker
         )
         self.groups.transactions = self.transactions
+        self.groups.consumers.configs_of = self.group_configs
         # With ACLs every fetch has to name what it reads, so that each is judged: no sessions then.
         slots = 0 if config.authorizer else config.fetch_session_slots
         self.fetch_sessions = Sessions(slots, config.fetch_session_eviction_ms, _session_id)
@@ -100,6 +101,7 @@ class Broker:
             asyncio.create_task(_every(config.checkpoint_interval_ms, self._checkpoint)),
             asyncio.create_task(_every(config.retention_check_interval_ms, self.upkeep.retain)),
             asyncio.create_task(_every(REMOVE_INTERVAL_MS, self.upkeep.remove_files)),
+            asyncio.create_task(_every(BUSY_INTERVAL_MS, self._checkpoint_busy)),
             asyncio.create_task(_every(config.cleaner_backoff_ms, self.cleaner.clean)),
             asyncio.create_task(_every(config.offsets_retention_check_interval_ms, self.groups.expire)),
         ]
@@ -108,7 +110,12 @@ class Broker:
         self.topics.expire_producers()
 
     async def _checkpoint(self) -> None:
+        await self.upkeep.save_progress(IDLE)
         self.topics.tick()
+
+    async def _checkpoint_busy(self) -> None:
+        if await self.upkeep.save_progress(BUSY):
+            self.topics.tick()
 
     async def close(self) -> None:
         """Flush everything and mark the directory as cleanly closed. No request may be running any more.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1] / "log"))
-from fakefs import FakeClock, FakeFileSystem
+from fakefs import FakeClock, FakeFileSystem, Outcome, PowerLoss
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.coordinator.groups import GroupCoordinator
@@ -25,6 +25,8 @@ from eoslog.protocol.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
     CONSUMER_PROTOCOL_SUBSCRIPTION,
 )
+
+__all__ = ["FakeFileSystem", "Life", "Outcome", "PowerLoss", "assignment", "subscription", "world"]
 
 START_MS = 1_700_000_000_000
 

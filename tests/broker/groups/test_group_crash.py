@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from random import Random
 
 import pytest
-from fakefs import FakeFileSystem, Outcome, PowerLoss
-from group_life import MINUTE_MS, START_MS, Life, world
+from group_life import MINUTE_MS, START_MS, FakeFileSystem, Life, Outcome, PowerLoss, world
 
 from eoslog.broker.rules.classic_events import Leave
 from eoslog.broker.rules.offsets import Committer
