@@ -11,7 +11,7 @@ LINKED = $(shell ls -d build/__editable__.eoslog-*/)
 KAFKA := .peers/kafka-4.3.1
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test test-java test-java-tools test-kafka lint bench-codec bench-broker bench-scale dump-segments docs-pages clean
+.PHONY: help setup java demo test test-java test-java-tools test-kafka lint bench-codec bench-broker bench-scale dump-segments docs-pages fuzz clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -80,6 +80,9 @@ test-kafka: setup $(KAFKA)  ## the client scenarios with all clients on Apache K
 
 docs-pages: $(READY)  ## docs/apis.md and docs/options.md, made from the code they tell of
 	$(BIN)/python -m docs.pages
+
+fuzz: $(READY)  ## a million hurt requests at the broker (FUZZ_ARGS="--inputs N --seed N")
+	PYTHONPATH=tests/broker:tests/broker/fuzz $(BIN)/python -u tests/broker/fuzz/run_fuzz.py $(FUZZ_ARGS)
 
 clean:  ## remove what the targets made
 	rm -rf .venv build .demo .peers .mypy_cache .ruff_cache *.egg-info
