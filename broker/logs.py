@@ -14,12 +14,16 @@ from collections.abc import Iterable
 
 log = logging.getLogger(__name__)
 
+CAUSED_BY_CLIENTS = ("eoslog.broker.connection", "eoslog.broker.server", "eoslog.broker.security")
+LINES, WINDOW_S = 50, 10.0
+
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def begin(level: str, form: str) -> None:
     """Write lines of at least `level` ("info", ...) to standard error, as `form`: "text" or "json"."""
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(Sparing())
     handler.setFormatter(JsonLines() if form == "json" else logging.Formatter(TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
@@ -28,6 +32,32 @@ def ignored(warnings: Iterable[str]) -> None:
     """Log what of the options was passed over, a line each."""
     for line in warnings:
         log.warning("%s", line)
+
+
+class Sparing(logging.Filter):
+    """Lets lines that clients can cause through in bounded number, so that nobody fills the disk with them.
+
+    Of each kind (logger and text before its values) `LINES` in `WINDOW_S` seconds pass; the first one after
+    that says how many did not.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed: dict[tuple[str, object], list[float]] = {}  # begin of the window, passed, held back
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """See `logging.Filter.filter`."""
+        if not record.name.startswith(CAUSED_BY_CLIENTS):
+            return True
+        known = self._passed.setdefault((record.name, record.msg), [record.created, 0, 0])
+        if record.created - known[0] > WINDOW_S:
+            if known[2]:
+                record.msg = f"{record.getMessage()} (and {known[2]:.0f} lines like this before it)"
+                record.args = ()
+            known[:] = [record.created, 0, 0]
+        known[1] += 1
+        known[2] += known[1] > LINES
+        return known[1] <= LINES
 
 
 class JsonLines(logging.Formatter):

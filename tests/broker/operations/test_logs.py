@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer
 from run_command import ok
 
-from eoslog.broker.logs import JsonLines
+from eoslog.broker.logs import LINES, WINDOW_S, JsonLines, Sparing
 from eoslog.testing import EmbeddedBroker
 
 
@@ -41,6 +41,21 @@ def test_an_exception_and_odd_values_stay_one_line() -> None:
     text = JsonLines().format(made)
     assert "\n" not in text
     assert "ValueError: first\nsecond" in json.loads(text)["exception"]
+
+
+def test_clients_cannot_fill_the_disk_with_lines() -> None:
+    sparing = Sparing()
+
+    def passed(count: int, at: float, name: str = "eoslog.broker.connection") -> list[str]:
+        made = [record("closing %s", number) for number in range(count)]
+        for line in made:
+            line.name, line.created = name, at
+        return [line.getMessage() for line in made if sparing.filter(line)]
+
+    assert passed(LINES * 3, 0.0) == [f"closing {number}" for number in range(LINES)]
+    assert passed(2, WINDOW_S * 2) == [f"closing 0 (and {LINES * 2} lines like this before it)", "closing 1"]
+    assert passed(1, WINDOW_S * 4) == ["closing 0"]
+    assert len(passed(LINES * 3, 0.0, "eoslog.broker.log.recovery")) == LINES * 3  # each tells of a file
 
 
 def lines(broker: EmbeddedBroker) -> list[dict[str, Any]]:
