@@ -18,9 +18,17 @@ def differences(
     for test in sorted(ours.keys() | kafka.keys()):
         mine, theirs = ours.get(test, {}), kafka.get(test, {})
         for fact in sorted(mine.keys() | theirs.keys()):
-            if mine.get(fact) != theirs.get(fact):
-                found.append((test, f"{test} {fact}: ours {mine.get(fact)!r}, Kafka {theirs.get(fact)!r}"))
+            here, there = _apart(mine.get(fact), theirs.get(fact))
+            if here != there:
+                found.append((test, f"{test} {fact}: ours {here!r}, Kafka {there!r}"))
     return found
+
+
+def _apart(ours: object, kafka: object) -> tuple[object, object]:
+    """Of two lists only what the other one has not."""
+    if isinstance(ours, list) and isinstance(kafka, list):
+        return [one for one in ours if one not in kafka], [one for one in kafka if one not in ours]
+    return ours, kafka
 
 
 def main() -> int:

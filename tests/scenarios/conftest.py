@@ -63,13 +63,19 @@ def _client(name: str) -> Client:
     return made
 
 
+def _names(config: pytest.Config) -> list[str]:
+    """The clients to run."""
+    names: str = _option(config, "--scenario-clients", ",".join(PYTHON_CLIENTS))
+    return names.split(",")
+
+
 _made: dict[str, Client] = {}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "client" not in metafunc.fixturenames:
         return
-    names = _option(metafunc.config, "--scenario-clients", ",".join(PYTHON_CLIENTS)).split(",")
+    names = _names(metafunc.config)
     for name in names:
         _made.setdefault(name, _client(name))
     metafunc.parametrize("client", [_made[name] for name in names], ids=names)
@@ -106,6 +112,12 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker | ApacheK
     known = option_table()
     with EmbeddedBroker(config={k: v for k, v in SETTINGS.items() if k in known}) as started:
         yield started
+
+
+@pytest.fixture
+def every_client(request: pytest.FixtureRequest) -> list[Client]:
+    """All clients that are run."""
+    return [_made[name] for name in _names(request.config)]
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def until(condition: Callable[[], bool], what: str, *consumers: Consumer, timeou
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
         for consumer in consumers:
-            consumer.poll(0.05)
+            consumer.poll(consumer.patience)
         if not consumers:
             time.sleep(0.02)
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from cutting_proxy import CuttingProxy
 from drivers.base import Client, Place, Refused
-from steps import nothing_more, put, read, until, values
+from steps import everything, nothing_more, put, read, until, values
+
+from eoslog.protocol.apis import ApiKey
 
 Topic = Callable[..., list[Place]]
 Seen = Callable[..., None]
@@ -102,6 +105,52 @@ def test_large_records_and_many_fetches(client: Client, bootstrap: str, topic: T
         put(producer, place, *sent)
         consumer.assign({place: 0})
         assert values(read(consumer, 12)) == sent
+
+
+def test_everything_arrives_through_cuts(
+    client: Client, bootstrap: str, topic: Topic, proxy: CuttingProxy
+) -> None:
+    [place] = topic()
+    with client.producer(bootstrap) as producer:
+        put(producer, place, *(b"%d" % number for number in range(200)))
+    faults = [proxy.cut_at(ApiKey.FETCH, before=before, skip=1, times=2) for before in (True, False)]
+    with client.consumer(proxy.bootstrap) as consumer, client.producer(bootstrap) as producer:
+        consumer.assign({place: 0})
+        found = read(consumer, 200)
+        number = 200
+        while sum(fault.hits for fault in faults) < 4:
+            put(producer, place, b"%d" % number)
+            found += read(consumer, 1)
+            number += 1
+    assert values(found) == [b"%d" % one for one in range(number)]
+
+
+def test_every_other_client_reads_what_one_wrote(
+    client: Client, every_client: list[Client], bootstrap: str, topic: Topic, name: str
+) -> None:
+    """Records, headers, transactions and compression of one client as all the others see them."""
+    [place] = topic()
+    with client.producer(bootstrap, transactional_id=name, compression="zstd") as producer:
+        producer.init()
+        for end in ("commit", "abort", "commit"):
+            producer.begin()
+            sent = [
+                producer.send(
+                    place.topic,
+                    b"%d" % number,
+                    key=end.encode(),
+                    headers=[("number", b"%d" % number)],
+                    timestamp=BEGIN + number,
+                )
+                for number in range(10)
+            ]
+            producer.flush()
+            assert [delivery.result()[0] for delivery in sent] == [0] * 10
+            getattr(producer, end)()
+    for committed in (True, False):
+        views = [everything(one, bootstrap, [place], committed=committed)[place] for one in every_client]
+        assert len(views[0]) == (20 if committed else 30)
+        assert all(view == views[0] for view in views)
 
 
 def test_commit_metadata_of_strangers(

@@ -10,6 +10,8 @@ from cutting_proxy import CuttingProxy
 from drivers.base import Client, Consumer, Place, Refused
 from steps import put, read, until, values
 
+from eoslog.protocol.apis import ApiKey
+
 Topic = Callable[..., list[Place]]
 Seen = Callable[..., None]
 
@@ -101,6 +103,38 @@ def test_a_dead_members_partitions_go_to_the_others(
         proxy.shut()
         until(_shared([alive], places), "the other one has everything", alive)
     dead.close()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT, ApiKey.FIND_COORDINATOR],
+    ids=lambda key: key.name.lower(),
+)
+def test_a_group_through_a_cut(
+    client: Client, bootstrap: str, topic: Topic, name: str, proxy: CuttingProxy, key: ApiKey
+) -> None:
+    """An answer of the coordinator is lost; the member comes to what it is due, and its commit holds."""
+    places = topic(2)
+    fault = proxy.cut_at(key, before=False)
+    with (
+        client.consumer(proxy.bootstrap, group=name, client_id="one") as one,
+        client.consumer(bootstrap, group=name, client_id="two") as two,
+    ):
+        for consumer in (one, two):
+            consumer.subscribe([places[0].topic])
+        until(_shared([one, two], places), "both are members", one, two)
+
+        def committed() -> bool:
+            [mine] = one.assignment() or [None]
+            try:
+                one.commit({mine: 5})
+            except Refused:
+                return False  # a commit whose answer is lost is for the caller to repeat
+            return one.committed([mine]) == {mine: 5}
+
+        until(lambda: _shared([one, two], places)() and committed(), "the commit holds", one, two)
+        until(lambda: fault.hits == 1, "the answer was lost", one, two)
+        until(_shared([one, two], places), "both are members still", one, two)
 
 
 @pytest.mark.needs("static")

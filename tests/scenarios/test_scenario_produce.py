@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from cutting_proxy import CuttingProxy
-from drivers.base import Client, Place, Refused
-from steps import everything, put, values
+from drivers.base import Admin, Client, Place, Refused
+from steps import everything, put, until, values
 
 from eoslog.protocol.apis import ApiKey
 
@@ -116,6 +116,21 @@ def test_an_unknown_topic_is_made_by_its_first_record(client: Client, bootstrap:
     with client.producer(bootstrap) as producer:
         assert producer.send(name, b"value").result() == (0, 0)
     assert values(everything(client, bootstrap, [Place(name, 0)])[Place(name, 0)]) == [b"value"]
+
+
+def test_a_topic_made_anew_under_a_living_producer(
+    client: Client, bootstrap: str, topic: Topic, setting_up: Admin, seen: Seen
+) -> None:
+    """The new topic has another id (KIP-516); whether the old producer finds it is the client's affair."""
+    [place] = topic()
+    with client.producer(bootstrap, idempotent=False) as producer:
+        put(producer, place, b"old 0", b"old 1")
+        setting_up.delete_topic(place.topic)
+        until(lambda: place.topic not in setting_up.topics(), "the topic is gone")
+        setting_up.create_topic(place.topic)
+        until(lambda: place.topic in setting_up.topics(), "the topic is there")
+        assert put(producer, place, b"new 0", b"new 1") == [0, 1]
+    assert values(everything(client, bootstrap, [place])[place]) == [b"new 0", b"new 1"]
 
 
 def _through_a_cut(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 
@@ -54,6 +55,38 @@ def test_commit_and_abort(client: Client, bootstrap: str, topic: Topic, name: st
     for records in everywhere.values():
         assert {record.offset for record in records} == expected
     assert sorted(offsets) == sorted((p.partition, offset) for p in places for offset in expected)
+
+
+def test_interleaved_transactions(client: Client, bootstrap: str, topic: Topic, name: str) -> None:
+    """Three producers, whose transactions overlap in every partition; some commit, some abort."""
+    places = topic(2)
+    dice = random.Random(939)
+    producers = [_initialised(client, bootstrap, f"{name}-{number}") for number in range(3)]
+    open_ones: dict[int, list[tuple[Place, bytes]]] = {}
+    committed: dict[Place, set[bytes]] = {place: set() for place in places}
+    for step in range(60):
+        number = dice.randrange(3)
+        producer = producers[number]
+        if number not in open_ones:
+            producer.begin()
+            open_ones[number] = []
+        for place in dice.sample(places, dice.randint(1, 2)):
+            value = b"%d-%d" % (step, place.partition)
+            put(producer, place, value)
+            open_ones[number].append((place, value))
+        if dice.random() < 0.4 or step >= 57:
+            commit = dice.random() < 0.6
+            producer.commit() if commit else producer.abort()
+            for place, value in open_ones.pop(number):
+                if commit:
+                    committed[place].add(value)
+    for number in open_ones:
+        producers[number].abort()
+    found = everything(client, bootstrap, places)
+    assert {place: set(values(records)) for place, records in found.items()} == committed
+    assert [len(records) for records in found.values()] == [len(one) for one in committed.values()]
+    for producer in producers:
+        producer.close()
 
 
 def test_transactions_without_records(client: Client, bootstrap: str, topic: Topic, name: str) -> None:

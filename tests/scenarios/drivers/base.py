@@ -139,6 +139,9 @@ class Producer(Closing):
 class Consumer(Closing):
     """A consumer, with or without a group."""
 
+    patience = 0.05
+    """Seconds a poll should be given while members of a group are polled in turn."""
+
     @abstractmethod
     def assign(self, positions: Mapping[Place, int | None]) -> None:
         """Read these partitions from these offsets (None: from what is committed, else auto.offset.reset)."""

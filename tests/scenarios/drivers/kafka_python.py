@@ -138,6 +138,10 @@ class _Producer(Producer):
 
 
 class _Consumer(Consumer):
+    patience = 0.3
+    """A poll that ends between the answers to JoinGroup and SyncGroup joins again, and a leader that joins
+    again makes a new generation: with short polls on a busy machine that goes on and on."""
+
     def __init__(self, **config: Any) -> None:
         self.native = KafkaConsumer(**config)
         self._reset = config["auto_offset_reset"]
