@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from eoslog.broker.config.base import INT32_MAX, option
 
+ASSIGNORS = ("uniform", "range")
 MIGRATION_POLICIES = ("bidirectional", "upgrade", "downgrade", "disabled")
 
 
@@ -72,10 +73,11 @@ class GroupOptions:
     consumer_group_max_size: int = option(
         INT32_MAX, "group.consumer.max.size", "most members of a consumer group", low=1
     )
-    consumer_group_assignors: str = option(
-        "uniform,range",
+    consumer_group_assignors: tuple[str, ...] = option(
+        ASSIGNORS,
         "group.consumer.assignors",
-        "assignors that consumer groups may use, uniform and range; the first one is the default",
+        "assignors that consumer groups may use; the first one is the default",
+        choices=ASSIGNORS,
     )
     consumer_group_migration_policy: str = option(
         "bidirectional",

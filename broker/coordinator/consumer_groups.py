@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from eoslog.broker.config.groups import ASSIGNORS
 from eoslog.broker.coordinator import consumer_records
 from eoslog.broker.coordinator.cluster_view import ClusterView
 from eoslog.broker.coordinator.deadlines import GroupDeadlines
@@ -54,6 +55,11 @@ _CLASSIC_RULES: dict[type[Request], Rule] = {
     Leave: consumer_classic.leave,
 }
 """What serves the requests of members that speak the classic protocol."""
+
+
+def _within(own: str | None, default: int, low: int, high: int) -> int:
+    """A group's own value within the bounds of today, which may have moved since it was set."""
+    return default if own is None else max(low, min(int(own), high))
 
 
 def _no_configs(group_id: str) -> Mapping[str, str]:
@@ -100,11 +106,20 @@ class ConsumerGroups:
     def settings(self, group_id: str) -> Settings:
         """The options that hold for a group."""
         config, own = self._config, self.configs_of(group_id)
-        session = int(own.get("consumer.session.timeout.ms", config.consumer_group_session_timeout_ms))
-        beat = int(own.get("consumer.heartbeat.interval.ms", config.consumer_group_heartbeat_interval_ms))
+        session, beat = own.get("consumer.session.timeout.ms"), own.get("consumer.heartbeat.interval.ms")
         return Settings(
-            session_timeout_ms=session,
-            heartbeat_interval_ms=beat,
+            session_timeout_ms=_within(
+                session,
+                config.consumer_group_session_timeout_ms,
+                config.consumer_group_min_session_timeout_ms,
+                config.consumer_group_max_session_timeout_ms,
+            ),
+            heartbeat_interval_ms=_within(
+                beat,
+                config.consumer_group_heartbeat_interval_ms,
+                config.consumer_group_min_heartbeat_interval_ms,
+                config.consumer_group_max_heartbeat_interval_ms,
+            ),
             max_size=config.consumer_group_max_size,
             classic_max_size=config.group_max_size,
             assignors=self.assignors,
@@ -115,7 +130,7 @@ class ConsumerGroups:
     @property
     def assignors(self) -> tuple[str, ...]:
         """The assignors that members may ask for; the first one is the default."""
-        return tuple(name.strip() for name in self._config.consumer_group_assignors.split(","))
+        return self._config.consumer_group_assignors or ASSIGNORS
 
     def assignor(self, group: Group) -> str:
         """The assignor a group is assigned by, as most of its members want it."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -433,3 +435,29 @@ def test_a_subscription_that_cannot_be_read(wire: Wire, topic: str, topic_id: by
         protocols = [{"name": "range", "metadata": metadata}]
         answer = classic_join(wire, topic, topic, "x", protocols=protocols)
         assert answer["error_code"] == E.INCONSISTENT_GROUP_PROTOCOL, metadata
+
+
+def test_a_group_has_times_of_its_own(wire: Wire, topic: str, topic_id: bytes) -> None:
+    change = {"name": "consumer.heartbeat.interval.ms", "config_operation": 0, "value": "6000"}
+    resource = {"resource_type": 32, "resource_name": topic, "configs": [change]}
+    (told,) = wire.call(K.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])["responses"]
+    assert told["error_code"] == 0
+    assert join(wire, topic, "m1", topic)["heartbeat_interval_ms"] == 6_000
+    assert join(wire, f"{topic}-other", "m1", topic)["heartbeat_interval_ms"] == 5_000
+
+
+def test_the_end_does_not_wait_for_parked_joins(topic: str) -> None:
+    with EmbeddedBroker(config=CONFIG) as broker, Wire(broker.host, broker.port) as wire:
+        create(wire, topic, 4)
+        classic_group(wire, "g", topic)
+        with Wire(broker.host, broker.port) as other:
+            asked = classic_join(other, "g", topic)
+            parked = threading.Thread(target=classic_join, args=(other, "g", topic, asked["member_id"]))
+            parked.start()
+            time.sleep(0.2)
+            assert parked.is_alive(), "it waits for the other member to join again"
+            begun = time.monotonic()
+            broker.stop()
+            assert time.monotonic() - begun < 3, "the grace of five seconds is for requests that get on"
+            parked.join(5)
+            assert not parked.is_alive()
