@@ -46,13 +46,21 @@ def offsets_of(names: Iterable[str], suffix: str) -> list[int]:
     )
 
 
-def write_whole(fs: FileSystem, path: str, data: bytes, *, sync: bool = True, sync_dir: bool = True) -> None:
+def write_whole(
+    fs: FileSystem,
+    path: str,
+    data: bytes,
+    *,
+    sync: bool = True,
+    sync_dir: bool = True,
+    temporary: str = "",
+) -> None:
     """Replace a file's content, all or nothing even if the power fails. Raises OSError.
 
     With `sync_dir` false the caller syncs the directory, before it relies on the file. `sync` false is
     for files that nothing relies on: a power loss may leave them empty.
     """
-    temporary = path + TEMPORARY
+    temporary = temporary or path + TEMPORARY
     file = fs.open(temporary, create=True)
     try:
         file.truncate(0)

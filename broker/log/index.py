@@ -71,6 +71,16 @@ class SparseIndex:
         slot = bisect_left(self.values, value)
         return None if slot == len(self.values) else self.keys[slot]
 
+    def truncate(self, count: int) -> None:
+        """Keep only the first `count` pairs."""
+        del self.keys[count:]
+        del self.values[count:]
+        self._saved = min(self._saved, count)
+
+    def rewrite(self) -> None:
+        """Have the next `save` write all: what became of the file is not known."""
+        self._saved = -1
+
     def clear(self) -> None:
         """Forget all pairs; `save` then empties the file."""
         del self.keys[:]
@@ -142,9 +152,13 @@ class TransactionIndex:
     def sync(self) -> None:
         """Make the file durable, and its name in the directory, if there is anything new. Raises OSError."""
         if self._dirty and self._file is not None:
-            self._file.sync()
-            self._fs.sync_dir(os.path.dirname(self.path))
-            self._dirty = False
+            self._dirty = False  # before the sync, as the event loop may add more during it
+            try:
+                self._file.sync()
+                self._fs.sync_dir(os.path.dirname(self.path))
+            except OSError:
+                self._dirty = True
+                raise
 
     def load(self, below: int) -> None:
         """Read the entries whose marker is below offset `below`, cut the others off. Raises BadIndex."""

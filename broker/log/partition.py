@@ -127,6 +127,7 @@ class Partition(PartitionCleaning):
                 ErrorCode.KAFKA_STORAGE_ERROR, f"partition {self}: nothing was written: {error}"
             ) from error
         self.log_end_offset = stored.next_offset
+        self._appended += len(view)
         return base
 
     def _written(self) -> None:

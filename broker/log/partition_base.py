@@ -65,6 +65,8 @@ class PartitionBase:
         self._watch = Watch()
         self.subscribe = self._watch.subscribe  # called when the high watermark or last stable offset moves
         self.unsubscribe = self._watch.unsubscribe
+        self._appended = self._checked = 0  # bytes in this life; those that a start need not read again
+        self._snapshots: list[int] = []  # offsets of the last ones taken within the active segment
         self._saved_end = -1  # the log's end when indexes and snapshot were last on the disk
         self._closed = False
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 
-from eoslog.broker.log import files
+from eoslog.broker.log import files, snapshot
+from eoslog.broker.log.flush import sync_and_close
 from eoslog.broker.log.partition_reads import PartitionReads
 from eoslog.broker.log.retention import Span, expendable
 from eoslog.broker.log.segment import Segment
@@ -72,6 +74,44 @@ class PartitionUpkeep(PartitionReads):
         if offset > self.log_start_offset:
             self._checkpoints.starts.put(self.topic, self.index, offset)
             self.log_start_offset = offset
+
+    # -- progress that a start after a crash builds on ------------------------------------------
+
+    @property
+    def unchecked(self) -> int:
+        """Bytes that such a start would have to read again, about."""
+        return self._appended - self._checked
+
+    def begin_progress(self) -> Callable[[], None]:
+        """Save the active segment's indexes and a snapshot; the job that is answered makes them durable.
+
+        The job may run in any thread. Raises OSError, as does the job: then call `progress_failed`.
+        """
+        self._check_online()
+        self._checked, active = self._appended, self._log.active
+        path = self._path(self.log_end_offset, files.SNAPSHOT)
+        self._snapshots = [*self._snapshots[-1:], self.log_end_offset]
+        data = snapshot.encode(self._producers.all())
+        syncs = [active.transactions.sync, *(sync_and_close(file) for file in active.save_indexes())]
+
+        def job() -> None:
+            for sync in syncs:
+                sync()
+            # Not under the name that a roll at this very offset uses at the same time.
+            files.write_whole(self._fs, path, data, temporary=path + ".progress" + files.TEMPORARY)
+
+        return job
+
+    def end_progress(self) -> None:
+        """The job is done: older snapshots of the active segment are not needed any more. Raises OSError."""
+        if not self._closed:
+            keep = {segment.base_offset for segment in self._log} | set(self._snapshots)
+            snapshot.drop_others(self._fs, self.directory, keep)
+
+    def progress_failed(self) -> None:
+        """What became of the files is not known: the next time they are written whole."""
+        if not self._closed:
+            self._log.active.rewrite_indexes()
 
     # -- retention -----------------------------------------------------------------------------
 

@@ -38,6 +38,8 @@ from eoslog.protocol.batch import (
 
 _LOG = logging.getLogger(__name__)
 _SEARCH_CHUNK = 8 << 20
+WORTH_SKIPPING = 1 << 20
+"""Bytes of a segment; fewer are read again after a crash, rather than to trust the index that was saved."""
 # Leader epoch and magic of every batch stored here; by these bytes a batch is found after a damaged one.
 _EPOCH_AND_MAGIC = bytes([0, 0, 0, 0, 2])
 _EPOCH_AT = 12
@@ -165,6 +167,7 @@ class _Recovery:
         if point <= log_start:  # all that was surely written is deleted
             self._point = 0
         self._changed = False
+        self._replaced: set[int] = set()  # segments that had an index already
 
     def run(self) -> list[Segment]:
         segments = self._segments
@@ -181,9 +184,10 @@ class _Recovery:
         if last.next_offset < self._point:
             reason = f"the log ends here, but offsets up to {self._point} were written"
             raise self._damaged(last, last.size, last.next_offset, reason)
-        for segment in segments[first:]:
+        for number, segment in enumerate(segments[first:], first):
             for file in segment.save_indexes():
-                if segment is not last:  # whose indexes are made anew once more after the next crash
+                # Those of a small last segment are made anew once more after the next crash.
+                if segment is not last or segment.size >= WORTH_SKIPPING or number in self._replaced:
                     file.sync()
                 file.close()
             if segment.next_offset > self._point or self._changed:
@@ -200,9 +204,10 @@ class _Recovery:
         gaps = index + 1 < len(self._segments)
         segment = self._segments[index]
         size = segment.size
-        segment.restart()
+        if segment.resume(self._point, WORTH_SKIPPING):
+            self._replaced.add(index)
         try:
-            for position, header, _ in batches(segment.file, 0, size):
+            for position, header, _ in batches(segment.file, segment.size, size):
                 if header.base_offset < segment.next_offset or (
                     header.base_offset > segment.next_offset and not gaps
                 ):
@@ -309,8 +314,13 @@ def load_producers(
 
 
 def _from_snapshot(fs: FileSystem, directory: str, end: int) -> tuple[ProducerStates, int]:
-    """States of the last snapshot that is whole and not past the log's end, and its offset."""
+    """States of the last snapshot that is whole and not past the log's end, and its offset.
+
+    Those that are not are removed for good: if one came back after the next power loss, when the log has
+    grown past it, it would speak of batches that a crash took away.
+    """
     states = ProducerStates()
+    found, removed = 0, False
     for offset in reversed(files.offsets_of(fs.list(directory), files.SNAPSHOT)):
         path = os.path.join(directory, files.offset_name(offset, files.SNAPSHOT))
         if offset <= end:
@@ -319,9 +329,13 @@ def _from_snapshot(fs: FileSystem, directory: str, end: int) -> tuple[ProducerSt
             except snapshot.BadSnapshot as error:
                 _LOG.warning("%s: %s; it is removed and an older one taken", path, error)
             else:
-                return states, offset
+                found = offset
+                break
         fs.remove(path)
-    return states, 0
+        removed = True
+    if removed:
+        fs.sync_dir(directory)
+    return states, found
 
 
 def _replay(segment: Segment, start: int, states: ProducerStates, now_ms: int) -> Iterator[Aborted]:

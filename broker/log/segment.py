@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from eoslog.broker.log import files
 from eoslog.broker.log.index import (
+    INT32_MAX,
     OFFSET_ENTRY,
     TIME_ENTRY,
     BadIndex,
@@ -15,7 +17,7 @@ from eoslog.broker.log.index import (
     TransactionIndex,
     last_entry,
 )
-from eoslog.broker.log.scan import BODIES_CHUNK, batches, headers
+from eoslog.broker.log.scan import BODIES_CHUNK, DamagedBatch, batches, headers
 from eoslog.broker.ports import Buffer, File, FileSystem
 from eoslog.protocol.batch import HEADER_SIZE, BatchHeader
 from eoslog.protocol.plain_records import iter_records
@@ -163,6 +165,42 @@ class Segment:
         """Start to take the file as if it were written anew: `adopt` each batch, then `truncate`."""
         self._begin()
         self.size, self.next_offset = 0, self.base_offset
+
+    def resume(self, point: int, least: int) -> bool:
+        """As `restart`, but go on from a batch below offset `point` that the saved index names.
+
+        What the index says of batches below the recovery point was synced before that was written. If it
+        does not fit, or saves reading fewer than `least` bytes, the file is taken from its start. Answers
+        whether an index was saved: it has to be replaced durably, lest it speaks of what was cut off.
+        """
+        pair, end = self._empty_indexes(), self.size
+        self.restart()
+        try:
+            pair[0].load(self._fs, end)
+            pair[1].load(self._fs, INT32_MAX)
+            offsets, times = pair
+            if not len(offsets):
+                return False
+            offsets.truncate(bisect_left(offsets.keys, point - self.base_offset))
+            if not offsets or offsets.values[-1] < least:
+                return True
+            position, last = offsets.values[-1], self.base_offset + offsets.keys[-1]
+            _, header, _ = next(batches(self.file, position, end, HEADER_SIZE))
+        except (BadIndex, DamagedBatch):
+            return True
+        if header.last_offset != last:
+            return True
+        offsets.truncate(len(offsets) - 1)  # `adopt` puts it in again
+        times.truncate(bisect_left(times.values, header.base_offset - self.base_offset))
+        self.__dict__["_indexes"] = pair
+        self.size, self.next_offset, self._since_entry = position, header.base_offset, self._interval + 1
+        self._largest = (times.keys[-1], self.base_offset + times.values[-1]) if times else (-1, -1)
+        return True
+
+    def rewrite_indexes(self) -> None:
+        """Have the next `save_indexes` write all of them."""
+        for index in self._indexes:
+            index.rewrite()
 
     def adopt(self, header: BatchHeader) -> None:
         """Take over the batch that lies in the file at `size`."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -136,7 +137,9 @@ class FakeFile:
 
     def read(self, size: int, position: int) -> bytes:
         self._check()
-        return bytes(self._inode.data[position : position + size])
+        data = bytes(self._inode.data[position : position + size])
+        self._fs.bytes_read[os.path.splitext(self.path)[1]] += len(data)
+        return data
 
     def size(self) -> int:
         self._check()
@@ -176,6 +179,7 @@ class FakeFileSystem:
         self.fail_open: str | None = None  # making files whose path holds this text fails
         self.fail_rename: str | None = None  # renames of paths that hold this text fail
         self.locked: set[str] = set()
+        self.bytes_read: Counter[str] = Counter()  # by the suffix of files' names
         self.steps_left: int | None = None  # after so many changes of the disk comes a PowerLoss
 
     # -- faults --------------------------------------------------------------------------------
