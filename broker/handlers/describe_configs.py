@@ -1,9 +1,10 @@
 """DescribeConfigs (key 32, versions 1-4): the configs of topics, brokers, loggers, groups and client metrics.
 
-Every config comes with its source, what else it might come from (synonyms, KIP-226), its type and its
-meaning (KIP-569). A broker asked for by its id tells all its options, one asked for as "" those set for all
-brokers. The values of secrets are never told. An unknown topic is UNKNOWN_TOPIC_OR_PARTITION, an unknown
-resource type or broker INVALID_REQUEST; the other resources of the request are answered all the same.
+All configs are told, or the ones named. Every config comes with its source, what else it might come from
+(synonyms, KIP-226), its type and its meaning (KIP-569). A broker asked for by its id tells all its options,
+one asked for as "" those set for all brokers. The values of secrets are never told. An unknown topic is
+UNKNOWN_TOPIC_OR_PARTITION, an unknown resource type or broker INVALID_REQUEST; the other resources of the
+request are answered all the same.
 
 Left out: the options of Kafka's that mean nothing here are not listed.
 """
@@ -30,7 +31,7 @@ def _describe(context: RequestContext, request: Message, wanted: Message) -> Mes
     answer: Message = {"resource_type": kind, "resource_name": name}
     try:
         entries = resource_of(context.broker, kind).entries(name)
-        configs = [_told(entry, request) for entry in entries if keys is None or entry.name in keys]
+        configs = [_told(entry, request) for entry in entries if not keys or entry.name in keys]
         return answer | {"error_code": ErrorCode.NONE, "error_message": None, "configs": configs}
     except KafkaError as error:
         return answer | {"error_code": error.code, "error_message": error.message, "configs": []}

@@ -63,7 +63,9 @@ class ClientMetricsResource(Resource):
             try:
                 value = _TABLE[config][0].parse(text)
             except ConfigError as error:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+                out_of_bounds = text.strip().lstrip("-").isdecimal()
+                code = ErrorCode.INVALID_REQUEST if out_of_bounds else ErrorCode.INVALID_CONFIG
+                raise KafkaError(code, str(error)) from error
             if config == "match":
                 for pattern in value:
                     _check_pattern(pattern)

@@ -31,16 +31,18 @@ class TopicResource(Resource):
 
     def current(self, name: str) -> Mapping[str, str]:
         """See `Resource.current`."""
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "there are no defaults of all topics to be changed")
         return self._topic(name).configs
 
     def check(self, name: str, configs: Mapping[str, str]) -> None:
         """See `Resource.check`."""
-        self._topic(name)
+        self.current(name)
         self.broker.topics.check_configs(name, configs)
 
     def put(self, name: str, configs: Mapping[str, str]) -> None:
         """See `Resource.put`."""
-        self._topic(name)
+        self.current(name)
         self.broker.topics.set_configs(name, configs)
 
     def rule(self, config: str) -> Rule | None:

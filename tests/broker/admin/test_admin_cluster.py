@@ -105,12 +105,13 @@ def test_features_can_only_be_confirmed(wire: Wire) -> None:
 
     kept, lower, unknown = ("transaction.version", 2), ("transaction.version", 1), ("no.such", 1)
     refused = ErrorCode.INVALID_UPDATE_VERSION
-    for version in (0, 1):
-        assert update(version, kept) == (0, [0])
-        assert update(version, lower, unknown) == (0, [refused, refused])
-        assert update(version) == update(version, kept, kept) == (ErrorCode.INVALID_REQUEST, [])
-    assert update(2, kept) == (0, [])
-    assert update(2, kept, unknown) == update(2, lower) == (refused, [])
+    for version in versions(ApiKey.UPDATE_FEATURES):
+        told = [0] if version < 2 else []
+        assert update(version, kept) == (0, told)
+        assert update(version, kept, kept) == (0, told * 2)
+        assert update(version) == (0, [])
+        for wanted in ([lower], [unknown], [kept, unknown]):
+            assert update(version, *wanted) == (refused, [])
 
 
 def test_the_cluster_is_one_broker(broker: EmbeddedBroker, wire: Wire) -> None:

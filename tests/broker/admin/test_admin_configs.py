@@ -100,7 +100,7 @@ def test_a_topic_s_configs_and_where_they_come_from(wire: Wire, made: str) -> No
 
 def test_only_the_configs_asked_for_are_told(wire: Wire, made: str) -> None:
     assert configs(wire, TOPIC, made, keys=["retention.ms", "no.such"]).keys() == {"retention.ms"}
-    assert configs(wire, TOPIC, made, keys=[]) == {}
+    assert configs(wire, TOPIC, made, keys=[]).keys() == TOPIC_CONFIGS.keys()
 
 
 def test_what_is_not_there_is_not_told(wire: Wire, topic: str) -> None:
@@ -123,6 +123,8 @@ def test_what_is_not_there_is_not_told(wire: Wire, topic: str) -> None:
         assert change(wire, kind, name, ("retention.ms", SET, "5")) == code
         assert replace(wire, kind, name) == code
     assert change(wire, TOPIC, topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert change(wire, TOPIC, "") == replace(wire, TOPIC, "") == ErrorCode.INVALID_REQUEST
+    assert describe(wire, TOPIC, "")["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_changes_of_a_topic_one_by_one(wire: Wire, made: str) -> None:
@@ -326,6 +328,7 @@ def test_subscriptions_to_client_metrics(wire: Wire) -> None:
     }  # fmt: skip
     assert {one["config_source"] for one in found.values()} == {FROM_METRICS}
     assert change(wire, METRICS, "m", ("interval.ms", SET, "99")) == ErrorCode.INVALID_REQUEST
+    assert change(wire, METRICS, "m", ("interval.ms", SET, "soon")) == ErrorCode.INVALID_CONFIG
     assert change(wire, METRICS, "m", ("nope", SET, "1")) == ErrorCode.INVALID_REQUEST
     for pattern in ("client_id", "who=x", "client_id=["):
         assert change(wire, METRICS, "m", ("match", SET, pattern)) == ErrorCode.INVALID_CONFIG
