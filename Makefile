@@ -11,7 +11,7 @@ LINKED = $(shell ls -d build/__editable__.eoslog-*/)
 KAFKA := .peers/kafka-4.3.1
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test test-java test-java-tools test-kafka lint bench-codec bench-broker bench-scale dump-segments docs-pages fuzz clean
+.PHONY: help setup java demo test test-java test-java-tools test-kafka lint bench-codec bench-broker bench-scale dump-segments docs-pages fuzz clean soak-crash soak-kill9
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -46,6 +46,12 @@ lint: $(READY)  ## ruff, mypy (strict) and the import rules
 	$(BIN)/ruff format --check .
 	cd $(LINKED) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/setup.cfg --cache-dir $(CURDIR)/.mypy_cache -p eoslog
 	cd $(LINKED) && $(CURDIR)/$(BIN)/lint-imports --config $(CURDIR)/setup.cfg --no-logo --no-cache
+
+soak-crash: $(READY)  ## crash the broker at random points of random lives for MINUTES=5 (on a disk in memory; SEED=n repeats)
+	$(BIN)/python tests/crash/soak.py --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
+
+soak-kill9: $(READY)  ## ROUNDS=5 of kill -9 and power loss under stock clients at work (SEED=n repeats)
+	$(BIN)/python tests/crash/soak_kill9.py --rounds $(or $(ROUNDS),5) $(if $(SEED),--seed $(SEED))
 
 bench-codec: $(READY)  ## records a second of the vectorised codec, on one core
 	$(BIN)/python -m benchmarks.codec --check

@@ -1,0 +1,234 @@
+"""One life of the whole broker over a disk in memory, and the pictures of that disk at moments of a crash.
+
+A crash need not stop anything: a picture is taken of the disk before one of its changes, together with what
+the clients know at that moment. Later lives begin from such pictures, with any outcome of the crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import pickle
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any, Self
+
+sys.path.append(str(Path(__file__).parents[1] / "broker" / "log"))
+
+from crash_loop import START_MS, Executor, Loop, Transport
+from fakefs import FakeFile, FakeFileSystem, Outcome
+
+from eoslog.broker import broker as broker_room
+from eoslog.broker.config import BrokerConfig
+from eoslog.broker.log import flush as flush_room
+from eoslog.broker.main import Node
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.frames import decode_response, encode_request
+
+DATA = "/data"
+CONFIG = {
+    "log.dirs": DATA,
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+LONGEST_LIFE = 600.0
+"""Seconds of the loop's time; a life takes a few."""
+
+Picture = bytes
+"""A disk and what the clients know, pickled: made often, looked at seldom."""
+
+
+class Disk(FakeFileSystem):
+    """Counts its changes; `before_change` is told of each before it happens, with its number from 1.
+
+    The change with number `fail_at` fails once with `error` and does not happen.
+    """
+
+    def __init__(self, fail_at: int = 0, error: int = errno.EIO) -> None:
+        super().__init__()
+        self.changes, self._fail_at, self._error = 0, fail_at, error
+        self.before_change: Callable[[int], None] = lambda number: None
+
+    def step(self) -> None:
+        self.changes += 1
+        self.before_change(self.changes)
+        if self.changes == self._fail_at:
+            raise OSError(self._error, os.strerror(self._error))
+
+
+class LoopClock:
+    """The loop's time as the broker's."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Loop)
+        self._loop = loop
+
+    def now_ms(self) -> int:
+        return START_MS + int(self._loop.now * 1000)
+
+    def monotonic(self) -> float:
+        return self._loop.now
+
+
+class Channel:
+    """A client's end of a connection: requests go out one after the other, answers come in that order.
+
+    `heard` is called with an answer the moment the broker lets it go, before anything else happens: what
+    was let go counts as known to the client, whatever comes then.
+    """
+
+    def __init__(self, machine: Machine, name: str) -> None:
+        self._name, self._number = name, 0
+        self._waiting: dict[int, tuple[ApiKey, int, asyncio.Future[Any], Callable[[Any], None] | None]] = {}
+        self._data = b""
+        self._transport = Transport(machine.loop, machine.loop.servers[0], self._hear)
+
+    def ask(
+        self, key: ApiKey, version: int, heard: Callable[[Any], None] | None = None, /, **body: Any
+    ) -> asyncio.Future[Any]:
+        """Send a request; await what this answers for the answer's message."""
+        self._number += 1
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[self._number] = (key, version, answer, heard)
+        self._transport.send(b"".join(encode_request(key, version, self._number, self._name, body)))
+        return answer
+
+    def _hear(self, data: bytes) -> None:
+        self._data += data
+        while len(self._data) >= 4 and len(self._data) >= 4 + int.from_bytes(self._data[:4]):
+            size = 4 + int.from_bytes(self._data[:4])
+            frame, self._data = self._data[4:size], self._data[size:]
+            number = int.from_bytes(frame[:4])
+            key, version, answer, heard = self._waiting.pop(number)
+            _, message = decode_response(key, version, frame)
+            if heard is not None:
+                heard(message)
+            if not answer.done():
+                answer.set_result(message)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the broker has ended the connection."""
+        return self._transport.is_closing()
+
+
+class Machine:
+    """A started broker. Make it by `Machine.start` on a `Loop`."""
+
+    def __init__(self, disk: Disk, segment_bytes: int, config: dict[str, str]) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Loop)
+        self.loop, self.disk = loop, disk
+        self._segment_bytes = segment_bytes
+        self._config = BrokerConfig.from_options(CONFIG | config)
+        self.node = Node(self._config, disk)
+
+    @classmethod
+    async def start(cls, disk: Disk, segment_bytes: int = 1 << 20, **config: str) -> Self:
+        """Raises StartError."""
+        machine = cls(disk, segment_bytes, config)
+        await machine.node.start()
+        machine.shrink_segments()
+        return machine
+
+    def shrink_segments(self) -> None:
+        """Let logs roll after fewer bytes than Kafka's lower bound allows to ask for."""
+        for partition in self.node.broker.topics.all_partitions():
+            partition.settings = replace(partition.settings, segment_bytes=self._segment_bytes)
+
+    def connect(self, name: str) -> Channel:
+        """A new connection."""
+        return Channel(self, name)
+
+
+class Faulty(logging.Handler):
+    """Collects what the broker logs as a fault of its own: a handler that failed without meaning to."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if (
+            record.exc_info
+            and record.exc_info[0] is not None
+            and "fault while serving" in record.getMessage()
+        ):
+            self.found.append(logging.Formatter().format(record))
+
+    def loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback or a task that nobody awaits has failed."""
+        error = context.get("exception")
+        if isinstance(error, Exception):
+            self.found.append(f"{context['message']}: {error!r}")
+
+
+def run(seed: int, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Run on a loop of its own. A fault in a handler is an AssertionError."""
+    loop = Loop(seed)
+    log, handler = logging.getLogger("eoslog"), Faulty()
+    propagate = log.propagate
+    pool, clock = flush_room.ThreadPoolExecutor, broker_room.SystemClock
+    log.addHandler(handler)
+    log.propagate = False
+    flush_room.ThreadPoolExecutor = Executor  # type: ignore[misc, assignment]
+    broker_room.SystemClock = LoopClock  # type: ignore[misc, assignment]
+    loop.set_exception_handler(handler.loop_failed)
+    try:
+        asyncio.set_event_loop(loop)
+        result = loop.run_until_complete(asyncio.wait_for(main(), LONGEST_LIFE))
+        assert not handler.found, handler.found[0]
+        return result
+    except TimeoutError:
+        raise AssertionError(f"after {LONGEST_LIFE} s there are still requests without an answer") from None
+    finally:
+        flush_room.ThreadPoolExecutor = pool  # type: ignore[misc]
+        broker_room.SystemClock = clock  # type: ignore[misc]
+        log.removeHandler(handler)
+        log.propagate = propagate
+        _end(loop)
+
+
+def _end(loop: Loop) -> None:
+    """The life is over, in the middle of whatever it does."""
+    loop.set_exception_handler(lambda loop, context: None)
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+def picture(disk: Disk, state: Any) -> Picture:
+    """Disk and clients as they are."""
+    return pickle.dumps((disk.root, state), pickle.HIGHEST_PROTOCOL)
+
+
+def after_crash(taken: Picture, outcome: Outcome, seed: int) -> tuple[Disk, Any]:
+    """The disk when the power is back, and the clients that have lived on."""
+    disk = Disk()
+    disk.root, state = pickle.loads(taken)
+    disk.crash(outcome, Random(seed))
+    return disk, state
+
+
+__all__ = [
+    "Channel",
+    "Disk",
+    "FakeFile",
+    "FakeFileSystem",
+    "Machine",
+    "Outcome",
+    "Picture",
+    "after_crash",
+    "picture",
+    "run",
+]

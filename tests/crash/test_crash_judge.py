@@ -1,0 +1,73 @@
+"""A crash at every change of the disk, and all that may be left of it: nothing told is untrue afterwards."""
+
+import errno
+import logging
+from collections.abc import Iterator
+
+import pytest
+from crash_lives import ORDERED, Count, Refused, live, random_lives, try_all, world
+from crash_machine import Disk, Outcome, after_crash, picture
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """A crash is news to a log, thousands of times."""
+    log = logging.getLogger("eoslog")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    yield
+    log.setLevel(before)
+
+
+def test_a_crash_at_every_change_of_a_small_run() -> None:
+    life = live(Disk(), world(), 1, work=1, wanted=lambda number: True)
+    assert len(life.pictures) == life.changes > 150
+    count = Count()
+    try_all(life, 1000, count)
+    print(count)
+    assert count.outcomes == 3 * life.changes
+
+
+def test_a_crash_at_every_change_of_a_recovery() -> None:
+    first = live(Disk(), world(), 2, work=1, wanted=lambda number: number % 60 == 59)
+    count = Count()
+    for number, taken in first.pictures.items():
+        disk, clients = after_crash(taken, Outcome.PREFIX, number)
+        begun: list[int] = []
+        second = live(disk, clients, number, work=0, wanted=lambda n: n <= 25, segment_bytes=700)
+        begun.append(second.begun)
+        try_all(second, 2000, count, (Outcome.NOTHING, Outcome.PREFIX), work=0)
+    print(count)
+    assert count.points > 40
+
+
+def test_where_pages_are_lost_it_may_refuse_but_never_lie() -> None:
+    life = live(Disk(), world(), 3, work=1, wanted=lambda number: number % 4 == 0)
+    count = Count()
+    try_all(life, 3000, count, (Outcome.PAGES,))
+    print(count)
+    assert count.refused < count.outcomes
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_crash_after_crash(seed: int) -> None:
+    random_lives(seed, 6, Count())
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_a_call_to_the_disk_fails(error: int) -> None:
+    """One call after the other; the broker goes on or stops serving, and after a restart all is well."""
+    changes = live(Disk(), world(), 4, work=1).changes
+    served = 0
+    for number in range(5 if error == errno.EIO else 7, changes, 10):
+        disk, clients = Disk(fail_at=number, error=error), world()
+        try:
+            live(disk, clients, 4, work=1)
+            served += 1
+        except Refused:
+            pass  # it said so
+        left = picture(disk, clients)
+        for outcome in ORDERED[::2]:
+            after, survivors = after_crash(left, outcome, number)
+            live(after, survivors, number, work=1)
+    assert served
