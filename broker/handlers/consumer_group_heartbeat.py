@@ -7,12 +7,15 @@ and may subscribe by a regular expression (RE2). Assignors: uniform, the default
 A classic group becomes a consumer group with its first such member, as group.consumer.migration.policy
 allows; its other members go on speaking the classic protocol. When the last one that speaks the new one
 leaves, it becomes a classic group again.
+
 Left out: racks are taken down but do not change the assignment, as there is one broker; assignments are made
-at once (group.consumer.assignment.interval.ms would be 0).
+at once (group.consumer.assignment.interval.ms would be 0). Unlike with Kafka a static member whose first
+answer was lost may join again under its own id; another id is UNRELEASED_INSTANCE_ID till it has left.
 """
 
 from __future__ import annotations
 
+import base64
 import uuid
 from collections.abc import Awaitable, Iterable
 
@@ -44,7 +47,7 @@ def handle(context: RequestContext, request: Message) -> Message | Settled:
 def _beat(context: RequestContext, request: Message) -> Beat:
     topics, owned = request["subscribed_topic_names"], request["topic_partitions"]
     return Beat(
-        member_id=request["member_id"] or str(uuid.uuid4()),
+        member_id=request["member_id"] or _new_id(),
         epoch=request["member_epoch"],
         instance_id=request["instance_id"],
         rack_id=request["rack_id"],
@@ -58,6 +61,11 @@ def _beat(context: RequestContext, request: Message) -> Beat:
         client_id=context.header.client_id or "",
         client_host=context.client_host,
     )
+
+
+def _new_id() -> str:
+    """A random UUID as Kafka writes it: 22 characters of base64."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 async def _answer(pending: Awaitable[BeatAnswer]) -> Message:

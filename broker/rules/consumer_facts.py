@@ -100,7 +100,7 @@ def _value(fact: MemberFact | TargetFact | CurrentFact | RegexFact) -> object:
 def apply(group: Group, fact: Fact) -> None:
     """Change `group` by one fact."""
     if isinstance(fact, EpochFact):
-        group.epoch, group.metadata_hash = fact.epoch or 0, fact.metadata_hash
+        group.epoch, group.metadata_hash = fact.epoch or 1, fact.metadata_hash
     elif isinstance(fact, OldMetadataFact):
         group.old_metadata = fact.present
     elif isinstance(fact, TargetEpochFact):

@@ -165,7 +165,7 @@ def update_profile(work: Work, before: Member, profile: Profile) -> bool:
         work.say(RegexFact(old.regex, None))
     regexes_changed = refresh_regexes(work)
     changed = profile.topics != old.topics or regex_changed
-    if is_new or changed or regexes_changed or work.assignor != assignor:
+    if changed or regexes_changed or work.assignor != assignor:
         work.bump_epoch()
     else:
         work.bump_epoch_if_topics_changed()

@@ -145,7 +145,7 @@ class Group:
     """A consumer group. Changed by `consumer_facts.apply` alone."""
 
     group_id: str
-    epoch: int = 0
+    epoch: int = 1
     metadata_hash: int = 0
     target_epoch: int = 0
     target_timestamp: int = 0

@@ -34,7 +34,7 @@ def alone() -> tuple[World, Client]:
 def test_the_first_member_gets_everything_at_once() -> None:
     world = World()
     answer = world.beat(Client(world, "m1").request())
-    assert (answer.epoch, answer.heartbeat_interval_ms) == (1, 5_000)
+    assert (answer.epoch, answer.heartbeat_interval_ms) == (2, 5_000)
     assert answer.assignment == world.everything("a")
     assert world.group.state is GroupState.STABLE
 
@@ -47,7 +47,7 @@ def test_a_partition_waits_until_it_is_given_back() -> None:
     assert world.group.state is GroupState.RECONCILING
 
     first.beat()
-    assert len(first.told) == 2 and first.epoch == 1, "asked to give back, still in its epoch"
+    assert len(first.told) == 2 and first.epoch == 2, "asked to give back, still in its epoch"
     assert world.group.members["m1"].current.state is MemberState.UNREVOKED_PARTITIONS
     first.beat()
     second.beat()
@@ -58,7 +58,7 @@ def test_a_partition_waits_until_it_is_given_back() -> None:
     second.beat()
     assert second.told == frozenset(), "given back, but nobody has heard of it"
     first.beat()
-    assert first.epoch == 2
+    assert first.epoch == 3
     second.beat()
     second.obey()
     assert first.reading | second.reading == world.everything("a")
@@ -293,8 +293,8 @@ def test_who_may_commit() -> None:
     ("who", "refusal"),
     [
         ((None, -1), None),
-        (("m1", 1), None),
-        (("m1", 2), E.STALE_MEMBER_EPOCH),
+        (("m1", 2), None),
+        (("m1", 1), E.STALE_MEMBER_EPOCH),
         (("m9", 1), E.UNKNOWN_MEMBER_ID),
         (("", -1), E.UNKNOWN_MEMBER_ID),
     ],

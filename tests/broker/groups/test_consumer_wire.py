@@ -88,11 +88,11 @@ def test_a_life_in_a_group(wire: Wire, topic: str, topic_id: bytes, version: int
     first = join(wire, topic, "" if version == 0 else "m1", topic, version=version)
     assert first["error_code"] == 0 and first["heartbeat_interval_ms"] == 5_000
     member = first["member_id"]
-    assert (len(member) == 36) if version == 0 else (member == "m1")
-    assert (first["member_epoch"], parts(first)) == (1, {0, 1, 2, 3})
-    silent = beat(wire, topic, member, 1, version)
-    assert (silent["member_epoch"], silent["assignment"]) == (1, None)
-    assert beat(wire, topic, member, 2, version)["error_code"] == E.FENCED_MEMBER_EPOCH
+    assert (len(member) == 22) if version == 0 else (member == "m1")
+    assert (first["member_epoch"], parts(first)) == (2, {0, 1, 2, 3})
+    silent = beat(wire, topic, member, 2, version)
+    assert (silent["member_epoch"], silent["assignment"]) == (2, None)
+    assert beat(wire, topic, member, 3, version)["error_code"] == E.FENCED_MEMBER_EPOCH
     left = beat(wire, topic, member, -1, version)
     assert (left["error_code"], left["member_epoch"]) == (0, -1)
     assert beat(wire, topic, member, 1, version)["error_code"] == E.UNKNOWN_MEMBER_ID
@@ -202,10 +202,10 @@ def fetch(wire: Wire, group: str, topic: str, **who: Any) -> tuple[int, int]:
 
 def test_offsets_are_committed_with_epochs(wire: Wire, topic: str, topic_id: bytes) -> None:
     join(wire, topic, "m1", topic)
-    member = {"member_id": "m1", "generation_id_or_member_epoch": 1}
+    member = {"member_id": "m1", "generation_id_or_member_epoch": 2}
     assert commit(wire, topic, topic, 5, **member) == 0
     assert commit(wire, topic, topic, 6, version=8, **member) == E.UNSUPPORTED_VERSION
-    newer = {**member, "generation_id_or_member_epoch": 2}
+    newer = {**member, "generation_id_or_member_epoch": 3}
     assert commit(wire, topic, topic, 6, **newer) == E.STALE_MEMBER_EPOCH
     assert commit(wire, topic, topic, 6, **{**member, "member_id": "m9"}) == E.UNKNOWN_MEMBER_ID
     assert commit(wire, topic, topic, 6) == E.UNKNOWN_MEMBER_ID
@@ -213,8 +213,8 @@ def test_offsets_are_committed_with_epochs(wire: Wire, topic: str, topic_id: byt
     assert commit(wire, topic + "-none", topic, 6, **none) == E.GROUP_ID_NOT_FOUND
     assert commit(wire, topic + "-none", topic, 6, version=8, **none) == E.ILLEGAL_GENERATION
     assert fetch(wire, topic, topic) == (5, 0)
-    assert fetch(wire, topic, topic, member_id="m1", member_epoch=1) == (5, 0)
-    assert fetch(wire, topic, topic, member_id="m1", member_epoch=2) == (-2, E.STALE_MEMBER_EPOCH)
+    assert fetch(wire, topic, topic, member_id="m1", member_epoch=2) == (5, 0)
+    assert fetch(wire, topic, topic, member_id="m1", member_epoch=3) == (-2, E.STALE_MEMBER_EPOCH)
     assert fetch(wire, topic, topic, member_id="m9", member_epoch=1) == (-2, E.UNKNOWN_MEMBER_ID)
     beat(wire, topic, "m1", -1)
     assert commit(wire, topic, topic, 9) == 0, "nobody is in it: an administrator may"
@@ -235,7 +235,7 @@ def test_groups_are_deleted(wire: Wire, topic: str, topic_id: bytes, version: in
         f"{topic}-simple": 0,
     }
     assert fetch(wire, f"{topic}-simple", topic) == (-1, 0)
-    commit(wire, topic, topic, 4, member_id="m1", generation_id_or_member_epoch=1)
+    commit(wire, topic, topic, 4, member_id="m1", generation_id_or_member_epoch=2)
     beat(wire, topic, "m1", -1)
     (told,) = wire.call(K.DELETE_GROUPS, version, groups_names=[topic])["results"]
     assert told["error_code"] == 0

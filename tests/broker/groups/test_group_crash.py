@@ -23,15 +23,15 @@ async def new_protocol(life: Life) -> AsyncIterator[None]:
     yield
     await life.join("m2", topics=frozenset(), regex="t.?")
     yield
-    await life.commit(Committer("g", "m1", None, 1), 5)
+    await life.commit(Committer("g", "m1", None, 2), 5)
     yield
-    answer = await life.beat("m1", 1)
+    answer = await life.beat("m1", 2)
     assert answer.assignment is not None
     kept = {index for _, index in answer.assignment}
     yield
-    await life.beat("m1", 1, kept)
+    await life.beat("m1", 2, kept)
     yield
-    await life.beat("m2", 2)
+    await life.beat("m2", 3)
     yield
     await life.beat("m1", -2, instance_id="i")
     yield

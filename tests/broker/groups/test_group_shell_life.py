@@ -55,12 +55,12 @@ async def waits(answer: Any) -> asyncio.Future[Any]:
 async def test_an_answer_waits_until_its_records_are_durable(life: Life) -> None:
     pending = await waits(life.groups.consumer_heartbeat("g", joining("m1")))
     life.sync()
-    assert (await pending).epoch == 1
+    assert (await pending).epoch == 2
     old = Join("", None, "c", "h", "consumer", (("range", subscription("t")),), 60_000, 60_000, "old", False)
     classic = await waits(life.groups.join("g", old))
     life.sync()
     assert (await classic).member_id == "old"
-    quick: HeartbeatAnswer = await life.groups.heartbeat("g", Heartbeat("old", None, 2))
+    quick: HeartbeatAnswer = await life.groups.heartbeat("g", Heartbeat("old", None, 3))
     assert quick.error is E.NONE, "nothing was written, nothing is waited for"
     gone = await waits(life.groups.leave("g", Leave((("old", None),))))
     life.sync()
@@ -70,7 +70,7 @@ async def test_an_answer_waits_until_its_records_are_durable(life: Life) -> None
 @on_loop
 async def test_what_cannot_be_written_does_not_hold(life: Life) -> None:
     await life.join("m1")
-    await life.commit(Committer("g", "m1", None, 1), 5)
+    await life.commit(Committer("g", "m1", None, 2), 5)
     before = repr(life.seen())
     partition = life.groups.group_partition("g")
     partition.offline = "the disk has failed"
@@ -175,7 +175,7 @@ async def test_offsets_of_topics_that_nobody_reads_any_more_expire(life: Life) -
 @on_loop
 async def test_offsets_of_a_consumer_group_expire(life: Life) -> None:
     await life.join("m1")
-    await life.commit(Committer("g", "m1", None, 1), 5)
+    await life.commit(Committer("g", "m1", None, 2), 5)
     life.clock.now += 10 * MINUTE_MS
     await life.groups.expire()
     assert held(life) == {("t", 0): 5}, "it reads the topic"
