@@ -3,6 +3,8 @@
 Makes the partition of `__consumer_offsets` that keeps the group part of the transaction. Clients of
 KIP-890 part 2 do not send it: their TxnOffsetCommit does the same. PRODUCER_FENCED is
 INVALID_PRODUCER_EPOCH before version 2.
+
+Complete.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ partition, and the others get OPERATION_NOT_ATTEMPTED. The broker's own topics a
 AddOffsetsToTxn adds what is needed of them; `__consumer_offsets` may be asked for from version 4 on.
 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 2, TRANSACTION_ABORTABLE is INVALID_TXN_STATE
 before version 5.
+
+Complete.
 """
 
 from __future__ import annotations

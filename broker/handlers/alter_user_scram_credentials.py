@@ -2,6 +2,8 @@
 
 All right changes are made together, durable before the answer. A user with any wrong change, or with two
 for one mechanism, keeps what it has. Iterations are 4096 to 16384, as in Kafka.
+
+Complete.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ The list is made from the table of APIs, cut down to those that have a handler. 
 finalized features: transaction.version=2, by which Java clients choose the newer transaction protocol
 (KIP-890), and group.version=1, which says that there are consumer groups (KIP-848). A client's name and
 version must follow KIP-511's pattern, else INVALID_REQUEST.
+
+Complete.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 Every group asked for is answered, in the order asked; one that is no consumer group with GROUP_ID_NOT_FOUND.
 A member's assignment includes what it still has to give back. Version 1 tells whether a member speaks the
 classic (0) or the consumer protocol (1).
+
 Left out: authorized operations stay at "not asked for".
 """
 

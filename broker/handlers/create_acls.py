@@ -2,6 +2,8 @@
 
 Each is judged by itself; those that are right are added together, durable before the answer. An ACL that is
 there already is no error. SECURITY_DISABLED where no authorizer is configured (authorizer.class.name).
+
+Complete.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """DeleteAcls (key 31, versions 1-3): remove the ACLs that match filters, and say which.
 
 Durable before the answer. SECURITY_DISABLED where no authorizer is configured (authorizer.class.name).
+
+Complete.
 """
 
 from __future__ import annotations

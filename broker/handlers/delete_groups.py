@@ -3,6 +3,8 @@
 Every group asked for is answered (librdkafka stops the process otherwise): GROUP_ID_NOT_FOUND,
 NON_EMPTY_GROUP, or no error once the deletion is durable. Offsets that open transactions have for the group
 go with it.
+
+Complete.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Offset -1 stands for the high watermark. A deletion is durable before it is answ
 next round of retention. Refused: internal topics (INVALID_TOPIC_EXCEPTION), topics that are only compacted
 (POLICY_VIOLATION), offsets above the high watermark (OFFSET_OUT_OF_RANGE). The time-out is not looked at,
 as there are no other replicas to wait for.
+
+Complete.
 """
 
 from __future__ import annotations

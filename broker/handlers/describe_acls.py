@@ -1,6 +1,8 @@
 """DescribeAcls (key 29, versions 1-3): the ACLs that match a filter, by resource.
 
 SECURITY_DISABLED where no authorizer is configured (authorizer.class.name).
+
+Complete.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 There is one directory. A partition's size is that of its record batches, indexes not counted; it never lags
 and is never the future copy of a move. Partitions that are not there are left out, as Kafka does. A
 partition that is offline makes no difference to the others, and is told with the size it has.
+
+Left out: several data directories.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Shows what a partition itself holds: current_txn_start_offset is the first offset of the producer's open
 transaction there, -1 if it has none (KIP-664).
+
+Complete.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 What is told is durable. Of a transaction that is prepared only the partitions that have no marker yet
 are named (KIP-664). An unknown id gets TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST.
+
+Complete.
 """
 
 from __future__ import annotations

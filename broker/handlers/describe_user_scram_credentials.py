@@ -2,6 +2,8 @@
 
 Only what clients have set by AlterUserScramCredentials; users given by configuration are not told. A user
 without credentials gets RESOURCE_NOT_FOUND, one named twice DUPLICATE_RESOURCE.
+
+Complete.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ new one; a retry comes with the old one and is answered alike (KIP-890). Up to v
 and the same end twice is answered twice. The tables are in `rules.transaction_end`. PRODUCER_FENCED is
 INVALID_PRODUCER_EPOCH before version 2. CONCURRENT_TRANSACTIONS also where the outcome is decided but a
 marker could not be written yet.
+
+Complete.
 """
 
 from __future__ import annotations

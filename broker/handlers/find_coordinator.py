@@ -2,6 +2,7 @@
 
 There is one broker, so it is always this one, at the address the client reached it by. The topic that
 keeps the coordinator's state is made on first use. Several keys a request from version 4 (KIP-699).
+
 Left out: share groups (key type 2), answered with INVALID_REQUEST.
 """
 

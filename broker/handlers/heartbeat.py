@@ -1,6 +1,8 @@
 """Heartbeat (key 12, versions 0-4): a member of a classic group is alive, and hears of rebalances.
 
 Static members from version 3 (KIP-345).
+
+Complete.
 """
 
 from __future__ import annotations

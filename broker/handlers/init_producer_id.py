@@ -11,6 +11,8 @@ where transaction.two.phase.commit.enable=false. keep_prepared_txn, which Kafka 
 open transaction instead of aborting it: the answer names the producer id and epoch that wrote it, and the
 new ones, by which it is committed or aborted; all older ones are fenced. Until then nothing can be written
 (INVALID_TXN_STATE). A transaction that is kept never gets less time than it had.
+
+Complete.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ The answer comes when the join phase ends. New dynamic members get their id in a
 (MEMBER_ID_REQUIRED) from version 4 (KIP-394). Static members from version 5 (KIP-345). From version 9 the
 leader of an unchanged group may be told to skip the assignment (KIP-814). Version 0 has no rebalance
 time-out; its session time-out serves.
+
+Complete.
 """
 
 from __future__ import annotations

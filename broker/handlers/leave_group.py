@@ -2,6 +2,8 @@
 
 Up to version 2 one member a request, whose error is the request's; from version 3 a list, each with its
 own error, where an administrator may name static members by instance id alone (KIP-345).
+
+Complete.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Filters by state from version 4 (KIP-518) and by type from version 5 (KIP-848), upper or lower case alike.
 A group is "classic" or "consumer" (KIP-848). If some may not be known the answer is an error and no list.
+
+Complete.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Special times: -1 the end (the last stable offset for read_committed), -2 and -4 the start, -3 the record with
 the largest time stamp, -5 and -6 the ends of remote storage, of which there is none (offset -1).
+
+Left out: remote storage, whose ends are answered as -1.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ that makes no sense gets INVALID_REGULAR_EXPRESSION.
 
 COORDINATOR_NOT_AVAILABLE, and no list, where the outcome of a change is not known after a fault of the
 disk: a list that leaves an id out would be taken for proof that there is none.
+
+Complete.
 """
 
 from __future__ import annotations

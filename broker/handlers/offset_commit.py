@@ -5,6 +5,8 @@ generation refuses all. Members of a consumer group (KIP-848) come with their ep
 older one is taken for partitions that the member has had since then (KIP-1251), else it is
 STALE_MEMBER_EPOCH. From version 10 topics are named by id. Versions 2-4 may ask for a retention time of
 their own. A group that does not exist: GROUP_ID_NOT_FOUND from version 9, ILLEGAL_GENERATION before.
+
+Complete.
 """
 
 from __future__ import annotations

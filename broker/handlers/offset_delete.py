@@ -3,6 +3,8 @@
 GROUP_SUBSCRIBED_TO_TOPIC for those they do read, UNKNOWN_TOPIC_OR_PARTITION for what does not exist; for the
 whole request GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if members are no consumers, so that nobody knows what
 they read. An offset that is not there is deleted without error.
+
+Complete.
 """
 
 from __future__ import annotations

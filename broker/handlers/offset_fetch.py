@@ -7,6 +7,8 @@ partitions with nothing committed yet, which Kafka leaves out.
 What is told is durable. Nothing committed: offset -1. An offset that was committed for an older topic of
 the same name is not told for the present one.
 From version 9 a member of a consumer group (KIP-848) says its epoch: STALE_MEMBER_EPOCH if it is another.
+
+Complete.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A single broker leads its partitions for ever, in one leader epoch, which ends where the log does. Asked for
 a later epoch it answers that none is known (epoch and offset -1). A
 client whose current epoch is newer than the broker's gets UNKNOWN_LEADER_EPOCH.
+
+Complete.
 """
 
 from __future__ import annotations

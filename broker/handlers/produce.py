@@ -7,6 +7,8 @@ connection where an error would have been the answer, as from Kafka.
 
 Transactional batches are checked against the transaction first: up to version 11 the partition must already
 be in it, from version 12 on it is added here (KIP-890). From version 13 topics are named by id (KIP-516).
+
+Left out: batches are never compressed anew, whatever compression.type says.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ Mechanisms: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. A failure is answe
 SASL_AUTHENTICATION_FAILED after connection.failed.authentication.delay.ms, and the connection ends. From
 version 1 on the answer says how long the session lasts (connections.max.reauth.ms, or the token's expiry;
 KIP-368). ILLEGAL_SASL_STATE without a handshake before it.
+
 Left out: GSSAPI (Kerberos), and delegation tokens by SCRAM.
 """
 

@@ -3,6 +3,8 @@
 A mechanism that is not offered gets UNSUPPORTED_SASL_MECHANISM with the ones that are, and the connection
 ends. Version 1 goes on with SaslAuthenticate, version 0 with bare tokens. ILLEGAL_SASL_STATE on a listener
 without SASL or in the midst of an exchange. A session that lasts is renewed by a handshake anew (KIP-368).
+
+Complete.
 """
 
 from __future__ import annotations

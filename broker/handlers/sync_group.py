@@ -2,6 +2,8 @@
 
 The answer comes when the leader has brought them. Static members from version 3 (KIP-345); from
 version 5 the protocol's type and name are checked and told (KIP-559).
+
+Complete.
 """
 
 from __future__ import annotations

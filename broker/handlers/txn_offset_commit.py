@@ -5,6 +5,8 @@ version 4 AddOffsetsToTxn must have come before: else TRANSACTION_ABORTABLE (ver
 INVALID_TXN_STATE. From version 5 the group's partition joins the transaction here (KIP-890).
 A topic or partition that does not exist refuses the whole request with UNKNOWN_TOPIC_OR_PARTITION, so
 that what belongs together is not half committed; metadata that is too long is refused by itself.
+
+Complete.
 """
 
 from __future__ import annotations

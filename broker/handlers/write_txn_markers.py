@@ -5,6 +5,8 @@ coordinator knows of any more (KIP-664). Answered when the markers are durable. 
 coordinator epoch; from version 2 on a marker of transaction version 2 must have a higher epoch than the
 records it ends (KIP-1228). Refused with INVALID_TXN_STATE, unlike in Kafka, for a transaction that this
 broker's coordinator will end by itself: one partition with another outcome than the rest would tear it apart.
+
+Complete.
 """
 
 from __future__ import annotations

@@ -1,0 +1,71 @@
+"""The pages made from the code say what the code says."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from eoslog.broker import handlers
+from eoslog.broker.config import option_table
+from eoslog.protocol.apis import APIS
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("pages", DOCS / "pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["pages"] = module  # dataclasses look there for the types of their fields
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def pages() -> ModuleType:
+    return load()
+
+
+@pytest.mark.parametrize("name", ["apis.md", "options.md"])
+def test_a_page_is_what_would_be_written(pages: ModuleType, name: str) -> None:
+    written = (DOCS / name).read_text()
+    assert written == pages.PAGES[name](), f"docs/{name} is old: run python -m docs.pages"
+
+
+@pytest.mark.parametrize("module", handlers.ALL, ids=lambda module: module.__name__.rpartition(".")[2])
+def test_every_handler_s_head_can_be_told(pages: ModuleType, module: ModuleType) -> None:
+    head = pages.head_of(module)
+    assert head.does.endswith(".")
+    assert not head.rest or head.rest.endswith(".")
+
+
+def test_the_page_has_every_api_and_every_option() -> None:
+    apis, options = ((DOCS / name).read_text() for name in ("apis.md", "options.md"))
+    for module in handlers.ALL:
+        assert f"\n## {APIS[module.KEY].name}\n" in apis
+    for name in option_table():
+        assert f"\n| `{name}` |" in options
+
+
+@pytest.mark.parametrize(
+    ("doc", "says"),
+    [
+        (None, "begins with"),
+        ("Metadata: topics.\n\nComplete.", "begins with"),
+        ("Metadata (key 3, versions 0-12): topics.\n\nComplete.", "the head says"),
+        ("Metadata (key 4, versions 0-13): topics.\n\nComplete.", "the head says"),
+        ("Topics (key 3, versions 0-13): topics.\n\nComplete.", "the head says"),
+        ("Metadata (key 3, versions 0-13): topics.", "last paragraph"),
+        ("Metadata (key 3, versions 0-13): topics.\n\nAll of them.", "last paragraph"),
+    ],
+)
+def test_heads_of_another_form_are_refused(pages: ModuleType, doc: str | None, says: str) -> None:
+    module = ModuleType("some_handler", doc)
+    module.KEY = 3  # type: ignore[attr-defined]
+    with pytest.raises(pages.BadHead, match=says):
+        pages.head_of(module)
