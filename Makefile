@@ -14,7 +14,7 @@ DEMO_DATA ?= .demo
 .PHONY: help setup java demo test test-java test-java-tools test-kafka lint bench-codec bench-broker bench-scale dump-segments docs-pages fuzz clean soak-crash soak-kill9
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: $(READY) java  ## create .venv with eoslog and its pinned development dependencies, look for Java
 

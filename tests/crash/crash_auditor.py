@@ -121,6 +121,8 @@ async def committed_offset(channel: Channel, group: str) -> int:
         ApiKey.OFFSET_FETCH, 7, group_id=group, require_stable=False,
         topics=[{"name": topic, "partition_indexes": [index]}],
     )  # fmt: skip
+    if message["error_code"] in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
+        raise Unavailable(f"the offsets of {group} cannot be served")
     if message["error_code"] != ErrorCode.NONE:
         raise Violation(f"offsets of {group}: {ErrorCode(message['error_code']).name}")
     offset: int = message["topics"][0]["partitions"][0]["committed_offset"]
