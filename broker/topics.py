@@ -120,7 +120,11 @@ class Topics:
                 OFFSETS_TOPIC: self._config.offsets_topic_partitions,
                 TRANSACTIONS_TOPIC: self._config.transaction_log_partitions,
             }
-            configs = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
+            sizes = {
+                OFFSETS_TOPIC: self._config.offsets_topic_segment_bytes,
+                TRANSACTIONS_TOPIC: self._config.transaction_log_segment_bytes,
+            }
+            configs = {"cleanup.policy": "compact", "segment.bytes": str(sizes[name])}
             found = self._create(name, counts[name], configs)
         return found.partitions
 

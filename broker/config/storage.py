@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from eoslog.broker.config.base import option
+from eoslog.broker.config.base import INT32_MAX, option
 
 FlushMode = Literal["fsync", "os"]
 
@@ -26,6 +26,20 @@ class StorageOptions:
         "log.flush.offset.checkpoint.interval.ms",
         "how often the recovery points are written",
         low=1,
+    )
+    offsets_topic_segment_bytes: int = option(
+        100 << 20,
+        "offsets.topic.segment.bytes",
+        "segment.bytes of __consumer_offsets, taken when it is made",
+        low=1024,
+        high=INT32_MAX,
+    )
+    transaction_log_segment_bytes: int = option(
+        100 << 20,
+        "transaction.state.log.segment.bytes",
+        "segment.bytes of __transaction_state, taken when it is made",
+        low=1024,
+        high=INT32_MAX,
     )
     retention_check_interval_ms: int = option(
         300_000, "log.retention.check.interval.ms", "how often segments that may go are looked for", low=1

@@ -1,4 +1,4 @@
-"""How much a start reads: of a log closed in order nothing, after a crash what came after the last progress."""
+"""How much a start reads: of a log closed in order nothing, after a crash what came after the progress."""
 
 from __future__ import annotations
 
