@@ -11,7 +11,7 @@ LINKED = $(shell ls -d build/__editable__.eoslog-*/)
 KAFKA := .peers/kafka-4.3.1
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test test-java test-java-tools test-kafka lint bench-codec bench-broker bench-scale dump-segments docs-pages fuzz clean soak-crash soak-kill9
+.PHONY: help setup java demo test test-java test-java-tools test-kafka lint bench-codec bench-broker bench-scale dump-segments dump-upkept docs-pages fuzz clean crash-log soak-crash soak-kill9
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -47,6 +47,9 @@ lint: $(READY)  ## ruff, mypy (strict) and the import rules
 	cd $(LINKED) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/setup.cfg --cache-dir $(CURDIR)/.mypy_cache -p eoslog
 	cd $(LINKED) && $(CURDIR)/$(BIN)/lint-imports --config $(CURDIR)/setup.cfg --no-logo --no-cache
 
+crash-log: $(READY)  ## crash a log at every single change of the disk, while it is compacted and trimmed (LIVES=3)
+	EOSLOG_CRASH_STRIDE=1 EOSLOG_CRASH_LIVES=$(or $(LIVES),3) $(BIN)/python -m pytest -q -s -k crash_at tests/broker/log/test_log_upkeep_model.py
+
 soak-crash: $(READY)  ## crash the broker at random points of random lives for MINUTES=5 (on a disk in memory; SEED=n repeats)
 	$(BIN)/python tests/crash/soak.py --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
 
@@ -63,6 +66,10 @@ $(KAFKA):
 
 dump-segments: $(READY) $(KAFKA)  ## read every segment the demo left with Kafka's own DumpLogSegments
 	$(BIN)/python -m benchmarks.dump_segments --kafka $(KAFKA) --data $(DEMO_DATA)/broker
+
+dump-upkept: $(READY) $(KAFKA)  ## the same with logs that were compacted and trimmed
+	rm -rf .upkept && $(BIN)/python -m benchmarks.upkept_logs --data .upkept
+	$(BIN)/python -m benchmarks.dump_segments --kafka $(KAFKA) --data .upkept && rm -rf .upkept
 
 bench-broker: $(READY) $(KAFKA)  ## the broker beside Apache Kafka: producers, transactions, consumers
 	$(BIN)/python -m benchmarks.broker --kafka $(KAFKA)

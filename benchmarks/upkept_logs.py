@@ -24,8 +24,8 @@ EAGER = {
     "log.segment.bytes": "16384",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
-    "offsets.topic.segment.bytes": "16384",
-    "transaction.state.log.segment.bytes": "16384",
+    "offsets.topic.segment.bytes": "2048",
+    "transaction.state.log.segment.bytes": "2048",
 }
 TOPICS = {
     "compacted": {"cleanup.policy": "compact"},
