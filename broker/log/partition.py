@@ -64,7 +64,12 @@ class Partition(PartitionCleaning):
         if self.settings.log_append_time and not coordinator:
             view = memoryview(with_append_time(view, now_ms))
             header, append_time = read_header(view), now_ms
-        base = self._write(view, header)
+        try:
+            base = self._write(view, header)
+        except KafkaError:
+            if header.producer_id >= 0:
+                self._producers.not_written(header)
+            raise
         if header.producer_id >= 0 and not header.is_control:
             self._producers.apply(header, base, now_ms)
         self._written()

@@ -14,6 +14,7 @@ write, so that a failed write leaves no trace here. Recovery only applies.
 | epoch below the known one                      | INVALID_PRODUCER_EPOCH        |
 | epoch above the known one, sequence not 0      | OUT_OF_ORDER_SEQUENCE_NUMBER  |
 | producer not known                             | taken (see `from_zero`)       |
+| the same, after the disk refused its first one | taken if it is that one       |
 | not the sequence that follows                  | OUT_OF_ORDER_SEQUENCE_NUMBER  |
 | outside of a transaction while one is open     | INVALID_TXN_STATE             |
 
@@ -35,6 +36,7 @@ from eoslog.protocol.batch import BatchHeader
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 RETAINED = 5  # batches a producer may have in flight, and so may have to send again (KIP-98)
+MOST_DUE = 1000  # producers whose first batch the disk refused, that are remembered
 NO_EPOCH = -1
 MAX_EPOCH = 2**15 - 1
 BUMPS_SINCE = 2  # transaction.version from which on a marker has a higher epoch than its records (KIP-890)
@@ -88,6 +90,8 @@ class ProducerStates:
         self._open: dict[int, int] = {}
         # (first offset, offset of the marker) of transactions whose marker may not be durable yet
         self._decided: deque[tuple[int, int]] = deque()
+        # producer id -> epoch and sequence of the first batch, which the disk refused
+        self._due: dict[int, tuple[int, int]] = {}
 
     # -- batches -------------------------------------------------------------------------------
 
@@ -106,6 +110,9 @@ class ProducerStates:
         if state is None:
             if from_zero and header.base_sequence != 0:
                 raise _out_of_order(header, 0)
+            epoch, first = self._due.get(header.producer_id, (header.producer_epoch, header.base_sequence))
+            if not coordinator and epoch == header.producer_epoch and first != header.base_sequence:
+                raise _out_of_order(header, first)
             return None
         epoch = header.producer_epoch
         if not coordinator and epoch == state.epoch:
@@ -124,6 +131,18 @@ class ProducerStates:
             )
         return None
 
+    def not_written(self, header: BatchHeader) -> None:
+        """Note that the disk refused a batch that `check` let pass.
+
+        If it is the first of its producer, those sent after it must not be taken before it: they are on
+        their way already, and of a producer that is not known any would be.
+        """
+        pid = header.producer_id
+        if pid not in self._producers and header.base_sequence >= 0:
+            self._due[pid] = (header.producer_epoch, header.base_sequence)
+            if len(self._due) > MOST_DUE:
+                del self._due[next(iter(self._due))]
+
     def check_epoch(self, producer_id: int, epoch: int) -> None:
         """Raises KafkaError INVALID_PRODUCER_EPOCH for an epoch below the known one."""
         state = self._producers.get(producer_id)
@@ -136,6 +155,7 @@ class ProducerStates:
         state = self._producers.get(pid)
         if state is None:
             state = self._producers[pid] = ProducerState(pid)
+            self._due.pop(pid, None)
         _set_epoch(state, header.producer_epoch)
         state.last_timestamp = now_ms
         if header.base_sequence >= 0:

@@ -39,6 +39,22 @@ def test_a_full_disk_leaves_the_log_as_it_was(room: int) -> None:
     assert len(stored(partition)) == 2
 
 
+def test_no_later_batch_overtakes_a_producers_first_one_that_the_disk_refused() -> None:
+    """Several are on their way: if the first fails and the second is taken, the first can never come."""
+    disk = Disk()
+    partition = disk.open()
+    disk.fs.capacity = 0
+    storage_error(partition, sequenced(1, 0))
+    disk.fs.capacity = None
+    with pytest.raises(KafkaError, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
+        partition.append(sequenced(1, 1), now_ms=NOW)
+    assert [disk.append(partition, sequenced(1, number)) for number in range(2)] == [0, 1]
+    disk.fs.capacity = 0
+    storage_error(partition, sequenced(2, 7))
+    disk.fs.capacity = None
+    assert disk.append(partition, sequenced(2, 0, epoch=1)) == 2, "a new epoch begins anew"
+
+
 def test_if_a_torn_write_cannot_be_taken_back_the_partition_goes_offline(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
