@@ -24,6 +24,7 @@ from eoslog.broker.quotas import Quotas
 from eoslog.broker.rules.fetch_session import Sessions
 from eoslog.broker.security.credentials import Credentials
 from eoslog.broker.security.listeners import listeners_of
+from eoslog.broker.throttle import Throttle
 from eoslog.broker.topics import Topics
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Broker:
         self.configs = ConfigStore(fs, config.log_dirs)
         self.options = DynamicOptions(config, self.configs)
         self.quotas = Quotas(fs, config.log_dirs)
+        self.throttle = Throttle(self.quotas)
         self.flush = GroupFlush(config.flush)
         self.topics = Topics.open(fs, config.log_dirs, config, self.clock, self.flush)
         self.options.checks.append(self.topics.check_defaults)

@@ -48,6 +48,9 @@ MAX_HELD_BYTES = 16 << 20
 WRITE_HIGH_WATER = 1 << 20
 JOIN_BELOW = 16 << 10  # smaller answers are joined into one write; larger parts are written as they are
 
+_WAIT = "throttle_time_ms"
+_TICK = 0.001  # the precision of the loop's timers
+
 _HEAD = Struct(">hhi")  # api key, version, correlation id: the same in every header version
 
 # APIs whose answers carry one error code for all of the request: an unexpected fault can be told.
@@ -61,11 +64,12 @@ _TOP_LEVEL_ERROR = frozenset({
 class _Slot:
     """A place in the line of answers: filled (`parts`) or still awaited (`answer`)."""
 
-    __slots__ = ("answer", "begun", "frame_size", "header", "parts")
+    __slots__ = ("answer", "begun", "busy", "frame_size", "header", "parts")
 
     def __init__(self, header: RequestHeader, frame_size: int) -> None:
         self.header = header
         self.begun = perf_counter()
+        self.busy = 0.0  # seconds in the handler, without what it waited for
         self.frame_size = frame_size
         self.parts: list[Buffer] = []
         self.answer: Awaitable[Message | None] | None = None
@@ -80,6 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server = server
         self._memory = server.memory
         self._metrics = server.metrics
+        self._throttle = broker.throttle
         self._session = Session(listener)
         config = broker.config
         self._reader = FrameReader(
@@ -94,6 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         self._held_out = 0  # and of answers
         self._blocked = False  # a started request must end before the next begins
         self._muted = False  # no request begins for a while
+        self._muted_until = 0.0
         self._reading = True
         self._writable = asyncio.Event()
         self._writable.set()
@@ -249,6 +255,7 @@ class Connection(asyncio.BufferedProtocol):
         slot = _Slot(header, len(frame))
         try:
             result = handler(self._context(header), request)
+            slot.busy = perf_counter() - slot.begun
         except Exception as error:
             self._fill(slot, self._fault(header, error))
         else:
@@ -366,11 +373,32 @@ class Connection(asyncio.BufferedProtocol):
             token = message["auth_bytes"]
             slot.parts = [len(token).to_bytes(4, "big"), token] if not message["error_code"] else []
             return
+        if not self._throttle.idle:
+            message = self._throttled(slot, message)
         try:
             slot.parts = encode_response(header.api_key, header.api_version, header.correlation_id, message)
         except ProtocolError:
             log.exception("%s: the answer to API key %d does not fit its schema", self.peer, header.api_key)
             self.close()
+
+    def _throttled(self, slot: _Slot, message: Message) -> Message:
+        """The answer with the time that the client has to wait, which begins now."""
+        header = slot.header
+        wait = self._throttle.wait(
+            header.api_key,
+            self._session.principal,
+            header.client_id or "",
+            slot.frame_size,
+            message,
+            slot.busy,
+            self._loop.time(),
+        )
+        if wait <= 0:
+            return message
+        self.mute(wait)
+        response = APIS[ApiKey(header.api_key)].response
+        told = any(f.name == _WAIT and header.api_version in f.versions for f in response.struct.fields)
+        return message | {_WAIT: round(wait * 1000)} if told else message
 
     def _write(self, parts: list[Buffer]) -> None:
         """Hand an answer to the transport: small parts joined, large ones (records) as they are."""
@@ -434,12 +462,14 @@ class Connection(asyncio.BufferedProtocol):
     def mute(self, seconds: float) -> None:
         """Begin no request for a while."""
         self._muted = True
+        self._muted_until = max(self._muted_until, self._loop.time() + seconds)
         self.advance()
-        self._loop.call_later(seconds, self._unmute)
+        self._loop.call_at(self._muted_until, self._unmute)
 
     def _unmute(self) -> None:
-        self._muted = False
-        self.advance()
+        if self._loop.time() >= self._muted_until - _TICK:
+            self._muted = False
+            self.advance()
 
     def look(self, now: float, idle: float, stalled: float) -> None:
         """Once in a while: close if nobody seems to be there. `idle`, `stalled`: seconds allowed."""

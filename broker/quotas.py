@@ -105,6 +105,14 @@ class Quotas:
             limits |= self._limits.get(whose, _NO_LIMITS)
         return limits
 
+    def limit_of(self, user: str, client_id: str, limit: str) -> tuple[Entity, float] | None:
+        """One limit of a client, and the entity that it was set for; None if it has none."""
+        for whose in _precedence(user, client_id):
+            value = self._limits.get(whose, _NO_LIMITS).get(limit)
+            if value is not None:
+                return whose, value
+        return None
+
     def of_address(self, address: str) -> dict[str, float]:
         """The limits of clients from an IP address."""
         return self._limits.get(((IP, None),), _NO_LIMITS) | self._limits.get(((IP, address),), _NO_LIMITS)

@@ -1,6 +1,10 @@
 """Certificates, tokens, ports and clients for tests of security."""
 
+import base64
+import hashlib
+import hmac
 import json
+import re
 import socket
 import time
 from pathlib import Path
@@ -81,3 +85,33 @@ def plain_jaas(**users: str) -> str:
     """A JAAS text of PLAIN users."""
     text = "".join(f' user_{name}="{password}"' for name, password in users.items())
     return f"org.apache.kafka.common.security.plain.PlainLoginModule required{text};"
+
+
+class ScramClient:
+    """The client's side of SCRAM, written from RFC 5802 alone; checks the server's signature."""
+
+    def __init__(self, algorithm: str, user: str, password: str) -> None:
+        self._algorithm, self._password = algorithm, password.encode()
+        self._bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r=a-client-nonce"
+        self._verifier = b""
+
+    def first(self) -> bytes:
+        return b"n,," + self._bare.encode()
+
+    def final(self, challenge: bytes) -> bytes:
+        found = re.fullmatch(r"r=(a-client-nonce.{8,}),s=([^,]+),i=(\d+)", challenge.decode())
+        assert found, challenge
+        salt, rounds = base64.b64decode(found[2]), int(found[3])
+        salted = hashlib.pbkdf2_hmac(self._algorithm, self._password, salt, rounds)
+        key = hmac.digest(salted, b"Client Key", self._algorithm)
+        without = f"c=biws,r={found[1]}"
+        signed = f"{self._bare},{challenge.decode()},{without}".encode()
+        signature = hmac.digest(hashlib.new(self._algorithm, key).digest(), signed, self._algorithm)
+        proof = base64.b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True))).decode()
+        server_key = hmac.digest(salted, b"Server Key", self._algorithm)
+        self._verifier = b"v=" + base64.b64encode(hmac.digest(server_key, signed, self._algorithm))
+        return f"{without},p={proof}".encode()
+
+    def is_servers(self, token: bytes) -> bool:
+        """Whether the server knows the password too."""
+        return token == self._verifier

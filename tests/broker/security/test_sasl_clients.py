@@ -1,6 +1,8 @@
 """Stock clients log in by every mechanism, with TLS and without; what is wrong is refused."""
 
 import asyncio
+import base64
+import hmac
 import json
 import ssl
 import time
@@ -17,7 +19,7 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from securitykit import ADMIN, ALICE, ALICE_SECRET, SECRET, Issuer, Pki, free_ports, plain_jaas
+from securitykit import ADMIN, ALICE, ALICE_SECRET, SECRET, Issuer, Pki, ScramClient, free_ports, plain_jaas
 
 from eoslog.protocol.apis import ApiKey
 from eoslog.testing import BrokerFailed, EmbeddedBroker
@@ -282,6 +284,70 @@ def test_a_broken_plain_token(raw: Wire, token: bytes) -> None:
 )
 def test_broken_scram_tokens(raw: Wire, tokens: list[bytes]) -> None:
     assert login(raw, "SCRAM-SHA-256", *tokens)["error_code"] == 58
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "algorithm"), [("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")]
+)
+@pytest.mark.parametrize(
+    ("user", "password", "code"),
+    [
+        (ALICE, ALICE_SECRET, 0),
+        (ADMIN, SECRET, 0),
+        (ALICE, "wrong", 58),
+        (ALICE, SECRET, 58),
+        ("nobody", "x", 58),
+    ],
+)
+def test_the_broker_itself_checks_the_proof(
+    raw: Wire, mechanism: str, algorithm: str, user: str, password: str, code: int
+) -> None:
+    client = ScramClient(algorithm, user, password)
+    challenge = login(raw, mechanism, client.first())
+    answer = raw.call(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=client.final(challenge["auth_bytes"]))
+    assert answer["error_code"] == code
+    if code:
+        assert not answer["auth_bytes"]
+        assert closed(raw)
+    else:
+        assert client.is_servers(answer["auth_bytes"])
+        assert raw.call(ApiKey.METADATA, 9, topics=[])["brokers"]
+
+
+@pytest.mark.parametrize(
+    ("claims", "seconds"),
+    [
+        ({}, -100),
+        ({"aud": "somebody else"}, 100),
+        ({"exp": None}, 100),
+        ({"sub": ""}, 100),
+        ({"sub": 7}, 100),
+    ],
+)
+def test_the_broker_itself_checks_the_token(
+    raw: Wire, site: Site, claims: dict[str, Any], seconds: float
+) -> None:
+    token = f"n,,\x01auth=Bearer {site.token(seconds, **claims)}\x01\x01".encode()
+    answer = login(raw, "OAUTHBEARER", token)
+    assert (answer["error_code"], answer["auth_bytes"]) == (0, b'{"status":"invalid_token"}')
+    assert raw.call(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=b"\x01")["error_code"] == 58
+    assert closed(raw)
+
+
+def test_a_public_key_is_no_shared_secret(raw: Wire, site: Site) -> None:
+    """A token signed with the published key as if it were a secret (algorithm confusion)."""
+    header, content = (
+        base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=")
+        for part in (
+            {"alg": "HS256", "typ": "JWT", "kid": site.issuer.key_id},
+            {"sub": ALICE, "aud": "kafka", "exp": int(time.time()) + 100},
+        )
+    )
+    key = site.issuer.path.read_bytes()
+    signature = base64.urlsafe_b64encode(hmac.digest(key, header + b"." + content, "sha256")).rstrip(b"=")
+    token = b".".join((header, content, signature))
+    answer = login(raw, "OAUTHBEARER", b"n,,\x01auth=Bearer " + token + b"\x01\x01")
+    assert answer["auth_bytes"] == b'{"status":"invalid_token"}'
 
 
 def test_a_frame_before_authentication_is_small(raw: Wire) -> None:
