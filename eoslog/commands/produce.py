@@ -39,17 +39,20 @@ def command(
     """
     cluster, codec = session.cluster, CODECS.index(compression)
     identity = init_producer_id(cluster, transactional_id, _TRANSACTION_MS)
+    begun = False
     try:
         with Producer(cluster, identity=identity, transactional_id=transactional_id) as producer:
             partitions = len(cluster.topic(topic, create=True).leaders)
             for turn, lines in enumerate(_chunks(cast(BufferedReader, sys.stdin.buffer))):
-                _send(producer, topic, partitions, turn, codec, *_columns(lines, key_separator))
+                columns = _columns(lines, key_separator)
+                begun = True
+                _send(producer, topic, partitions, turn, codec, *columns)
                 producer.flush()  # what came is written before more is waited for
     except BaseException:
-        if transactional_id is not None:
+        if transactional_id is not None and begun:
             end_txn(cluster, transactional_id, identity, commit=False)
         raise
-    if transactional_id is not None and producer.records:
+    if transactional_id is not None and begun:
         end_txn(cluster, transactional_id, identity, commit=True)
     session.say(f"{producer.records} records written to {topic}")
 

@@ -92,16 +92,12 @@ def test_lines_in_and_lines_out(broker: EmbeddedBroker) -> None:
 
 def test_a_transaction_of_lines_is_seen_whole_or_not_at_all(broker: EmbeddedBroker) -> None:
     ok(broker, "topics", "create", "atomic")
-    ok(broker, "produce", "atomic", "--transactional-id", "lines", input="a\nb\n")
-    refused = run(
-        broker,
-        "produce",
-        "atomic",
-        "--transactional-id",
-        "lines",
-        "--key-separator",
-        ":",
-        input="c:1\n" * 9 + "d\n",
-    )
-    assert refused.exit_code == 1
+    options = ["produce", "atomic", "--transactional-id", "lines", "--key-separator", ":"]
+    ok(broker, *options, input="k:a\nk:b\n")
+    long_enough_to_be_sent = f"k:{'x' * 1000}\n" * 1500
+    for lines in (long_enough_to_be_sent, ""):
+        refused = run(broker, *options, input=lines + "bare\n")
+        assert (refused.exit_code, "in the line 'bare'" in refused.stderr) == (1, True), refused.stderr
     assert ok(broker, "consume", "atomic", "--from-beginning", "--to-end") == "a\nb\n"
+    dirty = ok(broker, "consume", "atomic", "--from-beginning", "--to-end", "--read-uncommitted")
+    assert len(dirty.splitlines()) > 1000
