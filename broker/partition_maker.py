@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator, Sequence
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log import registry
@@ -18,6 +19,9 @@ from eoslog.broker.ports import Clock, FileSystem
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 _LOG = logging.getLogger(__name__)
+
+STEP = 64
+"""Partitions that are made before others have their turn."""
 
 
 class PartitionMaker:
@@ -38,29 +42,63 @@ class PartitionMaker:
             opened.append(self._open(self._place(entry, index), settings, Known(point, self._dir.clean)))
         return opened
 
-    def make(self, entry: registry.Entry, indexes: Iterable[int]) -> list[Partition]:
+    def make(self, entry: registry.Entry, indexes: Sequence[int]) -> list[Partition]:
         """Make and open empty partitions of a topic. Raises KafkaError; nothing is left behind then."""
+        steps = self._steps(entry, indexes)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                made: list[Partition] = end.value
+                return made
+
+    async def make_gently(self, entry: registry.Entry, indexes: Sequence[int]) -> list[Partition]:
+        """As `make`, but others have their turn in between. A cancellation leaves nothing behind either."""
+        steps = self._steps(entry, indexes)
+        try:
+            while True:
+                next(steps)
+                await asyncio.sleep(0)
+        except StopIteration as end:
+            made: list[Partition] = end.value
+            return made
+        finally:
+            steps.close()
+
+    def _steps(self, entry: registry.Entry, indexes: Sequence[int]) -> Generator[None, None, list[Partition]]:
+        """A few partitions a step; first all directories, so that one sync of theirs is enough."""
         settings = LogSettings.of(self._config, entry.configs)
-        made: list[Place] = []
+        places = [self._place(entry, index) for index in indexes]
+        made: list[str] = []
         opened: list[Partition] = []
         try:
-            for index in indexes:
-                place = self._place(entry, index)
-                if self._fs.exists(place.directory):
-                    raise OSError(f"{place.directory} is in the way; what a deletion left goes at a restart")
-                made.append(place)
-                self._dir.forget(entry.name, index)
-            create_directories(self._fs, made, settings.index_interval_bytes)
+            for some in _batches(places):
+                self._make_directories(some, settings, made)
+                yield
             self._fs.sync_dir(self._dir.path)
-            for place in made:
-                opened.append(self._open(place, settings, Known(clean=True)))
+            for some in _batches(places):
+                opened += [self._open(place, settings, Known(clean=True)) for place in some]
+                yield
             for partition in opened:
                 if partition.offline is not None:
                     raise OSError(partition.offline)
         except OSError as error:
-            self.undo(opened, [place.directory for place in made])
+            self.undo(opened, made)
             raise storage_error(f"topic {entry.name} was not made or enlarged", error) from error
+        except GeneratorExit:
+            self.undo(opened, made)
+            raise
         return opened
+
+    def _make_directories(self, places: Sequence[Place], settings: LogSettings, made: list[str]) -> None:
+        """Make directories and say in `made` which may be there now, whatever happens. Raises OSError."""
+        for place in places:
+            if self._fs.exists(place.directory):
+                raise OSError(f"{place.directory} is in the way; what a deletion left goes at a restart")
+        for place in places:
+            made.append(place.directory)
+            self._dir.forget(place.topic, place.number)
+        create_directories(self._fs, places, settings.index_interval_bytes)
 
     def undo(self, opened: Iterable[Partition], directories: Iterable[str]) -> None:
         """Close and remove partitions that hold nothing and are not registered."""
@@ -87,3 +125,8 @@ class PartitionMaker:
 def storage_error(what: str, error: OSError) -> KafkaError:
     """What a client hears when the disk fails: `what` did not happen, and why."""
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")
+
+
+def _batches(places: Sequence[Place]) -> Iterator[Sequence[Place]]:
+    for start in range(0, len(places), STEP):
+        yield places[start : start + STEP]

@@ -10,7 +10,8 @@ A topic that grows, or whose configs change, has done so from the moment the reg
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -27,6 +28,7 @@ from eoslog.broker.ports import Clock, FileSystem
 from eoslog.broker.topic import (
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
+    KnownTopics,
     Topic,
     check_growth,
     check_new_name,
@@ -40,7 +42,7 @@ __all__ = ["OFFSETS_TOPIC", "TRANSACTIONS_TOPIC", "Topic", "Topics", "is_interna
 _LOG = logging.getLogger(__name__)
 
 
-class Topics:
+class Topics(KnownTopics):
     """All topics of a broker. `report` tells what the opening of the logs found wrong."""
 
     def __init__(
@@ -48,11 +50,11 @@ class Topics:
     ) -> None:
         """Use `open`."""
         self._fs, self._dir, self._config, self._clock, self._flush = fs, data_dir, config, clock, flush
-        self._by_name: dict[str, Topic] = {}
-        self._by_id: dict[bytes, Topic] = {}
+        super().__init__()
         self._deleting: set[bytes] = set()
         self._maker = PartitionMaker(fs, data_dir, config, clock, flush)
         self.report = self._maker.report
+        self._busy: dict[str, int] = {}  # topics that are made or enlarged step by step: partitions
         self._closed = False
         self.beside: Callable[[Callable[[], None]], object] = lambda job: job()
         """Runs what may take long and touches nothing but files of deleted topics: here, or in a thread."""
@@ -93,24 +95,7 @@ class Topics:
         """The path of the data directory."""
         return self._dir.path
 
-    # -- finding -------------------------------------------------------------------------------
-
-    def get(self, name: str) -> Topic | None:
-        """A topic by name."""
-        return self._by_name.get(name)
-
-    def by_id(self, topic_id: bytes) -> Topic | None:
-        """A topic by its id of 16 bytes."""
-        return self._by_id.get(topic_id)
-
-    def names(self) -> list[str]:
-        """All names, the internal topics' too, sorted."""
-        return sorted(self._by_name)
-
-    def partition(self, topic: str, index: int) -> Partition | None:
-        """One partition, None if there is no such topic or index."""
-        found = self._by_name.get(topic)
-        return found.partitions[index] if found and 0 <= index < len(found.partitions) else None
+    # -- making and deleting -------------------------------------------------------------------
 
     def internal(self, name: str) -> list[Partition]:
         """The partitions of one of the broker's own topics, made on first use."""
@@ -128,8 +113,6 @@ class Topics:
             found = self._create(name, counts[name], configs)
         return found.partitions
 
-    # -- making and deleting -------------------------------------------------------------------
-
     def create(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> Topic:
         """Make a topic; -1 partitions: as many as num.partitions says.
 
@@ -142,21 +125,39 @@ class Topics:
 
     def check_create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
         """Raise what `create` would raise, without making anything (validate_only)."""
-        check_new_name(name, self._by_name)
+        check_new_name(name, [*self._by_name, *self._busy])
         if partitions < 1 and partitions != -1:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"topic {name} needs at least one partition")
-        added = self._config.num_partitions if partitions == -1 else partitions
-        check_room(name, added, len(self.all_partitions()), self._config.partitions_max)
+        self._check_room(name, self._config.num_partitions if partitions == -1 else partitions)
         LogSettings.of(self._config, configs)
+
+    async def create_gently(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
+        """As `create`, but others have their turn while many partitions are made."""
+        self.check_create(name, partitions, configs)
+        entry = registry.Entry(name, new_id(), partitions, dict(configs))
+        with self._busy_with(name, partitions):
+            made = await self._maker.make_gently(entry, range(partitions))
+        return self._created(entry, made)
 
     def _create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
         entry = registry.Entry(name, new_id(), partitions, dict(configs))
-        made = self._maker.make(entry, range(partitions))
-        topic = Topic(name, entry.topic_id, made, entry.configs)
+        return self._created(entry, self._maker.make(entry, range(partitions)))
+
+    def _created(self, entry: registry.Entry, made: list[Partition]) -> Topic:
+        topic = Topic(entry.name, entry.topic_id, made, entry.configs)
         self._register(topic, made)
-        facts = {"topic": name, "partitions": partitions}
-        _LOG.info("topic %s made with %d partitions", name, partitions, extra=facts)
+        facts = {"topic": topic.name, "partitions": len(made)}
+        _LOG.info("topic %s made with %d partitions", topic.name, len(made), extra=facts)
         return topic
+
+    @contextmanager
+    def _busy_with(self, name: str, partitions: int) -> Iterator[None]:
+        """Nobody else makes or enlarges this topic meanwhile, or takes the room for its partitions."""
+        self._busy[name] = partitions
+        try:
+            yield
+        finally:
+            del self._busy[name]
 
     def add_partitions(self, name: str, total: int) -> Topic:
         """Let a topic grow to `total` partitions; answers it as it is now.
@@ -164,21 +165,47 @@ class Topics:
         Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, POLICY_VIOLATION (max.partitions),
         KAFKA_STORAGE_ERROR; the topic is as it was then.
         """
+        entry, indexes = self._growth(name, total)
+        return self._grown(entry, self._maker.make(entry, indexes))
+
+    async def add_partitions_gently(self, name: str, total: int) -> Topic:
+        """As `add_partitions`, but others have their turn while many partitions are made."""
+        entry, indexes = self._growth(name, total)
+        with self._busy_with(name, len(indexes)):
+            made = await self._maker.make_gently(entry, indexes)
+        return self._grown(entry, made)
+
+    def _growth(self, name: str, total: int) -> tuple[registry.Entry, range]:
+        """The topic as it is to be, and the indexes of its new partitions. Raises KafkaError."""
         topic = self.check_add_partitions(name, total)
         entry = registry.Entry(name, topic.topic_id, total, topic.configs)
-        made = self._maker.make(entry, range(len(topic.partitions), total))
+        return entry, range(len(topic.partitions), total)
+
+    def _grown(self, entry: registry.Entry, made: list[Partition]) -> Topic:
+        topic = self._by_id.get(entry.topic_id)
+        if topic is None:
+            self._maker.undo(made, [partition.directory for partition in made])
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {entry.name} was deleted meanwhile"
+            )
         grown = replace(topic, partitions=[*topic.partitions, *made])
         self._register(grown, made)
-        _LOG.info("topic %s has %d partitions now", name, total, extra={"topic": name, "partitions": total})
+        facts = {"topic": entry.name, "partitions": entry.partitions}
+        _LOG.info("topic %s has %d partitions now", entry.name, entry.partitions, extra=facts)
         return grown
 
     def check_add_partitions(self, name: str, total: int) -> Topic:
         """Raise what `add_partitions` would raise, without adding any (validate_only); answers the topic."""
-        topic = self._existing(name)
+        topic = self.existing(name)
         check_growth(topic, total)
-        added = total - len(topic.partitions)
-        check_room(name, added, len(self.all_partitions()), self._config.partitions_max)
+        if name in self._busy:
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"topic {name} is growing already")
+        self._check_room(name, total - len(topic.partitions))
         return topic
+
+    def _check_room(self, name: str, added: int) -> None:
+        count = len(self.all_partitions()) + sum(self._busy.values())
+        check_room(name, added, count, self._config.partitions_max)
 
     def _register(self, topic: Topic, made: Iterable[Partition]) -> None:
         """Put a topic with partitions just `made` into the registry: from here on they exist.
@@ -186,9 +213,14 @@ class Topics:
         Raises KafkaError KAFKA_STORAGE_ERROR; then they do not.
         """
         try:
+            settings = LogSettings.of(self._config, topic.configs)  # they may have changed since
+            for partition in made:
+                partition.reconfigure(settings)
             self._put(topic)
-        except OSError as error:
+        except (OSError, KafkaError) as error:
             self._maker.undo(made, [partition.directory for partition in made])
+            if isinstance(error, KafkaError):
+                raise
             raise storage_error(f"topic {topic.name} was not made or enlarged", error) from error
 
     # -- configs -------------------------------------------------------------------------------
@@ -199,7 +231,7 @@ class Topics:
         Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, KAFKA_STORAGE_ERROR; the topic is as it
         was then.
         """
-        topic = self._existing(name)
+        topic = self.existing(name)
         settings = self.check_configs(name, configs)
         changed = replace(topic, configs=dict(configs))
         try:
@@ -212,7 +244,7 @@ class Topics:
 
     def check_configs(self, name: str, configs: Mapping[str, str]) -> LogSettings:
         """The settings of a topic with these configs. Raises KafkaError as `set_configs`."""
-        self._existing(name)
+        self.existing(name)
         settings = LogSettings.of(self._config, configs)
         if is_internal(name) and configs.get("cleanup.policy") != "compact":
             raise KafkaError(
@@ -239,7 +271,7 @@ class Topics:
         Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for an internal one,
         KAFKA_STORAGE_ERROR if that could not be noted; the topic is then still there.
         """
-        topic = self._existing(name)
+        topic = self.existing(name)
         if topic.internal:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name} is the broker's own")
         self._deleting.add(topic.topic_id)
@@ -273,12 +305,6 @@ class Topics:
                 _LOG.warning("%s of a deleted topic stays until the next start: %s", directory, error)
 
     # -- the registry --------------------------------------------------------------------------
-
-    def _existing(self, name: str) -> Topic:
-        topic = self._by_name.get(name)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
-        return topic
 
     def _put(self, topic: Topic) -> None:
         """Register a topic, new or changed. Raises OSError; then all is as it was."""
@@ -320,10 +346,6 @@ class Topics:
             self._save()
 
     # -- now and then, and the end -------------------------------------------------------------
-
-    def all_partitions(self) -> list[Partition]:
-        """The partitions of all topics."""
-        return [partition for topic in self._by_name.values() for partition in topic.partitions]
 
     def expire_producers(self) -> None:
         """Forget idle producers: each producer.id.expiration.check.interval.ms."""

@@ -21,7 +21,7 @@ from eoslog.protocol.schema import Message
 KEY = ApiKey.CREATE_PARTITIONS
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+async def handle(context: RequestContext, request: Message) -> Message:
     """Enlarge each topic by itself: one that is refused does not stop the others."""
     counts = Counter(topic["name"] for topic in request["topics"])
     wanted = {topic["name"]: topic for topic in request["topics"]}
@@ -31,14 +31,14 @@ def handle(context: RequestContext, request: Message) -> Message:
         try:
             if counts[name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} is in this request twice")
-            _enlarge(context, topic, request["validate_only"])
+            await _enlarge(context, topic, request["validate_only"])
         except KafkaError as error:
             code, message = error.code, error.message
         results.append({"name": name, "error_code": code, "error_message": message})
     return {"results": results}
 
 
-def _enlarge(context: RequestContext, wanted: Message, validate_only: bool) -> None:
+async def _enlarge(context: RequestContext, wanted: Message, validate_only: bool) -> None:
     broker, name = context.broker, wanted["name"]
     total, assignments = wanted["count"], wanted["assignments"]
     added = total - len(broker.topics.check_add_partitions(name, total).partitions)
@@ -51,4 +51,4 @@ def _enlarge(context: RequestContext, wanted: Message, validate_only: bool) -> N
         for one in assignments:
             check_replicas(broker.node_id, one["broker_ids"])
     if not validate_only:
-        broker.topics.add_partitions(name, total)
+        await broker.topics.add_partitions_gently(name, total)

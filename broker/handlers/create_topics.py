@@ -5,9 +5,9 @@ the default); a larger one is INVALID_REPLICATION_FACTOR unless accept.any.repli
 manual assignment is taken if it numbers the partitions from 0 and names this node alone for each, else
 INVALID_REPLICA_ASSIGNMENT. Configs that are null, unknown or do not fit are INVALID_CONFIG, a topic named
 twice INVALID_REQUEST, more than max.partitions POLICY_VIOLATION. From version 5 on the configs in effect
-come back, with their sources (KIP-525).
+come back, with their sources (KIP-525). Others have their turn while many partitions are made.
 
-Left out: topics are made one by one, a request's time-out is not looked at.
+Left out: a request's time-out is not looked at.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from eoslog.protocol.schema import Message
 KEY = ApiKey.CREATE_TOPICS
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+async def handle(context: RequestContext, request: Message) -> Message:
     """Make each topic by itself: one that is refused does not stop the others."""
     counts = Counter(topic["name"] for topic in request["topics"])
     answers = []
@@ -32,13 +32,13 @@ def handle(context: RequestContext, request: Message) -> Message:
         try:
             if counts[name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} is in this request twice")
-            answers.append(_make(context, wanted, request["validate_only"]))
+            answers.append(await _make(context, wanted, request["validate_only"]))
         except KafkaError as error:
             answers.append({"name": name, "error_code": error.code, "error_message": error.message})
     return {"topics": answers}
 
 
-def _make(context: RequestContext, wanted: Message, validate_only: bool) -> Message:
+async def _make(context: RequestContext, wanted: Message, validate_only: bool) -> Message:
     name = wanted["name"]
     partitions, configs = _partitions(context, wanted), _given(wanted)
     topics = context.broker.topics
@@ -46,7 +46,7 @@ def _make(context: RequestContext, wanted: Message, validate_only: bool) -> Mess
     if validate_only:
         topics.check_create(name, partitions, configs)
     else:
-        topic_id = topics.create(name, partitions, configs).topic_id
+        topic_id = (await topics.create_gently(name, partitions, configs)).topic_id
     return {
         "name": name,
         "topic_id": topic_id,
