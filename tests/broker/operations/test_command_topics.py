@@ -101,3 +101,21 @@ def test_a_transaction_of_lines_is_seen_whole_or_not_at_all(broker: EmbeddedBrok
     assert ok(broker, "consume", "atomic", "--from-beginning", "--to-end") == "a\nb\n"
     dirty = ok(broker, "consume", "atomic", "--from-beginning", "--to-end", "--read-uncommitted")
     assert len(dirty.splitlines()) > 1000
+
+
+def test_a_cluster_with_users(tmp_path: Path) -> None:
+    users, client = tmp_path / "users", tmp_path / "client.properties"
+    users.write_text("alice=wonderland\n")
+    login = "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.username=alice\n"
+    config = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "sasl.users.file": str(users),
+    }
+    with EmbeddedBroker(config=config) as broker:
+        client.write_text(login + "sasl.password=wonderland\n")
+        ok(broker, "topics", "create", "guarded", "--command-config", str(client))
+        client.write_text(login + "sasl.password=looking-glass\n")
+        said = failure(broker, "topics", "list", "--command-config", str(client))
+        assert "SASL_AUTHENTICATION_FAILED" in said and "looking-glass" not in said
+        assert "wonderland" not in broker.output() and "looking-glass" not in broker.output()
