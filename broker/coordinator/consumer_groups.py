@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.config.groups import ASSIGNORS
@@ -21,6 +22,7 @@ from eoslog.broker.coordinator.group_members import RETRY_S, GroupMembers
 from eoslog.broker.coordinator.group_records import KeyValue, encode_group, encode_group_tombstone
 from eoslog.broker.rules import consumer_classic, consumer_group
 from eoslog.broker.rules.classic_events import ANSWER_TO, Answer, Heartbeat, Join, Leave, Request, Sync
+from eoslog.broker.rules.classic_state import Group as ClassicGroup
 from eoslog.broker.rules.classic_state import GroupState as ClassicState
 from eoslog.broker.rules.consumer_convert import upgrade
 from eoslog.broker.rules.consumer_events import Beat, BeatAnswer, Deadlines, Now, Outcome, Settings, Timer
@@ -227,7 +229,7 @@ class ConsumerGroups:
         """Write what a step decided, then let it hold. `first` goes before it: the end of a classic group."""
         records = [*first, *self._encode(group_id, outcome.facts)]
         if outcome.classic is not None:
-            records.append(encode_group(outcome.classic, self._clock.now_ms()))
+            records.append(self._as_classic(outcome.classic, rebalance=outcome.rebalance))
         if records:
             self._journal.append(partition, records)
         if first:
@@ -242,6 +244,11 @@ class ConsumerGroups:
         else:
             self._empty_since.setdefault(group_id, self._clock.now_ms())
         self._deadlines.update(group_id, {**(sessions or {}), **outcome.deadlines})
+
+    def _as_classic(self, group: ClassicGroup, *, rebalance: bool) -> KeyValue:
+        """A group without leader has to rebalance, after a restart too (`GroupMembers.start`)."""
+        leader = None if rebalance else group.leader
+        return encode_group(replace(group, leader=leader), self._clock.now_ms())
 
     def _expire(self, group_id: str) -> None:
         """Take out the members whose deadlines have passed."""

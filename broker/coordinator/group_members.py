@@ -118,9 +118,15 @@ class GroupMembers:
             self._groups[group_id] = group
 
     def start(self) -> None:
-        """Begin the sessions of all members that were read back. Call on the event loop."""
+        """Begin the sessions of all members that were read back. Call on the event loop.
+
+        A group that came back without a leader was a consumer group before: its members have to join anew.
+        """
         for group in list(self._groups.values()):
-            self._keep(classic_group.resume(group, self._now()))
+            resumed = classic_group.resume(group, self._now())
+            if group.members and group.leader is None:
+                resumed = classic_group.rebalance(resumed, self._now(), self._settings).group
+            self._keep(resumed)
 
     def close(self) -> None:
         """Stop all timers, send parked requests away, and begin no more."""

@@ -40,6 +40,7 @@ from eoslog.broker.rules.consumer_state import (
     Classic,
     Cluster,
     Group,
+    GroupState,
     Member,
     MemberState,
     Profile,
@@ -90,7 +91,7 @@ def join(
 def _downgraded(work: Work, answer: JoinAnswer) -> tuple[Outcome, JoinAnswer]:
     """The last member of the consumer protocol has come back with the classic one."""
     classic = downgrade(work.group, (), work.cluster)
-    rebalance = work.group.target_epoch < work.group.epoch
+    rebalance = work.group.state is not GroupState.STABLE
     work.say(*end_of(work.group))
     told = replace(answer, generation=classic.generation)
     return replace(work.outcome(), classic=classic, rebalance=rebalance), told

@@ -112,12 +112,15 @@ def may_downgrade(group: Group, leaving: Collection[str], settings: Settings) ->
 
 
 def downgrade(group: Group, leaving: Collection[str], cluster: Cluster) -> ClassicGroup:
-    """The classic group of those who remain, stable, each with its target; the epoch is its generation."""
+    """The classic group of those who remain; the epoch is its generation.
+
+    Each has what it may be reading now, not its target as in Kafka: it has not heard of that yet, and would
+    go on reading what another is given should the group become a consumer group again at once.
+    """
     remaining = {m.member_id: m for m in group.members.values() if m.member_id not in leaving}
     protocol = _common_protocol(remaining.values())
     members = {
-        member_id: _classic_member(member, group.target(member_id), protocol, cluster)
-        for member_id, member in remaining.items()
+        member_id: _classic_member(member, protocol, cluster) for member_id, member in remaining.items()
     }
     return ClassicGroup(
         group_id=group.group_id,
@@ -138,9 +141,7 @@ def _common_protocol(members: Collection[Member]) -> str:
     return votes.most_common(1)[0][0]
 
 
-def _classic_member(
-    member: Member, target: frozenset[Part], protocol: str, cluster: Cluster
-) -> ClassicMember:
+def _classic_member(member: Member, protocol: str, cluster: Cluster) -> ClassicMember:
     profile, classic = member.profile, member.profile.classic
     assert classic is not None, "only members that speak the classic protocol remain"
     return ClassicMember(
@@ -151,5 +152,5 @@ def _classic_member(
         session_timeout_ms=classic.session_timeout_ms,
         rebalance_timeout_ms=profile.rebalance_timeout_ms,
         protocols=classic.protocols,
-        assignment=write_assignment(target, cluster, dict(classic.protocols)[protocol]),
+        assignment=write_assignment(member.owns, cluster, dict(classic.protocols)[protocol]),
     )

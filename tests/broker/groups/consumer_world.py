@@ -98,16 +98,32 @@ class World:
             self.keep(consumer_group.fence(self.group, due, self.topics, clock, self.settings))
         return due
 
-    def replayed(self) -> Group:
+    def replayed(self, log: list[tuple[bytes, bytes | None]] | None = None) -> Group:
         """The group as a restart would find it."""
         group = Group("g")
-        for offset, (key, value) in enumerate(self.log):
+        for offset, (key, value) in enumerate(self.log if log is None else log):
             _, fact = consumer_records.decode(Record(offset, 0, key, value, []))
             if ends_group(fact):
                 group = Group("g")
             else:
                 apply(group, fact)
         return group
+
+    def compacted(self, end: int, *, tombstones: bool) -> list[tuple[bytes, bytes | None]]:
+        """The log after a compaction of what is before `end`, old tombstones kept or not."""
+        last = {key: offset for offset, (key, _) in enumerate(self.log[:end])}
+        return [
+            (key, value)
+            for offset, (key, value) in enumerate(self.log)
+            if offset >= end or (last[key] == offset and (tombstones or value is not None))
+        ]
+
+    def check_compaction(self) -> None:
+        """Whatever of the log is compacted, a restart finds the same group."""
+        for quarter in range(1, 5):
+            for tombstones in (True, False):
+                log = self.compacted(len(self.log) * quarter // 4, tombstones=tombstones)
+                assert self.replayed(log) == self.group, "compaction has changed the group"
 
     def part(self, name: str, index: int) -> Part:
         return topic_id(name), index

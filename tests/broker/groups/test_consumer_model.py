@@ -143,6 +143,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """The broker is killed and started: what is in the log is all it knows; sessions begin anew."""
+        self.world.check_compaction()
         self.world.group = self.world.replayed()
         self.world.deadlines = {
             key: self.world.now + SESSION_MS if key[0].name == "SESSION" else deadline

@@ -110,6 +110,26 @@ async def test_parked_joins_are_let_go_at_the_end(life: Life) -> None:
     assert answer.error is E.COORDINATOR_NOT_AVAILABLE
 
 
+@on_loop
+async def test_a_group_that_went_down_rebalances_after_a_restart_too(life: Life) -> None:
+    """What the last member of the consumer protocol read has no reader until the others join again."""
+    old = await life.classic()
+    await life.join("new")
+    protocols = (("range", subscription("t")),)
+    again = Join(old, None, "c", "h", "consumer", protocols, 60_000, 60_000, "x", True)
+    joined: JoinAnswer = await life.durable(life.groups.join("g", again))
+    assert joined.error is E.NONE and joined.leader == ""
+    beat = Heartbeat(old, None, joined.generation)
+    assert (await life.groups.heartbeat("g", beat)).error is E.NONE
+    await life.beat("new", -1)
+    assert (await life.groups.heartbeat("g", beat)).error is E.REBALANCE_IN_PROGRESS
+    after = Life(life_disk(life))
+    assert (await after.groups.heartbeat("g", beat)).error is E.REBALANCE_IN_PROGRESS
+    last: JoinAnswer = await after.groups.join("g", again)
+    assert (last.error, last.leader) == (E.NONE, old)
+    after.groups.close()
+
+
 def held(life: Life, group: str = "g") -> dict[tuple[str, int], int]:
     found = life.groups.committed_offsets()
     return {place: committed.offset for name, place, committed in found if name == group}
