@@ -176,6 +176,23 @@ def test_markers_of_old_epochs_and_old_coordinators_are_refused(log: Log) -> Non
     assert log.mark(False, epoch=2, coordinator_epoch=5) is None, "a repeated marker ends nothing"
 
 
+@pytest.mark.parametrize(("epoch", "late"), [(3, True), (32766, True), (32767, False)])
+def test_a_marker_of_tv2_is_above_the_epoch_of_its_records(log: Log, epoch: int, late: bool) -> None:
+    """KIP-1228; the very last epoch, which no client is given, can be ended at itself."""
+    log.states.check_marker(7, epoch, 0, 2)
+    log.write(header(0, transactional=True, epoch=epoch))
+    log.states.check_marker(7, epoch, 0, 0)
+    log.states.check_marker(7, epoch + 1, 0, 2)
+    if late:
+        with pytest.raises(KafkaError, match="belongs to an earlier transaction") as caught:
+            log.states.check_marker(7, epoch, 0, 2)
+        assert caught.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    else:
+        log.states.check_marker(7, epoch, 0, 2)
+    log.mark(True, epoch=epoch)
+    log.states.check_marker(7, epoch, 0, 2)
+
+
 def test_coordinator_batches_need_no_sequence_but_the_epoch(log: Log) -> None:
     log.write(header(-1, transactional=True), coordinator=True)
     log.write(header(-1, transactional=True), coordinator=True)

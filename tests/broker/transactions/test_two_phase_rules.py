@@ -176,6 +176,18 @@ def test_the_end(writer_version: int, version: int, times: int, commit: bool) ->
             assert remembered_epoch(state.state, state.holder[1], TV2) == state.last_epoch == EPOCH + times
 
 
+def test_keeping_ends_the_retries_of_those_before() -> None:
+    """Whose answer to InitProducerId was lost before the transaction was kept has lost the id (KIP-360)."""
+    known = kept(at(S.ONGOING, last_epoch=EPOCH - 1))
+    prepared = end(known, known.holder, version=TV1).following
+    assert prepared is not None
+    request = rules.InitRequest("id", 1000, (PID, EPOCH - 1))
+    decision = rules.init_producer_id(
+        complete(prepared, LATER), request, LATER, limits=rules.Limits(1000), new_producer_id=NEW_PID
+    )
+    assert decision.error is E.PRODUCER_FENCED
+
+
 @pytest.mark.parametrize("times", [1, 4])
 def test_a_new_user_who_keeps_nothing_aborts_it(times: int) -> None:
     known = kept(at(S.ONGOING), times)
