@@ -8,12 +8,12 @@ the broker to tell and for a reader to leave out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from crash_clients import PLACES, Batch, Idempotent, Place, Transaction, Transactional, Violation
-from crash_groups import Admin, Member
+from crash_groups import Admin, Member, TopicLife
 from crash_machine import Channel, Machine
 
 from eoslog.protocol.apis import ApiKey
@@ -73,6 +73,7 @@ async def read(channel: Channel, place: Place) -> Seen:
 async def _read_committed(channel: Channel, place: Place) -> Seen:
     seen, position, aborting = Seen(), 0, set[int]()
     starts: list[tuple[int, int]] = []  # first offset and producer of aborted transactions
+    position = await _beginning(channel, place)
     while True:
         part = await _fetch(channel, place, position)
         seen.stable, seen.end = part["last_stable_offset"], part["high_watermark"]
@@ -96,6 +97,21 @@ async def _read_committed(channel: Channel, place: Place) -> Seen:
     if position > seen.stable:
         raise Violation(f"{place}: read to {position}, past the last stable offset {seen.stable}")
     return seen
+
+
+async def _beginning(channel: Channel, place: Place) -> int:
+    topic, index = place
+    message = await channel.ask(
+        ApiKey.LIST_OFFSETS, 5, replica_id=-1, isolation_level=1,
+        topics=[{"name": topic, "partitions": [{"partition_index": index, "timestamp": -2}]}],
+    )  # fmt: skip
+    part = message["topics"][0]["partitions"][0]
+    if part["error_code"] == ErrorCode.KAFKA_STORAGE_ERROR:
+        raise Unavailable(f"{place} is offline")
+    if part["error_code"] != ErrorCode.NONE:
+        raise Violation(f"the beginning of {place}: {ErrorCode(part['error_code']).name}")
+    offset: int = part["offset"]
+    return offset
 
 
 async def _fetch(channel: Channel, place: Place, position: int, *, committed: bool = True) -> Any:
@@ -248,18 +264,16 @@ async def _topics(channel: Channel, admin: Admin) -> None:
                 raise Violation(
                     f"topic {name} was created as {life.topic_id!r}, there is {there.get(name)!r}"
                 )
-            await _its_record(channel, life.record)
+            await _its_record(channel, life)
 
 
-async def _its_record(channel: Channel, record: Batch) -> None:
-    values = [value for _, value in (await read(channel, record.place)).records]
-    if values not in ([], record.values) or (record.acked and not values):
-        raise Violation(f"{record.place} holds {values}, written was {record}")
-
-
-def names(things: Iterable[Any]) -> Iterator[str]:
-    """Their names."""
-    return (thing.name for thing in things)
+async def _its_record(channel: Channel, life: TopicLife) -> None:
+    record, place = life.record, life.record.place
+    values = [value for _, value in (await read(channel, place)).records]
+    if values not in ([], record.values) or (record.acked and not values and not life.trim_asked):
+        raise Violation(f"{place} holds {values}, written was {record}")
+    if values and life.trimmed:
+        raise Violation(f"{place}: {values} was deleted, and is there again")
 
 
 async def settle() -> None:

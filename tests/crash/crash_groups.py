@@ -114,12 +114,14 @@ class Member:
 
 @dataclass
 class TopicLife:
-    """A topic from its creation to its deletion; `record` is the one that is written to it."""
+    """A topic from its creation to its deletion; its `record` may be `trimmed` (DeleteRecords)."""
 
     name: str
     record: Batch
     topic_id: bytes = b""
     created: bool = False
+    trim_asked: bool = False
+    trimmed: bool = False
     delete_asked: bool = False
     deleted: bool = False
 
@@ -150,6 +152,8 @@ class Admin:
             expect(
                 await produce(channel, record, encoded(record, -1, -1, False), None, 9), f"writes to {name}"
             )
+            if random.random() < 0.4:
+                await self._trim(channel, self.lives[-1])
             if random.random() < 0.6:
                 await self._delete(channel, self.lives[-1])
 
@@ -166,6 +170,21 @@ class Admin:
         code = message["topics"][0]["error_code"]
         expect(code, f"creates {life.name}", ErrorCode.TOPIC_ALREADY_EXISTS)
         life.created = True
+
+    async def _trim(self, channel: Channel, life: TopicLife) -> None:
+        def code(message: Any) -> int:
+            value: int = message["topics"][0]["partitions"][0]["error_code"]
+            return value
+
+        def heard(message: Any) -> None:
+            life.trimmed = code(message) == ErrorCode.NONE
+
+        life.trim_asked = True
+        message = await channel.ask(
+            ApiKey.DELETE_RECORDS, 2, heard, timeout_ms=1000,
+            topics=[{"name": life.name, "partitions": [{"partition_index": 0, "offset": 1}]}],
+        )  # fmt: skip
+        expect(code(message), f"trims {life.name}")
 
     async def _delete(self, channel: Channel, life: TopicLife) -> None:
         def heard(message: Any) -> None:

@@ -77,7 +77,6 @@ def live(
             await audit(machine, clients, final=False)
             random = Random(seed)
             seeds = [Random(random.random()) for _ in clients.clients]
-            machine.shrink_segments()
             await asyncio.gather(
                 *(
                     client.go_on(machine, own, work)

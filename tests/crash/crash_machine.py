@@ -36,6 +36,12 @@ CONFIG = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
+    # What is periodic comes often, as a life takes a second or two: checkpoints, retention, compaction.
+    "log.flush.offset.checkpoint.interval.ms": "120",
+    "log.retention.check.interval.ms": "150",
+    "log.cleaner.backoff.ms": "100",
+    "log.cleaner.min.cleanable.ratio": "0",
+    "log.cleaner.delete.retention.ms": "100",
 }
 
 LONGEST_LIFE = 600.0
@@ -130,17 +136,23 @@ class Machine:
         self._segment_bytes = segment_bytes
         self._config = BrokerConfig.from_options(CONFIG | config)
         self.node = Node(self._config, disk)
+        self._shrinking: asyncio.Task[None]
 
     @classmethod
     async def start(cls, disk: Disk, segment_bytes: int = 1 << 20, **config: str) -> Self:
         """Raises StartError."""
         machine = cls(disk, segment_bytes, config)
         await machine.node.start()
-        machine.shrink_segments()
+        machine._shrinking = asyncio.create_task(machine._shrink_segments())
         return machine
 
-    def shrink_segments(self) -> None:
-        """Let logs roll after fewer bytes than Kafka's lower bound allows to ask for."""
+    async def _shrink_segments(self) -> None:
+        """Let logs roll after fewer bytes than Kafka's lower bound allows to ask for, new ones too."""
+        while True:
+            self._shrink()
+            await asyncio.sleep(0.005)
+
+    def _shrink(self) -> None:
         for partition in self.node.broker.topics.all_partitions():
             partition.settings = replace(partition.settings, segment_bytes=self._segment_bytes)
 
