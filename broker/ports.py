@@ -131,8 +131,11 @@ class OsFile:
         """See `File.fileno`."""
         return self._fd
 
+    def __del__(self) -> None:
+        self.close()
+
     def close(self) -> None:
-        """Close the descriptor; a second call does nothing."""
+        """Close the descriptor; a second call does nothing. So does the end of the object."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -159,7 +159,7 @@ class Run:
     def _write(self, new: Segment, header: BatchHeader, parts: list[Buffer]) -> None:
         size = sum(map(len, parts))
         if new.size + size > INT32_MAX:
-            raise TooLarge(f"{new.file.path} would get more than {INT32_MAX} bytes")
+            raise TooLarge(f"{new.path} would get more than {INT32_MAX} bytes")
         new.append(parts, header._replace(length=size - 12))
 
     def _make_durable(self, new: Segment) -> None:

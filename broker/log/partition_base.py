@@ -59,6 +59,7 @@ class PartitionBase:
         self.recovery_point = self.log_end_offset  # all below is durable
         self._roll_after_ms = self._jittered()
         self._synced_size = segments[-1].size if segments else 0  # of the active segment
+        self._rolled: list[Segment] = []  # since the last flush
         self._syncing: tuple[Segment, int]  # active segment and its size when the running flush began
         self._to_sync: list[Job] = []  # beside the active segment's file
         self._removed: list[tuple[int, str]] = []  # when a file may go (broker's clock, ms), and its path
@@ -114,6 +115,7 @@ class PartitionBase:
             self._drop_empty(end, error)
             raise
         self._log.add(new)
+        self._rolled.append(old)
         self._synced_size = 0
         self._roll_after_ms = self._jittered()
         return new
@@ -163,6 +165,9 @@ class PartitionBase:
         if error is not None:
             self._sync_failed(error)
             return
+        rolled, self._rolled = self._rolled, []
+        for old in rolled:  # no thread syncs them now
+            old.seal()
         segment, size = self._syncing
         if segment is self._log.active:
             self._synced_size = size

@@ -77,8 +77,7 @@ class PartitionCleaning(PartitionUpkeep):
         """What a run of compaction has to do now."""
         limit = self._cleanable_end(now_ms)
         sources = [
-            Source(segment, segment.file.path, segment.size, segment.next_offset)
-            for segment in self._below(limit)
+            Source(segment, segment.path, segment.size, segment.next_offset) for segment in self._below(limit)
         ]
         producers = {
             state.producer_id: LastBatch(state.batches[-1].last_offset if state.batches else -1, state.epoch)

@@ -102,12 +102,12 @@ def open_segments(
     segments = [Segment.open(fs, directory, base, interval) for base in bases]
     known.clean = known.clean and _trusted(segments, known.recovery_point)
     if known.clean:
-        return segments
+        return _sealed(segments)
     try:
         segments = _Recovery(fs, directory, segments, known.recovery_point, log_start, report).run()
         if segments[-1].next_offset < log_start:
             return _begin_anew(fs, directory, segments, log_start, interval)
-        return segments
+        return _sealed(segments)
     except BaseException:
         for segment in segments:
             segment.close()
@@ -119,6 +119,12 @@ _ADVICE = (
     "or, to go on without what is damaged and all after it, cut the file at this position and remove the "
     "partition's later segments; then start again"
 )
+
+
+def _sealed(segments: list[Segment]) -> list[Segment]:
+    for segment in segments[:-1]:
+        segment.seal()
+    return segments
 
 
 def _begin_anew(
@@ -212,7 +218,7 @@ class _Recovery:
                     header.base_offset > segment.next_offset and not gaps
                 ):
                     reason = f"batch of offset {header.base_offset} where {segment.next_offset} must follow"
-                    raise DamagedBatch(segment.file.path, position, reason)
+                    raise DamagedBatch(segment.path, position, reason)
                 segment.adopt(header)
         except DamagedBatch as damage:
             self._cut(index, size, damage)
@@ -247,13 +253,13 @@ class _Recovery:
         del self._segments[index + 1 :]
 
     def _found(self, segment: Segment, position: int, offset: int, text: str) -> None:
-        finding = Finding(segment.file.path, position, offset, text)
+        finding = Finding(segment.path, position, offset, text)
         _LOG.warning("%s", finding)
         self._report.append(finding)
         self._changed = True
 
     def _damaged(self, segment: Segment, position: int, offset: int, reason: str) -> DamagedLog:
-        return DamagedLog(Finding(segment.file.path, position, offset, reason + _ADVICE))
+        return DamagedLog(Finding(segment.path, position, offset, reason + _ADVICE))
 
 
 def find_valid(file: File, position: int, end: int, offset: int) -> tuple[int, int] | None:

@@ -18,6 +18,7 @@ from eoslog.broker.log.index import (
     last_entry,
 )
 from eoslog.broker.log.scan import BODIES_CHUNK, DamagedBatch, batches, headers
+from eoslog.broker.log.warm import WARM
 from eoslog.broker.ports import Buffer, File, FileSystem
 from eoslog.protocol.batch import HEADER_SIZE, BatchHeader
 from eoslog.protocol.plain_records import iter_records
@@ -41,7 +42,8 @@ class Segment:
         self._directory = directory
         self._interval = interval
         self.base_offset = base_offset
-        self.file = file
+        self._file: File | None = file
+        self._sealed = False
         self.size = 0
         self.next_offset = base_offset
         self.transactions = TransactionIndex(fs, self._path(files.TXN_INDEX))
@@ -77,13 +79,42 @@ class Segment:
         segment._begin()
         return segment
 
+    @property
+    def file(self) -> File:
+        """The `.log` file; that of a sealed segment is opened when it is needed. Raises OSError."""
+        if self._file is None:
+            self._file = self._fs.open(self.path)
+            WARM.used(self)
+        return self._file
+
+    @property
+    def path(self) -> str:
+        """Of the `.log` file."""
+        return self._path(files.LOG)
+
+    def seal(self) -> None:
+        """Nothing is written any more and all is saved: open file and indexes may be let go."""
+        self._sealed = True
+        self.cool()
+
+    def weight(self) -> int:
+        """See `warm.Coolable`."""
+        pair = self.__dict__.get("_indexes")
+        return 16 * (len(pair[0]) + len(pair[1])) if pair else 0
+
+    def cool(self) -> None:
+        """See `warm.Coolable`. The file closes when nobody uses it any more."""
+        if self._sealed:
+            self._file = None
+            self.__dict__.pop("_indexes", None)
+
     def take_place(self) -> None:
         """The files of a cleaned segment were renamed to those of a segment of the log."""
         self._suffix = ""
         for index, suffix in zip(self._indexes, (files.INDEX, files.TIME_INDEX), strict=True):
             index.path = self._path(suffix)
         self.transactions.path = self._path(files.TXN_INDEX)
-        self.file.path = self._path(files.LOG)
+        self.seal()
 
     def paths(self) -> list[str]:
         """The files a segment may have."""
@@ -281,7 +312,7 @@ class Segment:
             self.file.truncate(position)
         except OSError as error:
             raise LostFile(
-                f"{self.file.path}: writing at position {position} failed ({cause}), and so did "
+                f"{self.path}: writing at position {position} failed ({cause}), and so did "
                 f"truncating it back ({error})"
             ) from error
 
@@ -292,6 +323,8 @@ class Segment:
         if offset >= self.next_offset:
             return None
         entry = self._indexes[0].floor(offset - self.base_offset)
+        if self._sealed:
+            WARM.used(self)
         start = entry[1] if entry else 0
         if self._stop[0] <= offset and self._stop[1] > start:
             start = self._stop[1]
@@ -379,7 +412,10 @@ class Segment:
     def close(self) -> None:
         """Close the files; nothing is saved."""
         self.transactions.close()
-        self.file.close()
+        if self._sealed:
+            WARM.gone(self)
+        if self._file is not None:
+            self._file.close()
 
 
 class LostFile(OSError):
