@@ -3,8 +3,9 @@
 Every group asked for is answered, in the order asked; one that is no consumer group with GROUP_ID_NOT_FOUND.
 A member's assignment includes what it still has to give back. Version 1 tells whether a member speaks the
 classic (0) or the consumer protocol (1).
+Authorized operations are told if asked for and ACLs are on, else they stay at "not asked for".
 
-Left out: authorized operations stay at "not asked for".
+Complete.
 """
 
 from __future__ import annotations

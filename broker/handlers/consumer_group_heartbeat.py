@@ -6,11 +6,12 @@ changed, what it is assigned; it goes out when the log is durable. From version 
 and may subscribe by a regular expression (RE2). Assignors: uniform, the default, and range.
 A classic group becomes a consumer group with its first such member, as group.consumer.migration.policy
 allows; its other members go on speaking the classic protocol. When the last one that speaks the new one
-leaves, it becomes a classic group again.
+leaves, it becomes a classic group again. Unlike with Kafka a static member whose first answer was lost may
+join again under its own id; another id is UNRELEASED_INSTANCE_ID till the member has left.
 
 Left out: racks are taken down but do not change the assignment, as there is one broker; assignments are made
-at once (group.consumer.assignment.interval.ms would be 0). Unlike with Kafka a static member whose first
-answer was lost may join again under its own id; another id is UNRELEASED_INSTANCE_ID till it has left.
+at once (group.consumer.assignment.interval.ms would be 0); with ACLs, topics that a regular expression stands
+for are not cut down to those that the member may describe (it is refused their records).
 """
 
 from __future__ import annotations

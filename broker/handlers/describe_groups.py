@@ -3,8 +3,10 @@
 Every group asked for is in the answer, in the order asked (librdkafka stops the process otherwise). One
 that does not exist is Dead, from version 6 with GROUP_ID_NOT_FOUND (KIP-1043). What members subscribe to
 and have assigned is told of Stable groups.
+Authorized operations are told if asked for and ACLs are on, else they stay at "not asked for". Consumer
+groups (KIP-848) are none of these: ConsumerGroupDescribe tells of them.
 
-Left out: authorized operations, as there are no access rules; they stay at "not asked for".
+Complete.
 """
 
 from __future__ import annotations
