@@ -42,8 +42,13 @@ def _print(entry: dict[str, object], as_json: bool) -> None:
         show_json(entry, indent=None)
         return
     indent = "| " if "offset" in entry and "batch" in entry else ""
-    cells = (f"{name}: {text_of(value)}" for name, value in entry.items() if name not in ("batch", "file"))
+    cells = (f"{name}: {_cell(value)}" for name, value in entry.items() if name not in ("batch", "file"))
     click.echo(indent + " ".join(cells))
+
+
+def _cell(value: object) -> str:
+    """A value as Kafka's tool writes it, where it has it."""
+    return str(value).lower() if isinstance(value, bool) else text_of(value)
 
 
 @command.command()

@@ -84,7 +84,7 @@ def test_a_flipped_bit(copy: Path) -> None:
     assert "wrong CRC" in findings(copy)
     dumped = log("dump", str(path))
     assert dumped.exit_code == 1
-    assert "isvalid: no" in dumped.stdout
+    assert "isvalid: false" in dumped.stdout
 
 
 def test_a_torn_end(copy: Path) -> None:
@@ -146,7 +146,7 @@ def test_dump_in_kafkas_words(data: Path) -> None:
     assert lines[1].startswith(
         "baseOffset: 0 lastOffset: 0 count: 1 baseSequence: 0 lastSequence: 0 producerId: "
     )
-    assert lines[1].endswith("isvalid: yes")
+    assert lines[1].endswith("isvalid: true")
 
 
 def test_dump_of_records_and_markers(data: Path) -> None:

@@ -7,6 +7,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -142,6 +143,19 @@ def test_groups_and_their_lag(measured: Measured) -> None:
     assert measured.value("eoslog_group_committed_offset", **where) == 3
     assert measured.value("eoslog_group_lag", **where) == 5
     assert (measured.value("eoslog_groups", state="Empty") or 0) >= 1
+
+
+def test_damage_is_no_health(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with EmbeddedBroker(tmp_path / "data", config={"metrics.listen": address}, log_level="error") as broker:
+        measured = Measured(broker, address)
+        ok(broker, "topics", "create", "hurt")
+        ok(broker, "produce", "hurt", input="a\n")
+        broker.stop()
+        (broker.data / "hurt-0" / f"{0:020d}.log").write_bytes(b"")
+        broker.start()
+        assert measured.get("/healthz") == (503, "partition hurt-0 is offline\n")
+        assert measured.value("eoslog_partitions_offline") == 1
 
 
 def test_an_address_that_cannot_be_used(measured: Measured) -> None:
