@@ -19,7 +19,7 @@ from eoslog.broker.rules.consumer_state import Part
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """A member as the assignors see it; `has` is its target so far."""
+    """A member as the assignors see it; `has` is its target so far, what is gone meanwhile included."""
 
     topics: frozenset[bytes]
     instance_id: str | None = None

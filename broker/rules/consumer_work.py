@@ -99,13 +99,13 @@ class Work:
             return
         topics = {name: self.cluster.topic(name) for name in group.subscribed()}
         sizes = {topic.topic_id: topic.partitions for topic in topics.values() if topic is not None}
+        profiles = {member.member_id: member.profile for member in group.members.values()}
+        # Most members of a group subscribe to the same: what that stands for is looked up once.
+        wanted = {(p.topics, p.regex): p for p in profiles.values()}
+        ids = {subscription: self.topic_ids(profile) for subscription, profile in wanted.items()}
         members = {
-            member.member_id: Subscriber(
-                topics=self.topic_ids(member.profile),
-                instance_id=member.profile.instance_id,
-                has=frozenset(p for p in group.target(member.member_id) if p[1] < sizes.get(p[0], 0)),
-            )
-            for member in group.members.values()
+            member_id: Subscriber(ids[p.topics, p.regex], p.instance_id, group.target(member_id))
+            for member_id, p in profiles.items()
         }
         targets = ASSIGNORS[self.assignor](members, sizes)
         for member_id, parts in targets.items():
