@@ -193,3 +193,32 @@ def test_a_group_outlives_crashes() -> None:
         fill(broker, "t", 4)
         poll_until([late], lambda: len(late.seen) == 4)
         late.consumer.close()
+
+
+def test_offsets_in_transactions_of_a_member(broker: EmbeddedBroker, topic: str) -> None:
+    """Read, write and commit in one transaction, as a member of the consumer protocol; an abort undoes it."""
+    out = f"{topic}-out"
+    create(broker.bootstrap, topic, 4)
+    create(broker.bootstrap, out, 1)
+    fill(broker, topic, 40)
+    member = Member(broker, topic, topic)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic, **QUIET})
+    producer.init_transactions(10)
+    poll_until([member], lambda: len(member.seen) == 40)
+    for commits in (False, True):
+        producer.begin_transaction()
+        for message in member.seen:
+            producer.produce(out, message.value())
+        positions = member.consumer.position(member.consumer.assignment())
+        producer.send_offsets_to_transaction(positions, member.consumer.consumer_group_metadata(), 10)
+        if commits:
+            producer.commit_transaction(10)
+        else:
+            producer.abort_transaction(10)
+        committed = member.consumer.committed(member.consumer.assignment(), 10)
+        assert sorted(found.offset for found in committed) == ([10] * 4 if commits else [-1001] * 4)
+    member.consumer.close()
+    reader = Member(broker, f"{topic}-r", out, **{"isolation.level": "read_committed"})
+    poll_until([reader], lambda: len(reader.seen) == 40)
+    assert Counter(m.value() for m in reader.seen) == Counter(m.value() for m in member.seen)
+    reader.consumer.close()
