@@ -129,13 +129,19 @@ class Count:
 ORDERED = (Outcome.NOTHING, Outcome.ALL, Outcome.PREFIX)
 
 
-def try_all(
-    life: Life, seed: int, count: Count, outcomes: tuple[Outcome, ...] = ORDERED, work: int = 1
-) -> None:
-    """Follow every picture with each outcome. Raises Violation, and Refused unless pages were lost."""
+Outcomes = Callable[[int], tuple[Outcome, ...]]
+
+
+def all_ordered(number: int) -> tuple[Outcome, ...]:
+    """Every outcome after which the broker has to be there again."""
+    return ORDERED
+
+
+def try_all(life: Life, seed: int, count: Count, outcomes: Outcomes = all_ordered, work: int = 1) -> None:
+    """Follow every picture, with outcomes by its number. Raises Violation; Refused unless pages were lost."""
     for number, taken in life.pictures.items():
         count.points += 1
-        for outcome in outcomes:
+        for outcome in outcomes(number):
             count.outcomes += 1
             try:
                 follow(taken, outcome, seed + number, work=work)

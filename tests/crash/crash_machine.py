@@ -20,12 +20,13 @@ from typing import Any, Self
 
 sys.path.append(str(Path(__file__).parents[1] / "broker" / "log"))
 
-from crash_loop import START_MS, Executor, Loop, Transport
+from crash_loop import START_MS, Executor, Inline, Loop, Transport
 from fakefs import FakeFile, FakeFileSystem, Outcome
 
 from eoslog.broker import broker as broker_room
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log import flush as flush_room
+from eoslog.broker.log import many
 from eoslog.broker.main import Node
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import decode_response, encode_request
@@ -150,11 +151,12 @@ class Machine:
         """Let logs roll after fewer bytes than Kafka's lower bound allows to ask for, new ones too."""
         while True:
             self._shrink()
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.02)
 
     def _shrink(self) -> None:
         for partition in self.node.broker.topics.all_partitions():
-            partition.settings = replace(partition.settings, segment_bytes=self._segment_bytes)
+            if partition.settings.segment_bytes != self._segment_bytes:
+                partition.settings = replace(partition.settings, segment_bytes=self._segment_bytes)
 
     def connect(self, name: str) -> Channel:
         """A new connection."""
@@ -187,12 +189,11 @@ def run(seed: int, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     """Run on a loop of its own. A fault in a handler is an AssertionError."""
     loop = Loop(seed)
     log, handler = logging.getLogger("eoslog"), Faulty()
-    propagate = log.propagate
-    pool, clock = flush_room.ThreadPoolExecutor, broker_room.SystemClock
+    propagate, log.propagate = log.propagate, False
     log.addHandler(handler)
-    log.propagate = False
-    flush_room.ThreadPoolExecutor = Executor  # type: ignore[misc, assignment]
-    broker_room.SystemClock = LoopClock  # type: ignore[misc, assignment]
+    real = [getattr(module, name) for module, name, _ in _STAND_INS]
+    for module, name, stand_in in _STAND_INS:
+        setattr(module, name, stand_in)
     loop.set_exception_handler(handler.loop_failed)
     try:
         asyncio.set_event_loop(loop)
@@ -202,11 +203,18 @@ def run(seed: int, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     except TimeoutError:
         raise AssertionError(f"after {LONGEST_LIFE} s there are still requests without an answer") from None
     finally:
-        flush_room.ThreadPoolExecutor = pool  # type: ignore[misc]
-        broker_room.SystemClock = clock  # type: ignore[misc]
+        for (module, name, _), before in zip(_STAND_INS, real, strict=True):
+            setattr(module, name, before)
         log.removeHandler(handler)
         log.propagate = propagate
         _end(loop)
+
+
+_STAND_INS = (
+    (flush_room, "ThreadPoolExecutor", Executor),
+    (many, "ThreadPoolExecutor", Inline),
+    (broker_room, "SystemClock", LoopClock),
+)
 
 
 def _end(loop: Loop) -> None:

@@ -19,13 +19,18 @@ def quiet() -> Iterator[None]:
     log.setLevel(before)
 
 
+def _two_of_three(number: int) -> tuple[Outcome, ...]:
+    """`make soak-crash` tries all for each; here neighbours share the work."""
+    return Outcome.NOTHING, (Outcome.PREFIX, Outcome.ALL)[number % 2]
+
+
 def test_a_crash_at_every_change_of_a_small_run() -> None:
     life = live(Disk(), world(), 1, work=1, wanted=lambda number: True)
     assert len(life.pictures) == life.changes > 150
     count = Count()
-    try_all(life, 1000, count)
+    try_all(life, 1000, count, _two_of_three)
     print(count)
-    assert count.outcomes == 3 * life.changes
+    assert count.outcomes == 2 * life.changes
 
 
 def test_a_crash_at_every_change_of_a_recovery() -> None:
@@ -36,7 +41,7 @@ def test_a_crash_at_every_change_of_a_recovery() -> None:
         begun: list[int] = []
         second = live(disk, clients, number, work=0, wanted=lambda n: n <= 25, segment_bytes=700)
         begun.append(second.begun)
-        try_all(second, 2000, count, (Outcome.NOTHING, Outcome.PREFIX), work=0)
+        try_all(second, 2000, count, lambda _: (Outcome.NOTHING, Outcome.PREFIX), work=0)
     print(count)
     assert count.points > 40
 
@@ -44,7 +49,7 @@ def test_a_crash_at_every_change_of_a_recovery() -> None:
 def test_where_pages_are_lost_it_may_refuse_but_never_lie() -> None:
     life = live(Disk(), world(), 3, work=1, wanted=lambda number: number % 4 == 0)
     count = Count()
-    try_all(life, 3000, count, (Outcome.PAGES,))
+    try_all(life, 3000, count, lambda _: (Outcome.PAGES,))
     print(count)
     assert count.refused < count.outcomes
 
