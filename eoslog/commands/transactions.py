@@ -101,7 +101,7 @@ def find_hanging(session: Session, topic: str | None, minutes: float) -> None:
 @click.option("--topic", metavar="TOPIC", help="Abort on one partition of this topic.")
 @click.option("--partition", type=click.IntRange(0))
 @click.option("--start-offset", type=click.IntRange(0), help="The transaction's first offset there.")
-@click.option("--force", is_flag=True, help="Also where a coordinator would still end it.")
+@click.option("--force", is_flag=True, help="Also what another would still end.")
 @cluster_command
 def abort(
     session: Session,
@@ -131,11 +131,15 @@ def _abort_id(session: Session, transactional_id: str, force: bool) -> None:
         raise click.ClickException(f"there is no transactional id {transactional_id}")
     if found.state in calls.ENDED:
         raise click.ClickException(f"{transactional_id} has no open transaction ({found.state})")
-    transactions.init_producer_id(session.cluster, transactional_id, found.timeout_ms)
+    if found.timeout_ms == _NEVER and not force:
+        raise click.ClickException(
+            f"{transactional_id} takes part in a two-phase commit, whose outcome may be decided: "
+            "ask the one who decides, or give --force"
+        )
+    transactions.init_producer_id(session.cluster, transactional_id, min(found.timeout_ms, _MINUTE_MS))
     after = transactions.describe(session.cluster, [transactional_id])[transactional_id]
-    session.say(
-        f"{transactional_id}: aborted, its producer is fenced (state {after.state if after else '-'})"
-    )
+    state = after.state if after is not None else "gone"
+    session.say(f"{transactional_id}: aborted, its producer is fenced (state {state})")
 
 
 def _abort_place(session: Session, where: admin.TopicPartition, start_offset: int, force: bool) -> None:

@@ -11,6 +11,10 @@ from run_command import document, failure, ok, run
 
 from eoslog.broker.broker import Broker
 from eoslog.broker.config import BrokerConfig
+from eoslog.commands.session import client_config
+from eoslog.connector.client import transactions
+from eoslog.connector.client.cluster import Cluster
+from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
 
@@ -116,3 +120,20 @@ def test_what_is_not_there_and_what_makes_no_sense(hung: EmbeddedBroker) -> None
     assert run(hung, "transactions", "abort").exit_code == 2
     assert run(hung, "transactions", "abort", "--topic", "hung", "--partition", "0").exit_code == 2
     assert "there is no topic nope" in failure(hung, "transactions", "producers", "nope")
+
+
+def test_a_two_phase_commit_is_not_aborted_by_mistake() -> None:
+    """Its outcome may be decided elsewhere: aborting it would lose what was decided (KIP-939)."""
+    with EmbeddedBroker(config={"transaction.two.phase.commit.enable": "true"}) as broker:
+        ok(broker, "topics", "create", "ledger")
+        with Cluster(client_config(broker.bootstrap, None, 20)) as cluster:
+            asked = {"transactional_id": "ledger-1", "transaction_timeout_ms": 60_000, "enable2_pc": True}
+            connection = cluster.coordinator("transaction", "ledger-1")
+            made = connection.call(ApiKey.INIT_PRODUCER_ID, asked, version=6)
+            assert made["error_code"] == 0
+            identity = transactions.Identity(made["producer_id"], made["producer_epoch"])
+            transactions.add_partitions(cluster, "ledger-1", identity, [("ledger", 0)])
+        abort = ["transactions", "abort", "--transactional-id", "ledger-1"]
+        assert "two-phase commit" in failure(broker, *abort)
+        assert document(broker, "transactions", "describe", "ledger-1")[0]["state"] == "Ongoing"
+        assert "aborted" in ok(broker, *abort, "--force")
