@@ -250,6 +250,13 @@ def test_the_first_partition_opens_a_transaction(state: State) -> None:
     assert (following.state, following.partitions, following.start_ms) == (S.ONGOING, {T1}, LATER)
 
 
+def test_no_partitions_open_a_transaction_too() -> None:
+    """As in Kafka; it is ended as any other."""
+    following = rules.add_partitions(at(S.EMPTY), PID, EPOCH, [], LATER, TV1).following
+    assert following is not None
+    assert (following.state, following.partitions, following.start_ms) == (S.ONGOING, frozenset(), LATER)
+
+
 def test_a_further_partition_keeps_the_start() -> None:
     following = add(at(S.ONGOING)).following
     assert following is not None
