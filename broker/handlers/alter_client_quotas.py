@@ -5,7 +5,8 @@ address connection_creation_rate. They are durable when this is answered, or onl
 Unknown kinds, limits and combinations, values that do not fit, and what is named twice are INVALID_REQUEST;
 one entity that is refused does not stop the others.
 
-Left out: an address is an IP address, host names are not looked up.
+Left out: controller_mutation_rate and connection_creation_rate are kept and told, but nobody is held to
+them; an address is an IP address, host names are not looked up.
 """
 
 from __future__ import annotations

@@ -319,6 +319,20 @@ def test_configs_of_a_group(wire: Wire) -> None:
     assert wire.call(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=[GROUP])["config_resources"] == []
 
 
+def test_members_of_a_group_hear_of_its_configs(wire: Wire, made: str) -> None:
+    def interval(group: str) -> int:
+        answer = wire.call(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group_id=group, member_id=f"m-{group}", member_epoch=0,
+            rebalance_timeout_ms=60_000, subscribed_topic_names=[made], topic_partitions=[],
+        )  # fmt: skip
+        assert answer["error_code"] == 0, answer
+        found: int = answer["heartbeat_interval_ms"]
+        return found
+
+    assert change(wire, GROUP, "slow", ("consumer.heartbeat.interval.ms", SET, "9000")) == 0
+    assert (interval("slow"), interval("other")) == (9000, 5000)
+
+
 def test_subscriptions_to_client_metrics(wire: Wire) -> None:
     assert change(wire, METRICS, "m", ("interval.ms", SET, "1000"), ("metrics", APPEND, "a,b")) == 0
     assert change(wire, METRICS, "m", ("match", SET, "client_id=c.*,client_software_name=x")) == 0
