@@ -48,7 +48,7 @@ lint: $(READY)  ## ruff, mypy (strict) and the import rules
 	cd $(LINKED) && $(CURDIR)/$(BIN)/lint-imports --config $(CURDIR)/setup.cfg --no-logo --no-cache
 
 crash-log: $(READY)  ## crash a log at every single change of the disk, while it is compacted and trimmed (LIVES=3)
-	EOSLOG_CRASH_STRIDE=1 EOSLOG_CRASH_LIVES=$(or $(LIVES),3) $(BIN)/python -m pytest -q -s -k crash_at tests/broker/log/test_log_upkeep_model.py
+	EOSLOG_CRASH_STRIDE=1 EOSLOG_CRASH_LIVES=$(or $(LIVES),3) $(BIN)/python -m pytest -q -s --timeout 0 -k crash_at tests/broker/log/test_log_upkeep_model.py
 
 soak-crash: $(READY)  ## crash the broker at random points of random lives for MINUTES=5 (on a disk in memory; SEED=n repeats)
 	$(BIN)/python tests/crash/soak.py --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))

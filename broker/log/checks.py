@@ -9,7 +9,7 @@
 | from a client: base offset not 0; count not last delta + 1; empty; |                     |
 | control batch; producer id without sequence or epoch; transaction  | INVALID_RECORD      |
 | without producer id                                                |                     |
-| timestamp too far ahead of the broker's clock                      | INVALID_TIMESTAMP   |
+| timestamp too far ahead of the broker's clock, or behind it        | INVALID_TIMESTAMP   |
 | compacted topic: a record without a key                            | INVALID_RECORD      |
 """
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import struct
 
-from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.log.settings import NEVER, LogSettings
 from eoslog.protocol.batch import HEADER_SIZE, MAGIC, BatchHeader, CorruptBatch, crc32c, crc_ok, read_header
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -45,8 +45,8 @@ def check_batch(batch: memoryview, settings: LogSettings, now_ms: int, *, coordi
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE, "the batch's CRC is wrong: damaged on its way, send it again"
         )
-    if settings.compacted and not coordinator:
-        _check_keys(batch, header)
+    if not coordinator and (settings.compacted or settings.timestamp_before_max_ms < NEVER):
+        _check_records(batch, header, settings, now_ms)
     return header
 
 
@@ -79,15 +79,22 @@ def _check_client(header: BatchHeader, size: int, settings: LogSettings, now_ms:
         )
 
 
-def _check_keys(batch: memoryview, header: BatchHeader) -> None:
-    from eoslog.protocol.records import decode_batches  # heavy; only compacted topics need it
+def _check_records(batch: memoryview, header: BatchHeader, settings: LogSettings, now_ms: int) -> None:
+    from eoslog.protocol.records import decode_batches  # heavy; few topics need it
 
     try:
-        missing = decode_batches(batch, [(0, header)], check_crc=False).key.null_count
+        records = decode_batches(batch, [(0, header)], check_crc=False)
     except CorruptBatch as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    if missing:
-        raise _invalid(f"{missing} records have no key, which a compacted topic needs")
+    if settings.compacted and records.key.null_count:
+        raise _invalid(f"{records.key.null_count} records have no key, which a compacted topic needs")
+    oldest = min(records.timestamp.to_pylist(), default=now_ms)
+    if now_ms - oldest > settings.timestamp_before_max_ms and not settings.log_append_time:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {oldest} is more than {settings.timestamp_before_max_ms} ms behind the broker's "
+            f"clock ({now_ms}); see message.timestamp.before.max.ms",
+        )
 
 
 def with_append_time(batch: memoryview, now_ms: int) -> bytearray:

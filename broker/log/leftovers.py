@@ -21,17 +21,24 @@ from eoslog.broker.log.scan import headers
 from eoslog.broker.ports import FileSystem
 
 
-def finish(fs: FileSystem, directory: str) -> None:
-    """Do what the table says; safe to be cut short and done again. Raises OSError, DamagedBatch."""
+def finish(fs: FileSystem, directory: str) -> list[str]:
+    """Do what the table says, safe to be cut short and done again; answers the names that are there then.
+
+    Raises OSError, DamagedBatch.
+    """
     names = fs.list(directory)
     unfinished = {name for name in names if name.endswith((files.CLEANED, files.SWAP))}
     if unfinished:
         for base in sorted({int(name[:20]) for name in unfinished}):
             _end_compaction(fs, directory, base)
         names = fs.list(directory)
+    left = []
     for name in names:
         if name.endswith((files.TEMPORARY, files.REMOVED)):
             fs.remove(os.path.join(directory, name))
+        else:
+            left.append(name)
+    return left
 
 
 def _end_compaction(fs: FileSystem, directory: str, base: int) -> None:

@@ -86,8 +86,7 @@ def open_segments(
 
     Raises DamagedLog, and OSError where the disk fails.
     """
-    finish(fs, directory)
-    bases = files.offsets_of(fs.list(directory), files.LOG)
+    bases = files.offsets_of(finish(fs, directory), files.LOG)
     interval = settings.index_interval_bytes
     while len(bases) > 1 and bases[1] <= log_start:  # a crash came before they were out of the way
         Segment.remove(fs, directory, bases.pop(0))

@@ -244,6 +244,9 @@ class Segment:
 
         For a log that was closed in order. Raises DamagedBatch.
         """
+        if not self.size:
+            self._begin()
+            return
         self.next_offset = self.base_offset + MAX_RELATIVE_OFFSET + 1
         offsets, times = self._indexes
         start = offsets.values[-1] if offsets else 0

@@ -9,7 +9,7 @@ from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 _DAY = 86_400_000
-_NEVER = 2**63 - 1
+NEVER = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class LogSettings:
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1_048_588
     timestamp_after_max_ms: int = 3_600_000
-    timestamp_before_max_ms: int = _NEVER
+    timestamp_before_max_ms: int = NEVER
     log_append_time: bool = False
     deleted: bool = True  # cleanup.policy has delete: retention by time and size
     compacted: bool = False  # cleanup.policy has compact
@@ -31,7 +31,7 @@ class LogSettings:
     file_delete_delay_ms: int = 60_000
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = _NEVER
+    max_compaction_lag_ms: int = NEVER
     delete_retention_ms: int = _DAY
     producer_id_expiration_ms: int = _DAY
 

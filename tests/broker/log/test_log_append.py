@@ -177,3 +177,15 @@ def test_the_header_in_the_file_is_the_one_of_the_batch() -> None:
     data = disk.file("00000000000000000000.log")
     assert [h.base_offset for _, h in iter_headers(data)] == [0, 2, 4]
     assert read_header(data).crc == read_header(batch(b"a", b"b")).crc
+
+
+def test_records_that_are_too_old_are_refused_where_the_topic_says_so() -> None:
+    disk = Disk(LogSettings(timestamp_before_max_ms=1000))
+    partition = disk.open()
+    disk.append(partition, batch(b"x", timestamp=NOW - 1000))
+    with pytest.raises(KafkaError) as caught:
+        partition.append(batch(b"x", timestamp=NOW - 1001), now_ms=NOW)
+    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+    disk.with_settings(log_append_time=True)
+    partition.reconfigure(disk.settings)
+    disk.append(partition, batch(b"x", timestamp=0))

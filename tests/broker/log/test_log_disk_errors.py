@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 
 import pytest
 from fakefs import Outcome
-from logkit import NOW, Disk, batch, sequenced, stored
+from logkit import NOW, Disk, batch, clean, sequenced, stored
 
 from eoslog.broker.log.flush import GroupFlush
 from eoslog.broker.log.partition import Partition
@@ -182,3 +183,45 @@ def test_an_error_while_saving_is_raised() -> None:
     disk.fs.fail_sync = LOG
     with pytest.raises(OSError, match="could not be flushed"):
         partition.save()
+
+
+@pytest.mark.parametrize("fault", ["fail_rename", "fail_sync"])
+@pytest.mark.parametrize("where", ["log-start-offset", "000.log", "00001.snapshot"])
+def test_retention_on_a_failing_disk_loses_nothing_that_is_kept(fault: str, where: str) -> None:
+    disk = Disk(LogSettings(segment_bytes=1024, retention_bytes=2000))
+    partition = disk.open()
+    for number in range(12):
+        disk.append(partition, batch(b"%04d" % number * 75))
+    setattr(disk.fs, fault, where)
+    with contextlib.suppress(OSError, KafkaError):
+        partition.retain(NOW)
+    setattr(disk.fs, fault, None)
+    start = partition.log_start_offset
+    assert [header.base_offset for header, _ in partition.scan()] == list(range(start, 12))
+    partition.retain(NOW)
+    for outcome in (Outcome.ALL, Outcome.NOTHING):
+        disk.fs.crash(outcome)
+        partition = disk.open(point=12)
+        assert partition.log_start_offset >= start
+        found = [header.base_offset for header, _ in partition.scan()]
+        assert found == list(range(partition.log_start_offset, 12))
+        assert len(found) >= 4, "what retention keeps is there"
+
+
+def test_a_full_disk_keeps_what_was_acknowledged_when_segments_go_and_logs_are_compacted() -> None:
+    disk = Disk(LogSettings(segment_bytes=1024, retention_bytes=2000, compacted=True))
+    partition = disk.open()
+    for number in range(12):
+        disk.append(partition, batch(b"%04d" % number * 75))
+    disk.fs.capacity = 10
+    with contextlib.suppress(OSError, KafkaError):
+        partition.retain(NOW)
+    with contextlib.suppress(OSError):
+        clean(disk, partition)
+    with pytest.raises(KafkaError):
+        partition.append(batch(bytes(300)), now_ms=NOW)
+    disk.fs.capacity = None
+    disk.fs.crash(Outcome.NOTHING)
+    partition = disk.open(point=12)
+    assert (partition.offline, partition.log_end_offset) == (None, 12)
+    assert [header.base_offset for header, _ in partition.scan()][-1] == 11
