@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import time
 from collections.abc import Sequence
 from typing import Protocol
@@ -171,6 +170,8 @@ class OsFileSystem:
 
     def remove_tree(self, path: str) -> None:
         """See `FileSystem.remove_tree`."""
+        import shutil  # it brings the archive formats along, which a start need not wait for
+
         shutil.rmtree(path)
 
     def sync_dir(self, path: str) -> None:
