@@ -77,7 +77,7 @@ def groups(draw: st.DrawFn) -> tuple[dict[str, Subscriber], dict[bytes, int]]:
     return members, sizes
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(groups(), st.sampled_from(sorted(ASSIGNORS)))
 def test_every_partition_has_one_subscriber(
     group: tuple[dict[str, Subscriber], dict[bytes, int]], name: str

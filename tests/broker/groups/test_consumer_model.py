@@ -187,4 +187,4 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
 
 TestConsumerGroup = ConsumerGroupMachine.TestCase
-TestConsumerGroup.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestConsumerGroup.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)

@@ -142,8 +142,9 @@ def test_two_members_and_what_is_told_of_them(wire: Wire, topic: str, topic_id: 
     assert sorted(index for indexes in reading.values() for index in indexes) == [0, 1, 2, 3]
     for version in (0, 1):
         answer = wire.call(K.CONSUMER_GROUP_DESCRIBE, version, group_ids=[topic, "none", ""])["groups"]
-        assert [group["error_code"] for group in answer] == [0, E.GROUP_ID_NOT_FOUND, E.INVALID_GROUP_ID]
-        group = answer[0]
+        errors = {group["group_id"]: group["error_code"] for group in answer}
+        assert errors == {topic: 0, "none": E.GROUP_ID_NOT_FOUND, "": E.INVALID_GROUP_ID}
+        (group,) = (group for group in answer if group["group_id"] == topic)
         assert (group["group_state"], group["assignor_name"]) == ("Stable", "range")
         assert group["group_epoch"] == group["assignment_epoch"] == members["m1"]["member_epoch"]
         told = {member["member_id"]: member for member in group["members"]}
