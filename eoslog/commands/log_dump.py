@@ -8,6 +8,7 @@ from typing import Any
 
 from eoslog.broker.log import files, snapshot
 from eoslog.broker.log.scan import headers
+from eoslog.broker.rules.producer import Written
 from eoslog.commands.log_files import (
     ReadOnlyFile,
     base_offset,
@@ -127,11 +128,15 @@ def _snapshot(path: str) -> Iterator[Entry]:
             "coordinatorEpoch": state.coordinator_epoch,
             "currentTxnFirstOffset": state.transaction_start,
             "lastTimestamp": state.last_timestamp,
-            "batches": [
-                f"{batch.first_sequence}..{batch.last_sequence}@{batch.first_offset}..{batch.last_offset}"
-                for batch in state.batches
-            ],
+            "batches": [_remembered(batch) for batch in state.batches],
         }
+
+
+def _remembered(batch: Written) -> str:
+    """Sequences and offsets of a batch; of an ended transaction's only the last sequence is kept."""
+    if batch.first_sequence < 0:
+        return f"..{batch.last_sequence}"
+    return f"{batch.first_sequence}..{batch.last_sequence}@{batch.first_offset}..{batch.last_offset}"
 
 
 def _checkpoint(path: str) -> Iterator[Entry]:

@@ -1,5 +1,6 @@
 """/metrics and /healthz of a running broker: what clients did is there, read by Prometheus's own parser."""
 
+import asyncio
 import socket
 import subprocess
 import sys
@@ -15,6 +16,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 from run_command import ok
 
+from eoslog.broker import metrics_page
+from eoslog.broker.metrics import Metrics
+from eoslog.broker.metrics_look import Look
 from eoslog.broker.metrics_page import FAMILIES
 from eoslog.testing import BrokerFailed, EmbeddedBroker
 
@@ -172,3 +176,26 @@ def test_a_broker_without_them_does_not_wait_for_their_library() -> None:
     )
     heavy = {"prometheus_client", "javaproperties", "rich", "eoslog.connector", "pyarrow"}
     assert not heavy & set(done.stdout.split())
+
+
+def test_a_loop_that_is_stuck_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_page, "PATIENCE", 0.2)
+
+    def ask(port: int) -> list[int]:
+        codes = []
+        for path in ("/healthz", "/metrics"):
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20)
+            codes.append(caught.value.code)
+        return codes
+
+    async def stuck() -> list[int]:
+        pages = metrics_page.Pages("127.0.0.1:0", Metrics(), lambda: 0, lambda: Look(0.0, []))
+        asked = asyncio.get_running_loop().run_in_executor(None, ask, pages.port)
+        await asyncio.sleep(0)
+        time.sleep(2)  # nothing else runs on the loop
+        answers = await asked
+        await pages.close()
+        return answers
+
+    assert asyncio.run(stuck()) == [503, 503]
