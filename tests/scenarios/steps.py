@@ -53,7 +53,9 @@ def everything(
         return found
 
 
-def until(condition: Callable[[], bool], what: str, *consumers: Consumer, timeout: float = TIMEOUT) -> None:
+def until(
+    condition: Callable[[], bool], what: str, *consumers: Consumer, timeout: float = 2 * TIMEOUT
+) -> None:
     """Poll the consumers in turn until the condition holds."""
     deadline = time.monotonic() + timeout
     while not condition():

@@ -138,7 +138,7 @@ class _Producer(Producer):
 
 
 class _Consumer(Consumer):
-    patience = 0.3
+    patience = 0.5
     """A poll that ends between the answers to JoinGroup and SyncGroup joins again, and a leader that joins
     again makes a new generation: with short polls on a busy machine that goes on and on."""
 
