@@ -220,8 +220,10 @@ def test_an_open_transaction_is_fenced_and_aborted(version: int) -> None:
     assert end(done, PID, EPOCH, True, TV2).error is E.INVALID_TXN_STATE
 
 
-def test_fencing_with_the_last_epoch_goes_over_to_a_new_producer_id() -> None:
-    decision = init(at(S.ONGOING, 32766))
+@pytest.mark.parametrize("epoch", [32766, 32767])
+def test_fencing_with_the_last_epoch_goes_over_to_a_new_producer_id(epoch: int) -> None:
+    """32767, which no client is given, cannot be bumped; the end leaves it all the same."""
+    decision = init(at(S.ONGOING, epoch))
     aborting = decision.following
     assert aborting is not None
     assert (aborting.producer_id, aborting.producer_epoch, aborting.next_producer_id) == (PID, 32767, NEW_PID)
