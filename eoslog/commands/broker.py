@@ -72,6 +72,9 @@ def command(
     try:
         given = {FLAGS[flag]: value for flag, value in flags.items() if value is not None}
         gathered = gather(config_file, settings, given | _address(listen))
+        if listen is not None and gathered.options.get("listeners"):
+            origin = gathered.origins["listeners"]
+            raise ConfigError(f"--listen, and listeners of {origin}: both say where to listen, leave one out")
         config = gathered.config()
         if check_config:
             from eoslog.commands.broker_options import show_config

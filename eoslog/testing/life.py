@@ -40,8 +40,9 @@ class Settings:
 
     def arguments(self) -> list[str]:
         """All of it as arguments of `eoslog broker`."""
-        arguments = ["--data", self.data, "--listen", f"{self.host}:{self.port}"]
-        arguments += ["--flush", self.flush, "--log-level", self.log_level]
+        arguments = ["--data", self.data, "--flush", self.flush, "--log-level", self.log_level]
+        if not self.config.get("listeners"):  # they say where to listen
+            arguments += ["--listen", f"{self.host}:{self.port}"]
         for name, value in self.config.items():
             arguments += ["--config", f"{name}={value}"]
         return arguments

@@ -157,6 +157,15 @@ def test_check_config(tmp_path: Path) -> None:
     assert "--config: num.partitions=none: must be a whole number" in wrong.output
 
 
+def test_two_ways_to_say_where_to_listen() -> None:
+    """Neither may win silently: one of them could be the listener that asks for passwords."""
+    both = broker("--check-config", "--listen", "127.0.0.1:0", "--config", "listeners=SSL://:9093")
+    assert (both.exit_code, "leave one out" in both.output) == (1, True)
+    one = broker("--check-config", "--listen", "127.0.0.1:9192")
+    assert "listen.port=9192  # the command line" in one.output
+    assert "--listen 9192: give HOST:PORT" in broker("--check-config", "--listen", "9192").output
+
+
 def test_help_names_every_option() -> None:
     done = broker("--help")
     assert done.exit_code == 0
