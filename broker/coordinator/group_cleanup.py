@@ -19,7 +19,7 @@ from eoslog.broker.coordinator.group_records import (
     encode_group_tombstone,
     encode_offset_tombstone,
 )
-from eoslog.broker.coordinator.offsets_shell import GroupOffsets
+from eoslog.broker.coordinator.offsets_shell import TOMBSTONES, GroupOffsets
 from eoslog.broker.rules.classic_state import GroupState
 from eoslog.broker.rules.offsets import NO_TOPIC_ID, OffsetStore, Place
 from eoslog.broker.rules.offsets_expiry import (
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MINUTE_MS = 60_000
-_BATCH = 1000
-"""Tombstones in one batch; it stays far below the largest batch a log takes."""
 
 
 class GroupCleanup:
@@ -162,10 +160,10 @@ class GroupCleanup:
     ) -> None:
         """Write tombstones for these offsets, and with the last of them for the group if `whole`."""
         store = self._offsets.store(partition)
-        for start in range(0, max(len(places), 1), _BATCH):
-            chunk = places[start : start + _BATCH]
+        for start in range(0, max(len(places), 1), TOMBSTONES):
+            chunk = places[start : start + TOMBSTONES]
             records = [encode_offset_tombstone(group_id, place) for place in chunk]
-            ends = whole and start + _BATCH >= len(places)
+            ends = whole and start + TOMBSTONES >= len(places)
             if ends:
                 records += self._tombstones(group_id)
             if records:

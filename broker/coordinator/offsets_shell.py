@@ -42,6 +42,8 @@ LATEST_COMMIT = 10
 """OffsetCommit's newest version."""
 FIRST_NOT_FOUND = 9
 """OffsetCommit's first version whose clients understand GROUP_ID_NOT_FOUND."""
+TOMBSTONES = 1000
+"""Tombstones in one batch at most; it stays far below the largest batch that a log takes."""
 NOBODY: tuple[str | None, int] = (None, -1)
 """Who fetches offsets without being a member: (member id, epoch)."""
 
@@ -250,9 +252,10 @@ class GroupOffsets:
         for partition in self._journal.existing():
             store = self.store(partition)
             gone = sorted(store.of_topic(topic))
-            if gone:
-                self._journal.append(partition, [encode_offset_tombstone(g, p) for g, p in gone])
-                for group, place in gone:
+            for start in range(0, len(gone), TOMBSTONES):
+                chunk = gone[start : start + TOMBSTONES]
+                self._journal.append(partition, [encode_offset_tombstone(g, p) for g, p in chunk])
+                for group, place in chunk:
                     store.replay_tombstone(group, place)
 
 

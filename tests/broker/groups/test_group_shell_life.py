@@ -254,6 +254,24 @@ async def test_offsets_of_a_topic_that_is_gone_are_taken_away(life: Life) -> Non
 
 
 @on_loop
+async def test_many_offsets_are_deleted_in_several_batches(life: Life) -> None:
+    life.topics.create("wide", 1, {})
+    topic = life.topics.get("wide")
+    assert topic is not None
+    for first in range(0, 2_500, 500):
+        new = [NewOffset(("wide", first + n), topic.topic_id, n, -1, "") for n in range(500)]
+        await life.durable(life.groups.commit_offsets(Committer("g"), new))
+    await life.durable(life.groups.delete_offsets("g", [("wide", n) for n in range(1_200)]))
+    assert sorted(held(life)) == [("wide", n) for n in range(1_200, 2_500)]
+    life.topics.delete("wide")
+    life.groups.on_topic_deleted("wide")
+    assert held(life) == {} and listed(life) == []
+    after = Life(life_disk(life))
+    assert held(after) == {} and listed(after) == []
+    after.groups.close()
+
+
+@on_loop
 async def test_a_group_has_configs_of_its_own(life: Life) -> None:
     own = {"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "7000"}
     life.groups.consumers.configs_of = lambda group_id: own if group_id == "g" else {}
