@@ -9,7 +9,6 @@ kind. Which entity's limit counts for a client, the first that has one (Kafka's 
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Mapping
 
 from eoslog.broker.log.files import BadFile
@@ -145,6 +144,8 @@ def _precedence(user: str, client_id: str) -> list[Entity]:
 
 
 def _check_address(name: str | None) -> None:
+    import ipaddress  # few brokers have limits of addresses
+
     try:
         if name is not None:
             ipaddress.ip_address(name)
