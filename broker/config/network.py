@@ -41,9 +41,15 @@ class NetworkOptions:
     fetch_max_bytes: int = option(
         57_671_680, "fetch.max.bytes", "largest answer to a fetch", low=1024, high=INT32_MAX
     )
-    max_connections: int = option(INT32_MAX, "max.connections", "most connections at a time", high=INT32_MAX)
+    max_connections: int = option(
+        INT32_MAX, "max.connections", "most connections at a time", high=INT32_MAX, dynamic=True
+    )
     max_connections_per_ip: int = option(
-        INT32_MAX, "max.connections.per.ip", "most connections of one address at a time", high=INT32_MAX
+        INT32_MAX,
+        "max.connections.per.ip",
+        "most connections of one address at a time",
+        high=INT32_MAX,
+        dynamic=True,
     )
     max_connections_per_ip_overrides: str = option(
         "", "max.connections.per.ip.overrides", "the same for some addresses, as ADDRESS:NUMBER,..."

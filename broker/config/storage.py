@@ -53,4 +53,5 @@ class StorageOptions:
         "log.cleaner.dedupe.buffer.size",
         "memory for the keys of one compaction; a log with more of them is compacted in several runs",
         low=1 << 20,
+        dynamic=True,
     )

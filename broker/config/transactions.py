@@ -48,6 +48,7 @@ class TransactionOptions:
         "producer.id.expiration.ms",
         "idle time after which a producer id is forgotten",
         low=1,
+        dynamic=True,
     )
     producer_id_check_interval_ms: int = option(
         600_000,

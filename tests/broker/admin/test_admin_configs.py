@@ -388,6 +388,17 @@ def test_resources_are_listed_by_type(wire: Wire, made: str) -> None:
     assert answer["error_code"] == ErrorCode.UNSUPPORTED_VERSION
 
 
+def test_a_limit_of_connections_holds_at_once() -> None:
+    with EmbeddedBroker() as broker, Wire(broker.host, broker.port) as wire:
+        for name in ("max.connections", "max.connections.per.ip"):
+            assert change(wire, BROKER, "", (name, SET, "1")) == 0
+            with Wire(broker.host, broker.port) as other, pytest.raises(OSError):
+                other.call(ApiKey.API_VERSIONS, 0)
+            assert change(wire, BROKER, "", (name, DELETE, None)) == 0
+            with Wire(broker.host, broker.port) as other:
+                assert other.call(ApiKey.API_VERSIONS, 0)["error_code"] == 0
+
+
 # -- restarts ----------------------------------------------------------------------------------
 
 

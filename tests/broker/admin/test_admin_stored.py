@@ -10,12 +10,14 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "log"))
 from random import Random
 
 import pytest
-from fakefs import FakeFileSystem, Outcome, PowerLoss
+from fakefs import FakeClock, FakeFileSystem, Outcome, PowerLoss
 
 from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.config_store import ConfigStore
 from eoslog.broker.dynamic_options import DynamicOptions
 from eoslog.broker.log.files import BadFile
+from eoslog.broker.log.flush import GroupFlush
+from eoslog.broker.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 DATA = "/var/data"
@@ -80,6 +82,16 @@ def test_what_cannot_be_kept_is_not_set(fs: FakeFileSystem) -> None:
         options.set("", {"log.retention.ms": "6"})
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert (config.retention_ms, options.get(""), told) == (5, {"log.retention.ms": "5"}, [5])
+
+
+def test_the_expiry_of_producer_ids_reaches_the_logs(fs: FakeFileSystem) -> None:
+    config = BrokerConfig()
+    options = DynamicOptions(config, ConfigStore(fs, DATA))
+    topics = Topics.open(fs, DATA, config, FakeClock(), GroupFlush())
+    options.followers.append(topics.defaults_changed)
+    partition = topics.create("t", 1).partitions[0]
+    options.set("", {"producer.id.expiration.ms": "5000"})
+    assert partition.settings.producer_id_expiration_ms == 5000
 
 
 def test_options_that_somebody_cannot_follow_are_refused(fs: FakeFileSystem) -> None:
