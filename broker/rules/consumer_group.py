@@ -21,6 +21,7 @@ from eoslog.broker.rules.consumer_state import (
     Current,
     Group,
     Member,
+    MemberState,
     Profile,
     Resolved,
     unknown_member,
@@ -195,8 +196,12 @@ def leave(
     member = group.member(beat.member_id) if beat.instance_id is None else _known(group, beat)
     if beat.instance_id is not None and beat.epoch == STATIC_LEAVE_EPOCH:
         assigned = dict.fromkeys(member.current.assigned, 0)
-        parked = Current(STATIC_LEAVE_EPOCH, member.current.previous_epoch, member.current.state, assigned)
-        work.say(CurrentFact(member.member_id, parked))
+        before = member.current.previous_epoch
+        work.say(
+            CurrentFact(member.member_id, Current(STATIC_LEAVE_EPOCH, before, MemberState.STABLE, assigned))
+        )
+        # It reads nothing, so there is nothing it has to give back in time.
+        work.stop(member.member_id, Timer.REBALANCE)
         return work.outcome(), BeatAnswer(member.member_id, STATIC_LEAVE_EPOCH)
     outcome = fence(group, [member.member_id], cluster, now, settings)
     return outcome, BeatAnswer(member.member_id, LEAVE_EPOCH)

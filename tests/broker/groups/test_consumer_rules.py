@@ -163,6 +163,22 @@ def test_static_members() -> None:
     world.check()
 
 
+def test_a_static_member_that_leaves_for_a_while_owes_nothing() -> None:
+    """What it had to give back is free, and the time it had for that does not end its stay."""
+    world = World()
+    first = joined(world, "m1", instance_id="i", rebalance_timeout_ms=10_000)
+    settle([first])
+    second = joined(world, "m2")
+    first.beat()
+    assert world.group.members["m1"].current.state is MemberState.UNREVOKED_PARTITIONS
+    first.leave(-2)
+    second.beat()
+    assert len(second.told) == 2
+    assert world.advance(20_000) == []
+    assert set(world.group.members) == {"m1", "m2"}
+    world.check()
+
+
 def test_a_static_member_that_stays_away_is_out_with_its_session() -> None:
     world = World()
     first, second = joined(world, "m1", instance_id="i"), joined(world, "m2")
