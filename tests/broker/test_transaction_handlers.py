@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, cast
 
 import pytest
-from transaction_world import Client, Directory, Machine, PowerCut, fresh_disk
+from transaction_world import CONFIG, Client, Directory, Machine, PowerCut, fresh_disk
 
 from eoslog.broker import handlers
 from eoslog.broker.broker import Broker
@@ -118,6 +118,20 @@ def test_two_phase_commit(serve: Callable[[Test], None]) -> None:
         described = await server.call(DESCRIBE, 0, transactional_ids=["x"])
         assert described["transaction_states"][0]["transaction_timeout_ms"] == 2**31 - 1
 
+    serve(test)
+
+
+def test_two_phase_commit_switched_off(
+    serve: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(server: Server) -> None:
+        body: dict[str, Any] = {"transactional_id": "x", "transaction_timeout_ms": 1000}
+        refused = await server.call(INIT, 6, **body, enable2_pc=True)
+        assert refused["error_code"] == E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert (refused["producer_id"], refused["ongoing_txn_producer_id"]) == (-1, -1)
+        assert (await server.call(INIT, 6, **body))["error_code"] == 0
+
+    monkeypatch.setitem(CONFIG, "transaction.two.phase.commit.enable", "false")
     serve(test)
 
 
