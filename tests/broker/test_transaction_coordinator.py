@@ -445,6 +445,23 @@ def test_time_outs(life: Callable[[Test], None]) -> None:
     life(test)
 
 
+def test_a_commit_on_its_way_is_not_timed_out(life: Callable[[Test], None]) -> None:
+    async def test(life: Life) -> None:
+        client = await life.writer()
+        life.machine.flush.hold()
+        commit = asyncio.create_task(client.end(True))
+        await turns()
+        life.machine.clock.now += 10**9
+        tick = asyncio.create_task(life.machine.transactions.tick())
+        await turns()
+        life.machine.flush.go_on()
+        await asyncio.gather(commit, tick)
+        assert life.state() == "CompleteCommit"
+        assert [kind for _, _, kind in life.markers(A)] == [1]
+
+    life(test)
+
+
 def test_a_new_user_aborts_the_old_ones_transaction(life: Callable[[Test], None]) -> None:
     async def test(life: Life) -> None:
         client = await life.writer()
