@@ -317,7 +317,16 @@ class Topics(KnownTopics):
                 del self._by_name[topic.name], self._by_id[topic.topic_id]
             else:
                 self._by_name[topic.name] = self._by_id[topic.topic_id] = before
+            self._take_back(topic)
             raise
+
+    def _take_back(self, topic: Topic) -> None:
+        """After a failed save: it may have failed when the new registry was in place already."""
+        try:
+            self._save()
+        except OSError as error:
+            what = "what was to change of topic %s may be there after the next start: %s"
+            _LOG.error(what, topic.name, error, extra={"topic": topic.name})
 
     def _save(self) -> None:
         entries = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -163,22 +164,33 @@ def _every(step: int, number: int) -> bool:
 
 
 def random_lives(seed: int, generations: int, count: Count, work: int = 3) -> None:
-    """Crash after crash: each life ends at a random change of it, often within its recovery."""
+    """Crash after crash: each life ends at a random change of it, often within its recovery.
+
+    In some lives a call to the disk fails before, and the broker goes on or refuses.
+    """
     random = Random(seed)
     disk, clients = Disk(), world()
     for generation in range(generations):
-        outcome = random.choice([*ORDERED, Outcome.PREFIX])
+        failing = random.random() < 0.25
+        if failing:
+            disk.fail_at, disk.error = random.randint(1, 250), random.choice([errno.EIO, errno.ENOSPC])
         early, step = random.random() < 0.4, random.randint(5, 60)
-        life = live(
-            disk,
-            clients,
-            seed * 100 + generation,
-            work=work,
-            wanted=_early if early else partial(_every, step),
-            segment_bytes=random.choice([700, 2000, 1 << 20]),
-        )
-        taken = random.choice(list(life.pictures.values()))
+        try:
+            life = live(
+                disk,
+                clients,
+                seed * 100 + generation,
+                work=work,
+                wanted=_early if early else partial(_every, step),
+                segment_bytes=random.choice([700, 2000, 1 << 20]),
+            )
+            taken = random.choice(list(life.pictures.values()))
+        except Refused:
+            if not failing:
+                raise
+            taken = picture(disk, clients)
         count.points += 1
         count.outcomes += 1
+        outcome = random.choice([*ORDERED, Outcome.PREFIX])
         disk, clients = after_crash(taken, outcome, random.randrange(1 << 30))
     live(disk, clients, seed, work=work)

@@ -60,14 +60,14 @@ class Disk(FakeFileSystem):
 
     def __init__(self, fail_at: int = 0, error: int = errno.EIO) -> None:
         super().__init__()
-        self.changes, self._fail_at, self._error = 0, fail_at, error
+        self.changes, self.fail_at, self.error = 0, fail_at, error
         self.before_change: Callable[[int], None] = lambda number: None
 
     def step(self) -> None:
         self.changes += 1
         self.before_change(self.changes)
-        if self.changes == self._fail_at:
-            raise OSError(self._error, os.strerror(self._error))
+        if self.changes == self.fail_at:
+            raise OSError(self.error, os.strerror(self.error))
 
 
 class LoopClock:

@@ -208,6 +208,31 @@ def test_a_full_disk_while_a_topic_is_made_leaves_nothing(fs: FakeFileSystem, ro
     assert opened(fs).names() == ["keep", "new"]
 
 
+@pytest.mark.parametrize("outcome", [Outcome.NOTHING, Outcome.ALL, Outcome.PREFIX])
+def test_a_topic_whose_registration_was_not_synced_is_not_there_later_by_half(
+    fs: FakeFileSystem, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
+) -> None:
+    """The registry is in place when the sync of its directory fails: it must not name what was not made."""
+    topics = opened(fs)
+    topics.create("kept", 1)
+    sync_dir, failed = fs.sync_dir, list[str]()
+
+    def once(path: str) -> None:
+        if path == DATA and not failed and topics.names() == ["kept", "t"]:
+            failed.append(path)
+            raise OSError(28, "No space left on device", path)
+        sync_dir(path)
+
+    monkeypatch.setattr(fs, "sync_dir", once)
+    assert code(lambda: topics.create("t", 1)) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert failed
+    assert topics.names() == ["kept"]
+    fs.crash(outcome, Random(5))
+    again = opened(fs)
+    assert again.names() == ["kept"]
+    assert again.report == []
+
+
 def test_a_delete_that_cannot_be_noted_did_not_happen(fs: FakeFileSystem) -> None:
     topics = opened(fs)
     partition = topics.create("t", 1).partitions[0]
