@@ -374,6 +374,26 @@ def test_a_marker_that_cannot_be_written_is_tried_again(
     life(test)
 
 
+@pytest.mark.parametrize("tv2", [False, True])
+def test_partitions_are_told_by_which_rules_a_marker_comes(
+    life: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch, tv2: bool
+) -> None:
+    """KIP-1228: under TV2 the partition refuses a marker that is not above the epoch of the records."""
+    whole, told = Partition.append_marker, []
+
+    def listening(partition: Partition, *arguments: Any) -> Appended:
+        told.append(arguments[5])
+        return whole(partition, *arguments)
+
+    async def test(life: Life) -> None:
+        client = await life.writer(A, tv2=tv2)
+        monkeypatch.setattr(Partition, "append_marker", listening)
+        await client.end(True)
+        assert told == [2 if tv2 else 0]
+
+    life(test)
+
+
 def test_a_full_disk_changes_nothing(life: Callable[[Test], None]) -> None:
     async def test(life: Life) -> None:
         client = await life.writer()

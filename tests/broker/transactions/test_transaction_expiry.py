@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from transaction_world import Client, Directory, Machine, Outcome, PowerCut, after_crash, fresh_disk
+from transaction_world import CONFIG, Client, Directory, Machine, Outcome, PowerCut, after_crash, fresh_disk
 
 from eoslog.broker.coordinator import transaction_records
 from eoslog.broker.log.partition import Partition
@@ -200,6 +200,24 @@ def test_after_a_failed_sync_nothing_is_told(life: Callable[[Test], None]) -> No
             assert caught.value.code is E.COORDINATOR_NOT_AVAILABLE
 
     life(test)
+
+
+def test_each_partition_of_the_log_is_told_of_its_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CONFIG, "transaction.state.log.num.partitions", "3")
+    disk = fresh_disk("a")
+
+    async def test() -> None:
+        machine = Machine(PowerCut(disk))
+        await rest(machine, *(f"id-{number}" for number in range(12)))
+        machine.clock.now += WEEK_MS
+        await machine.transactions.forget_idle()
+        root = after_crash(machine.fs.root, Outcome.NOTHING, 0)
+        machine.close()
+        again = Machine(PowerCut(root), clock=machine.clock)
+        assert again.transactions.list() == []
+        again.close()
+
+    asyncio.run(test())
 
 
 def test_many_ids_expire_in_few_batches(life: Callable[[Test], None]) -> None:
