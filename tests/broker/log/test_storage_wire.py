@@ -9,7 +9,7 @@ from random import randbytes
 
 import pytest
 from broker_clients import Wire, create, read_all
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from eoslog.protocol.apis import APIS, ApiKey
@@ -19,7 +19,11 @@ from eoslog.testing import EmbeddedBroker
 EAGER = {
     "log.cleaner.backoff.ms": "100",
     "log.retention.check.interval.ms": "100",
+    "log.cleaner.min.cleanable.ratio": "0.01",
     "offsets.topic.num.partitions": "1",
+    "offsets.topic.segment.bytes": "2048",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.segment.bytes": "2048",
 }
 
 
@@ -142,6 +146,46 @@ def test_a_compacted_topic_keeps_the_last_value_of_each_key(
     broker.kill()
     broker.restart()
     assert {key: (offset, value) for offset, key, value in left()} == before
+
+
+def test_the_coordinators_know_the_same_after_their_topics_were_compacted(
+    broker: EmbeddedBroker, topic: str
+) -> None:
+    create(broker.bootstrap, topic)
+    group = {"bootstrap.servers": broker.bootstrap, "group.id": topic}
+    consumer = Consumer(group)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(10)
+    for turn in range(30):
+        producer.begin_transaction()
+        producer.produce(topic, b"%d" % turn)
+        position = [TopicPartition(topic, 0, turn)]
+        producer.send_offsets_to_transaction(position, consumer.consumer_group_metadata(), 10)
+        if turn % 3 == 2:
+            producer.abort_transaction(10)
+        else:
+            producer.commit_transaction(10)
+    consumer.close()
+
+    def cleaned() -> bool:
+        path = broker.data / "cleaner-offset-checkpoint"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return sum(line.startswith(("__consumer_offsets 0", "__transaction_state 0")) for line in lines) == 2
+
+    assert soon(cleaned)
+    broker.kill()
+    broker.restart()
+    asking = Consumer(group)
+    (place,) = asking.committed([TopicPartition(topic, 0)], 10)
+    asking.close()
+    assert place.offset == 28, "the last one was aborted"
+    again = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    again.init_transactions(10)
+    again.begin_transaction()
+    again.produce(topic, b"next")
+    again.commit_transaction(10)
+    values = [message.value() for message in read_all(broker.bootstrap, topic)]
+    assert values == [b"%d" % turn for turn in range(30) if turn % 3 != 2] + [b"next"]
 
 
 def test_log_directories(broker: EmbeddedBroker, wire: Wire, topic: str) -> None:
