@@ -23,17 +23,18 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable
-from struct import Struct
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from eoslog.broker.dispatch import CloseConnection, Handler, RequestContext, Settled, handlers
+from eoslog.broker.dispatch import CloseConnection, RequestContext, Settled, handlers
+from eoslog.broker.exchange import RAW, TOP_LEVEL_ERROR, Slot, decode, encode, with_wait
 from eoslog.broker.limits import SMALL
+from eoslog.broker.presence import Presence
 from eoslog.broker.security.principals import principal_of
 from eoslog.broker.security.session import Session, State
-from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
-from eoslog.protocol.frames import FrameReader, RequestHeader, decode_request_header, encode_response
+from eoslog.protocol.frames import FrameReader, RequestHeader
 from eoslog.protocol.schema import Buffer, Message, ProtocolError
 
 if TYPE_CHECKING:
@@ -48,31 +49,7 @@ MAX_HELD_BYTES = 16 << 20
 WRITE_HIGH_WATER = 1 << 20
 JOIN_BELOW = 16 << 10  # smaller answers are joined into one write; larger parts are written as they are
 
-_WAIT = "throttle_time_ms"
 _TICK = 0.001  # the precision of the loop's timers
-
-_HEAD = Struct(">hhi")  # api key, version, correlation id: the same in every header version
-
-# APIs whose answers carry one error code for all of the request: an unexpected fault can be told.
-# The others have it a topic or partition, where a made-up answer could be taken for a success.
-_TOP_LEVEL_ERROR = frozenset({
-    ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP,
-    ApiKey.HEARTBEAT, ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_CLUSTER,
-})  # fmt: skip
-
-
-class _Slot:
-    """A place in the line of answers: filled (`parts`) or still awaited (`answer`)."""
-
-    __slots__ = ("answer", "begun", "busy", "frame_size", "header", "parts")
-
-    def __init__(self, header: RequestHeader, frame_size: int) -> None:
-        self.header = header
-        self.begun = perf_counter()
-        self.busy = 0.0  # seconds in the handler, without what it waited for
-        self.frame_size = frame_size
-        self.parts: list[Buffer] = []
-        self.answer: Awaitable[Message | None] | None = None
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -92,7 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         )
         self._backlog: deque[memoryview] = deque()  # frames read, not started
         self._backlog_bytes = 0
-        self._line: deque[_Slot] = deque()  # started, not answered
+        self._line: deque[Slot] = deque()  # started, not answered
         self._line_requests = 0  # bytes of their frames
         self._line_answers = 0  # bytes of the answers that are ready
         self._held_in = 0  # what the memory knows of us: bytes of requests,
@@ -116,8 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._loop = asyncio.get_running_loop()
-        self._heard = self._sent = self._loop.time()
-        self._unsent = 0
+        self._presence = Presence(self._loop.time())
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
         host, port = (transport.get_extra_info("peername") or ("?", 0))[:2]
         self.peer, self.client_host = f"{host}:{port}", host
@@ -141,7 +117,7 @@ class Connection(asyncio.BufferedProtocol):
         """Cut the bytes into frames and start what may start."""
         if self._closing:
             return
-        self._heard = self._loop.time()
+        self._presence.heard(self._loop.time())
         self._metrics.bytes_in += nbytes
         try:
             frames = self._reader.feed(self._server.buffer[:nbytes])
@@ -242,7 +218,7 @@ class Connection(asyncio.BufferedProtocol):
             self._token(frame)
             return
         try:
-            header, handler, request = self._decode(frame)
+            header, handler, request = decode(frame, handlers(), self._session, self._loop.time())
         except ProtocolError as error:
             self._refuse(f"{error}")
             return
@@ -252,7 +228,7 @@ class Connection(asyncio.BufferedProtocol):
         faults = self._broker.faults
         if faults is not None:
             handler = faults.around(self, header, handler)
-        slot = _Slot(header, len(frame))
+        slot = Slot(header, len(frame))
         try:
             result = handler(self._context(header), request)
             slot.busy = perf_counter() - slot.begun
@@ -268,8 +244,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _token(self, frame: memoryview) -> None:
         """A frame that is a SASL token as it is, after SaslHandshake version 0."""
-        header = RequestHeader(ApiKey.SASL_AUTHENTICATE, -1, 0, None)
-        slot = _Slot(header, len(frame))
+        header = RequestHeader(ApiKey.SASL_AUTHENTICATE, RAW, 0, None)
+        slot = Slot(header, len(frame))
         answer = handlers()[ApiKey.SASL_AUTHENTICATE](self._context(header), {"auth_bytes": frame})
         assert isinstance(answer, Awaitable)
         slot.answer = answer
@@ -279,39 +255,16 @@ class Connection(asyncio.BufferedProtocol):
     def _context(self, header: RequestHeader) -> RequestContext:
         return RequestContext(self._broker, header, self.client_host, *self._address, self._session)
 
-    def _decode(self, frame: memoryview) -> tuple[RequestHeader, Handler, Message]:
-        """Read header and body. Raises ProtocolError for what makes no sense or may not come now."""
-        if len(frame) < _HEAD.size:
-            raise ProtocolError(f"a request of {len(frame)} bytes has no header")
-        key, version, correlation_id = _HEAD.unpack_from(frame)
-        handler = handlers().get(key)
-        if handler is None:
-            raise ProtocolError(f"API key {key} (version {version}) is not served")
-        refusal = self._session.refuses(key, self._loop.time())
-        if refusal is not None:
-            raise ProtocolError(refusal)
-        api = APIS[ApiKey(key)]
-        if not api.min_version <= version <= api.max_version:
-            if key == ApiKey.API_VERSIONS:
-                header = RequestHeader(ApiKey.API_VERSIONS, 0, correlation_id, None)
-                return header, _unsupported_api_versions, {}
-            raise ProtocolError(
-                f"{api.name} version {version} is not served, only {api.min_version} to {api.max_version}"
-            )
-        header, position = decode_request_header(frame)
-        request, _ = api.request.read(version, frame, position)
-        return header, handler, request
-
     # Answers
 
-    def _enter(self, slot: _Slot) -> None:
+    def _enter(self, slot: Slot) -> None:
         """Write the answer now if it is its turn, else let it wait in line."""
         if slot.answer is None and not self._line:
             self._write(slot.parts)
             return
         self._line.append(slot)
         self._line_requests += slot.frame_size
-        self._line_answers += sum(map(len, slot.parts))
+        self._line_answers += slot.size
         if self._worker is None:
             self._worker = self._loop.create_task(self._answer_in_order())
 
@@ -322,19 +275,19 @@ class Connection(asyncio.BufferedProtocol):
                 slot = self._line[0]
                 if slot.answer is not None:
                     await self._await_answer(slot)
-                    self._line_answers += sum(map(len, slot.parts))
+                    self._line_answers += slot.size
                     self._account()
                 if not self._writable.is_set():
                     await self._writable.wait()
                 self._write(slot.parts)
                 self._line.popleft()
                 self._line_requests -= slot.frame_size
-                self._line_answers -= sum(map(len, slot.parts))
+                self._line_answers -= slot.size
                 self.advance()
         finally:
             self._worker = None
 
-    async def _await_answer(self, slot: _Slot) -> None:
+    async def _await_answer(self, slot: Slot) -> None:
         answer = slot.answer
         assert answer is not None
         abandonable = slot.header.api_key == ApiKey.FETCH
@@ -353,7 +306,7 @@ class Connection(asyncio.BufferedProtocol):
             self._blocked = False  # only the last one begun can be the one that blocks
         self._fill(slot, message)
 
-    def _cancelled(self, slot: _Slot, error: asyncio.CancelledError, abandonable: bool) -> Message | None:
+    def _cancelled(self, slot: Slot, error: asyncio.CancelledError, abandonable: bool) -> Message | None:
         """Someone was cancelled: we ourselves at the end, or what we waited for, which leaves no answer."""
         task = asyncio.current_task()
         if task is None or not task.cancelling():
@@ -362,31 +315,27 @@ class Connection(asyncio.BufferedProtocol):
             return None
         raise error
 
-    def _fill(self, slot: _Slot, message: Message | None) -> None:
+    def _fill(self, slot: Slot, message: Message | None) -> None:
         if self._closing:
             return
         header = slot.header
         self._metrics.answered(header.api_key, perf_counter() - slot.begun, message)
         if message is None:
             return
-        if header.api_version < 0:
-            token = message["auth_bytes"]
-            slot.parts = [len(token).to_bytes(4, "big"), token] if not message["error_code"] else []
-            return
         if not self._throttle.idle:
             message = self._throttled(slot, message)
         try:
-            slot.parts = encode_response(header.api_key, header.api_version, header.correlation_id, message)
+            slot.parts = encode(header, message)
         except ProtocolError:
             log.exception("%s: the answer to API key %d does not fit its schema", self.peer, header.api_key)
             self.close()
 
-    def _throttled(self, slot: _Slot, message: Message) -> Message:
+    def _throttled(self, slot: Slot, message: Message) -> Message:
         """The answer with the time that the client has to wait, which begins now."""
-        header = slot.header
+        header, who = slot.header, self._session.principal
         wait = self._throttle.wait(
             header.api_key,
-            self._session.principal,
+            who,
             header.client_id or "",
             slot.frame_size,
             message,
@@ -396,9 +345,7 @@ class Connection(asyncio.BufferedProtocol):
         if wait <= 0:
             return message
         self.mute(wait)
-        response = APIS[ApiKey(header.api_key)].response
-        told = any(f.name == _WAIT and header.api_version in f.versions for f in response.struct.fields)
-        return message | {_WAIT: round(wait * 1000)} if told else message
+        return with_wait(header, message, wait)
 
     def _write(self, parts: list[Buffer]) -> None:
         """Hand an answer to the transport: small parts joined, large ones (records) as they are."""
@@ -431,7 +378,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
             return None
         log.error("fault while serving %s", what, exc_info=error)
-        if header.api_key in _TOP_LEVEL_ERROR:
+        if header.api_key in TOP_LEVEL_ERROR:
             return {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR}
         self.close()
         return None
@@ -473,24 +420,20 @@ class Connection(asyncio.BufferedProtocol):
 
     def look(self, now: float, idle: float, stalled: float) -> None:
         """Once in a while: close if nobody seems to be there. `idle`, `stalled`: seconds allowed."""
-        unsent = self._transport.get_write_buffer_size()
-        if not unsent or unsent < self._unsent:
-            self._sent = now
-        self._unsent = unsent
+        unsent, presence = self._transport.get_write_buffer_size(), self._presence
+        presence.look(now, unsent)
         self._account()
-        deaf = now - self._sent
-        if self._closing:
-            if deaf > stalled:
-                self.abort()
-            return
-        silent = now - self._heard
+        deaf = presence.deaf(now) > stalled
         serving = self._worker is not None and self._writable.is_set()
-        if self._memory.answers_short and deaf > stalled:
+        if self._closing:
+            if deaf:
+                self.abort()
+        elif self._memory.answers_short and deaf:
             self._cut(f"does not read its answers ({unsent} bytes) while memory is short")
-        elif self._memory.requests_short and self._holds_up_others and silent > stalled:
+        elif self._memory.requests_short and self._holds_up_others and presence.silent(now) > stalled:
             self._cut(f"does not get on with its requests ({self._unbegun} bytes) while memory is short")
-        elif min(silent, deaf if unsent else silent) > idle and not serving:
-            log.info("closing the connection from %s: idle for %d s", self.peer, silent)
+        elif presence.idle(now) > idle and not serving:
+            log.info("closing the connection from %s: idle for %d s", self.peer, presence.silent(now))
             self.abort() if unsent else self.close()
         elif self._backlog:
             self.advance()
@@ -513,10 +456,3 @@ class Connection(asyncio.BufferedProtocol):
             await asyncio.wait({worker}, timeout=grace)
             worker.cancel()
         self.close()
-
-
-def _unsupported_api_versions(context: RequestContext, request: Message) -> Message:
-    """The answer to an unknown version of ApiVersions: v0's layout, and the versions there are (KIP-511)."""
-    api = APIS[ApiKey.API_VERSIONS]
-    known = {"api_key": api.key, "min_version": api.advertised_min, "max_version": api.max_version}
-    return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": [known]}

@@ -1,0 +1,99 @@
+"""One request and its answer: from a frame to what serves it, and from a message to the parts to send."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from struct import Struct
+from time import perf_counter
+
+from eoslog.broker.dispatch import Handler, RequestContext
+from eoslog.broker.security.session import Session
+from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.frames import RequestHeader, decode_request_header, encode_response
+from eoslog.protocol.schema import Buffer, Message, ProtocolError
+
+_HEAD = Struct(">hhi")  # api key, version, correlation id: the same in every header version
+_WAIT = "throttle_time_ms"
+
+RAW = -1
+"""The version of a SASL token that comes without a header, after SaslHandshake version 0."""
+
+TOP_LEVEL_ERROR = frozenset({
+    ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP,
+    ApiKey.HEARTBEAT, ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_CLUSTER,
+})  # fmt: skip
+"""APIs whose answers carry one error code for all of the request: an unexpected fault can be told.
+
+The others have it a topic or partition, where a made-up answer could be taken for a success.
+"""
+
+
+class Slot:
+    """A place in the line of answers: filled (`parts`) or still awaited (`answer`)."""
+
+    __slots__ = ("answer", "begun", "busy", "frame_size", "header", "parts")
+
+    def __init__(self, header: RequestHeader, frame_size: int) -> None:
+        self.header = header
+        self.begun = perf_counter()
+        self.busy = 0.0  # seconds in the handler, without what it waited for
+        self.frame_size = frame_size
+        self.parts: list[Buffer] = []
+        self.answer: Awaitable[Message | None] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the answer, as far as it is ready."""
+        return sum(map(len, self.parts))
+
+
+def decode(
+    frame: memoryview, handlers: Mapping[ApiKey, Handler], session: Session, now: float
+) -> tuple[RequestHeader, Handler, Message]:
+    """Read a request; answers its header, who serves it, and its body.
+
+    Raises ProtocolError for what makes no sense, is not served, or may not come now (monotonic seconds).
+    """
+    if len(frame) < _HEAD.size:
+        raise ProtocolError(f"a request of {len(frame)} bytes has no header")
+    key, version, correlation_id = _HEAD.unpack_from(frame)
+    handler = handlers.get(key)
+    if handler is None:
+        raise ProtocolError(f"API key {key} (version {version}) is not served")
+    refusal = session.refuses(key, now)
+    if refusal is not None:
+        raise ProtocolError(refusal)
+    api = APIS[ApiKey(key)]
+    if not api.min_version <= version <= api.max_version:
+        if key == ApiKey.API_VERSIONS:
+            header = RequestHeader(ApiKey.API_VERSIONS, 0, correlation_id, None)
+            return header, _unsupported_api_versions, {}
+        raise ProtocolError(
+            f"{api.name} version {version} is not served, only {api.min_version} to {api.max_version}"
+        )
+    header, position = decode_request_header(frame)
+    request, _ = api.request.read(version, frame, position)
+    return header, handler, request
+
+
+def _unsupported_api_versions(context: RequestContext, request: Message) -> Message:
+    """The answer to an unknown version of ApiVersions: v0's layout, and the versions there are (KIP-511)."""
+    api = APIS[ApiKey.API_VERSIONS]
+    known = {"api_key": api.key, "min_version": api.advertised_min, "max_version": api.max_version}
+    return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": [known]}
+
+
+def encode(header: RequestHeader, message: Message) -> list[Buffer]:
+    """An answer as parts to send. Raises ProtocolError if it does not fit its schema."""
+    if header.api_version == RAW:
+        token = message["auth_bytes"]
+        return [] if message["error_code"] else [len(token).to_bytes(4, "big"), token]
+    return encode_response(header.api_key, header.api_version, header.correlation_id, message)
+
+
+def with_wait(header: RequestHeader, message: Message, seconds: float) -> Message:
+    """An answer that tells the client how long it has to wait, if its version has a place for that."""
+    response = APIS[ApiKey(header.api_key)].response
+    told = any(f.name == _WAIT and header.api_version in f.versions for f in response.struct.fields)
+    return message | {_WAIT: round(seconds * 1000)} if told else message
