@@ -172,3 +172,14 @@ def test_random_lives_with_progress_and_crashes(seed: int) -> None:
             assert life.partition.offline is None
             life.check_contents()
     assert stored(life.partition)
+
+
+def test_above_the_recovery_point_the_saved_index_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "WORTH_SKIPPING", 1)
+    disk = Disk(LogSettings(index_interval_bytes=100))
+    partition = disk.open()
+    fill(disk, partition, 30, 300)
+    progress(partition)
+    log = disk.file("0" * 20 + ".log")
+    log[len(log) // 2] ^= 1  # a page that a power loss took, of what was not synced
+    assert disk.open(point=10).offline is not None
