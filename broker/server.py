@@ -120,11 +120,16 @@ class Server:
         stalled = config.connections_max_stalled_ms / 1000
         while True:
             await asyncio.sleep(min(_LOOK_EVERY, idle, stalled))
-            now = loop.time()
-            for tls in self.tls.values():
-                tls.follow()
-            for connection in list(self._connections):
-                connection.look(now, idle, stalled)
+            try:
+                self._look(loop.time(), idle, stalled)
+            except Exception:
+                log.exception("a look at the connections failed; the next one comes all the same")
+
+    def _look(self, now: float, idle: float, stalled: float) -> None:
+        for tls in self.tls.values():
+            tls.follow()
+        for connection in list(self._connections):
+            connection.look(now, idle, stalled)
 
     # The end
 
