@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 _PIECE = re.compile(
-    r"""\s*(?:([\w.$-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))|(;))"""
+    r"""\s*(?:([\w.$@-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))|(;))"""
 )
 _HEAD = re.compile(r"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)\b", re.IGNORECASE)
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections import Counter
 
 from eoslog.broker.dispatch import RequestContext
-from eoslog.broker.security.scram import LEAST_ITERATIONS, MOST_ITERATIONS, NUMBERS, Credential
+from eoslog.broker.security.scram import NUMBERS
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
+from eoslog.protocol.scram import MAX_ITERATIONS, MIN_ITERATIONS, Credential, credential_of
 
 KEY = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
 
@@ -71,9 +72,9 @@ def _acceptable(one: Message) -> KafkaError | None:
     wrong = _named(one)
     if wrong is not None:
         return wrong
-    if one["iterations"] < LEAST_ITERATIONS:
+    if one["iterations"] < MIN_ITERATIONS:
         return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
-    if one["iterations"] > MOST_ITERATIONS:
+    if one["iterations"] > MAX_ITERATIONS:
         return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
     if not len(one["salt"]) or not len(one["salted_password"]):
         return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "salt or salted password is empty")
@@ -85,9 +86,8 @@ def _key(one: Message) -> tuple[str, str]:
 
 
 def _credential(one: Message) -> Credential:
-    return Credential.of_salted(
-        NUMBERS[one["mechanism"]], bytes(one["salt"]), one["iterations"], bytes(one["salted_password"])
-    )
+    salted, salt = bytes(one["salted_password"]), bytes(one["salt"])
+    return credential_of(NUMBERS[one["mechanism"]], salted, salt, one["iterations"])
 
 
 def _result(name: str, error: KafkaError | None) -> Message:

@@ -14,8 +14,8 @@ from typing import Any
 
 from eoslog.broker.log import files
 from eoslog.broker.ports import FileSystem
-from eoslog.broker.security.scram import Credential
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.scram import Credential
 
 FILE = "scram-credentials.json"
 _VERSION = 1

@@ -13,10 +13,11 @@ from eoslog.broker.security.listeners import Listener
 from eoslog.broker.security.mechanism import AuthenticationFailed, Exchange, Step
 from eoslog.broker.security.oauth import OauthExchange, Tokens
 from eoslog.broker.security.plain import PlainExchange
-from eoslog.broker.security.scram import HASHES, Credential, ScramExchange
+from eoslog.broker.security.scram import ScramExchange, credential_of_password
 from eoslog.broker.security.session import Session, State
 from eoslog.broker.security.users import Passwords
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.scram import HASHES, Credential
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class Sasl:
         def credential(user: str) -> Credential | None:
             known = self._credentials.get(user, mechanism)
             password = passwords.password(user) if known is None else None
-            return known if password is None else Credential.of_password(mechanism, password)
+            return known if password is None else credential_of_password(mechanism, password)
 
         return lambda: ScramExchange(mechanism, credential)
 

@@ -7,21 +7,27 @@ ServerKey. A user who does not exist is refused as late and in the same way as a
 from __future__ import annotations
 
 import base64
-import binascii
-import hashlib
 import hmac
 import re
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from eoslog.broker.security.mechanism import AuthenticationFailed, Step
+from eoslog.protocol.scram import (
+    MIN_ITERATIONS,
+    Credential,
+    ScramError,
+    auth_message,
+    binary,
+    credential_of,
+    proof_holds,
+    salted_password,
+    server_signature,
+    unquoted,
+)
 
-HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 NUMBERS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 """The mechanisms by their numbers in AlterUserScramCredentials (KIP-554)."""
-
-LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 16384
 
 _DECOY = secrets.token_bytes(32)
 _GS2 = re.compile(r"([nyp])(?:=([^,]*))?,(?:a=([^,]*))?,", re.ASCII)
@@ -31,29 +37,11 @@ _FINAL = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Credential:
-    """What a server keeps of a user's password for one mechanism."""
-
-    salt: bytes
-    iterations: int
-    stored_key: bytes
-    server_key: bytes
-
-    @classmethod
-    def of_salted(cls, mechanism: str, salt: bytes, iterations: int, salted: bytes) -> Credential:
-        """From a salted password, as clients send it."""
-        name = HASHES[mechanism]
-        client_key = hmac.digest(salted, b"Client Key", name)
-        server_key = hmac.digest(salted, b"Server Key", name)
-        return cls(salt, iterations, hashlib.new(name, client_key).digest(), server_key)
-
-    @classmethod
-    def of_password(cls, mechanism: str, password: str) -> Credential:
-        """From a password that the configuration gives."""
-        salt = secrets.token_bytes(16)
-        salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, LEAST_ITERATIONS)
-        return cls.of_salted(mechanism, salt, LEAST_ITERATIONS, salted)
+def credential_of_password(mechanism: str, password: str) -> Credential:
+    """The credential for a password that the configuration gives."""
+    salt = secrets.token_bytes(16)
+    salted = salted_password(mechanism, password, salt, MIN_ITERATIONS)
+    return credential_of(mechanism, salted, salt, MIN_ITERATIONS)
 
 
 class ScramExchange:
@@ -62,7 +50,6 @@ class ScramExchange:
     def __init__(self, mechanism: str, credential: Callable[[str], Credential | None]) -> None:
         """`credential`: what is known of a user."""
         self._mechanism = mechanism
-        self._hash = HASHES[mechanism]
         self._credential = credential
         self._known: Credential | None = None
         self._user = self._nonce = self._gs2 = self._bare = self._told = ""
@@ -84,8 +71,8 @@ class ScramExchange:
             raise AuthenticationFailed("the first SCRAM message is not understood")
         if "tokenauth=true" in found[4]:
             raise AuthenticationFailed("there are no delegation tokens")
-        self._user = found[2].replace("=2C", ",").replace("=3D", "=")
-        if head[3] and head[3].replace("=2C", ",").replace("=3D", "=") != self._user:
+        self._user = _name(found[2])
+        if head[3] and _name(head[3]) != self._user:
             raise AuthenticationFailed("acting for another user is not possible")
         self._gs2, self._bare = head[0], text[head.end() :]
         self._nonce = found[3] + secrets.token_urlsafe(24)
@@ -97,31 +84,28 @@ class ScramExchange:
     def _salt(self) -> tuple[bytes, int]:
         if self._known is not None:
             return self._known.salt, self._known.iterations
-        return hmac.digest(_DECOY, self._user.encode(), "sha256")[:16], LEAST_ITERATIONS
+        return hmac.digest(_DECOY, self._user.encode(), "sha256")[:16], MIN_ITERATIONS
 
     def _final(self, text: str) -> Step:
         found = _FINAL.fullmatch(text)
         if found is None:
             raise AuthenticationFailed("the final SCRAM message is not understood")
         try:
-            binding, proof = (
-                base64.b64decode(found[1], validate=True),
-                base64.b64decode(found[4], validate=True),
-            )
-        except binascii.Error:
+            bound, proof = binary(found[1]), binary(found[4])
+        except ScramError:
             raise AuthenticationFailed("the final SCRAM message is not understood") from None
-        if binding != self._gs2.encode() or not hmac.compare_digest(found[2], self._nonce):
+        if bound != self._gs2.encode() or not hmac.compare_digest(found[2], self._nonce):
             raise AuthenticationFailed("the final SCRAM message does not belong to the first")
-        signed = ",".join((self._bare, self._told, text[: found.start(4) - 3])).encode()
+        signed = auth_message(self._bare, self._told, text[: found.start(4) - 3])
         known = self._known
-        if known is None or not self._proves(known, signed, proof):
+        if known is None or not proof_holds(self._mechanism, known, signed, proof):
             raise AuthenticationFailed(f"invalid credentials with SASL mechanism {self._mechanism}")
-        verifier = base64.b64encode(hmac.digest(known.server_key, signed, self._hash))
+        verifier = base64.b64encode(server_signature(self._mechanism, known, signed))
         return Step(b"v=" + verifier, self._user)
 
-    def _proves(self, known: Credential, signed: bytes, proof: bytes) -> bool:
-        signature = hmac.digest(known.stored_key, signed, self._hash)
-        if len(proof) != len(signature):
-            return False
-        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
-        return hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), known.stored_key)
+
+def _name(text: str) -> str:
+    try:
+        return unquoted(text)
+    except ScramError:
+        raise AuthenticationFailed("the first SCRAM message has a name that is not understood") from None

@@ -13,33 +13,23 @@ from __future__ import annotations
 
 import hmac
 import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from eoslog.broker.config.base import ConfigError
 from eoslog.broker.security.listeners import PREFIX, Listener
+from eoslog.protocol import jaas
 
-_OPTION = re.compile(r"""\s*([\w.@-]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s;"']+)""")
-_HEAD = re.compile(r"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)\b", re.IGNORECASE)
 _USER = "user_"
 
 
 def jaas_users(text: str, option: str) -> dict[str, str]:
     """The passwords of a JAAS text by user. Raises ConfigError, which shows nothing of the text."""
-    head = _HEAD.match(text)
-    if head is None:
-        raise ConfigError(f"{option}: must begin with a login module's class and 'required'")
-    users, position = {}, head.end()
-    while found := _OPTION.match(text, position):
-        name, value, position = found[1], found[2], found.end()
-        if value[0] in "\"'":
-            value = re.sub(r"\\(.)", r"\1", value[1:-1])
-        if name.startswith(_USER):
-            users[name.removeprefix(_USER)] = value
-    if text[position:].strip() != ";":
-        raise ConfigError(f'{option}: after the option at byte {position} comes no NAME="VALUE" and no ;')
-    return users
+    try:
+        given = jaas.parse(text).options
+    except jaas.JaasError as error:
+        raise ConfigError(f"{option}: {error}") from None
+    return {name.removeprefix(_USER): password for name, password in given.items() if name.startswith(_USER)}
 
 
 def file_users(path: str) -> dict[str, str]:
