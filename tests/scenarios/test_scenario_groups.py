@@ -64,7 +64,7 @@ def test_nothing_is_lost_in_a_rebalance(client: Client, bootstrap: str, topic: T
         found: set[tuple[int, int]] = set()
 
         def take(consumer: Consumer) -> None:
-            records = consumer.poll(0.1)
+            records = consumer.poll(consumer.patience)
             found.update((one.partition, one.offset) for one in records)
             ends = {Place(r.topic, r.partition): r.offset + 1 for r in records}
             if ends:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import kafka
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import AbortTransactionSpec, AlterConfigOp, ConfigResource, ConfigResourceType, OffsetSpec
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import KafkaError
-from kafka.protocol.consumer.offsets import IsolationLevel
 from kafka.structs import OffsetAndMetadata
 
 from drivers.base import (
@@ -25,38 +21,28 @@ from drivers.base import (
     Client,
     Consumer,
     Delivery,
-    GroupView,
     Place,
     Producer,
     Record,
     Refused,
-    TransactionView,
     name_of,
 )
 
-_QUICK = {"reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 100, "retry_backoff_ms": 20}
+QUICK = {"reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 100, "retry_backoff_ms": 20}
 _STRATEGIES = {
     "range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor,
     "sticky": StickyPartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor,
 }  # fmt: skip
 
 
-def _refused(error: BaseException) -> Refused:
+def refused(error: BaseException) -> Refused:
+    """Kafka's name of an error, or its class."""
     code = getattr(error, "errno", None)
     name = name_of(code) if isinstance(code, int) and code > 0 else type(error).__name__
     return Refused(name, str(error))
 
 
-def _by_text(outcome: object) -> Refused:
-    """Of an outcome that is only a text: "[Error 40] ..." or the name of an error's class."""
-    text = str(outcome)
-    if found := re.match(r"\[Error (\d+)\]", text):
-        return Refused(name_of(int(found[1])), text)
-    kind = getattr(kafka.errors, text.split(":")[0], None)
-    return Refused(text) if kind is None else _refused(kind())
-
-
-class _Calls:
+class Calls:
     """Turns kafka-python's exceptions into Refused."""
 
     def __enter__(self) -> None:
@@ -64,13 +50,14 @@ class _Calls:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, KafkaError):
-            raise _refused(error) from error
+            raise refused(error) from error
 
 
-_calls = _Calls()
+calls = Calls()
 
 
-def _at(place: Place) -> TopicPartition:
+def at(place: Place) -> TopicPartition:
+    """kafka-python's name of a partition."""
     return TopicPartition(*place)
 
 
@@ -79,7 +66,7 @@ class _Delivery(Delivery):
         self._future = future
 
     def result(self, timeout: float = TIMEOUT) -> tuple[int, int]:
-        with _calls:
+        with calls:
             found = self._future.get(timeout)
         return found.partition, found.offset
 
@@ -98,7 +85,7 @@ class _Producer(Producer):
         headers: Iterable[tuple[str, bytes | None]] = (),
         timestamp: int | None = None,
     ) -> Delivery:
-        with _calls:
+        with calls:
             return _Delivery(
                 self._producer.send(
                     topic, value, key=key, headers=list(headers), partition=partition, timestamp_ms=timestamp
@@ -106,30 +93,30 @@ class _Producer(Producer):
             )
 
     def flush(self) -> None:
-        with _calls:
+        with calls:
             self._producer.flush(TIMEOUT)
 
     def init(self) -> None:
-        with _calls:
+        with calls:
             self._producer.init_transactions()
 
     def begin(self) -> None:
-        with _calls:
+        with calls:
             self._producer.begin_transaction()
 
     def commit(self) -> None:
-        with _calls:
+        with calls:
             self._producer.commit_transaction()
 
     def abort(self) -> None:
-        with _calls:
+        with calls:
             self._producer.abort_transaction()
 
     def send_offsets(self, offsets: Mapping[Place, int], consumer: Consumer) -> None:
         assert isinstance(consumer, _Consumer)
-        with _calls:
+        with calls:
             self._producer.send_offsets_to_transaction(
-                {_at(place): OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()},
+                {at(place): OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()},
                 consumer.native.group_metadata(),
             )
 
@@ -147,10 +134,10 @@ class _Consumer(Consumer):
         self._reset = config["auto_offset_reset"]
 
     def assign(self, positions: Mapping[Place, int | None]) -> None:
-        self.native.assign([_at(place) for place in positions])
+        self.native.assign([at(place) for place in positions])
         for place, offset in positions.items():
             if offset is not None:
-                self.native.seek(_at(place), offset)
+                self.native.seek(at(place), offset)
 
     def subscribe(self, topics: list[str]) -> None:
         """After a look at the topics: a leader that joins before it knows them assigns nothing to anybody."""
@@ -159,7 +146,7 @@ class _Consumer(Consumer):
         self.native.subscribe(topics)
 
     def poll(self, timeout: float = 0.2) -> list[Record]:
-        with _calls:
+        with calls:
             found = self.native.poll(int(timeout * 1000))
         return [
             Record(
@@ -174,238 +161,40 @@ class _Consumer(Consumer):
         return frozenset(Place(*one) for one in self.native.assignment())
 
     def commit(self, offsets: Mapping[Place, int]) -> None:
-        with _calls:
+        with calls:
             self.native.commit({
-                _at(place): OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()
+                at(place): OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()
             })  # fmt: skip
 
     def committed(self, places: Iterable[Place]) -> dict[Place, int | None]:
-        with _calls:
-            return {place: self.native.committed(_at(place)) for place in places}
+        with calls:
+            return {place: self.native.committed(at(place)) for place in places}
 
     def position(self, place: Place) -> int:
-        with _calls:
-            return int(self.native.position(_at(place)))
+        with calls:
+            return int(self.native.position(at(place)))
 
     def seek(self, place: Place, offset: int) -> None:
-        self.native.seek(_at(place), offset)
+        self.native.seek(at(place), offset)
 
     def pause(self, place: Place) -> None:
-        self.native.pause(_at(place))
+        self.native.pause(at(place))
 
     def resume(self, place: Place) -> None:
-        self.native.resume(_at(place))
+        self.native.resume(at(place))
 
     def ends(self, place: Place) -> tuple[int, int]:
-        at = _at(place)
-        with _calls:
-            return self.native.beginning_offsets([at])[at], self.native.end_offsets([at])[at]
+        one = at(place)
+        with calls:
+            return self.native.beginning_offsets([one])[one], self.native.end_offsets([one])[one]
 
     def at_time(self, place: Place, timestamp: int) -> int | None:
-        with _calls:
-            found = self.native.offsets_for_times({_at(place): timestamp})[_at(place)]
+        with calls:
+            found = self.native.offsets_for_times({at(place): timestamp})[at(place)]
         return None if found is None else int(found.offset)
 
     def close(self) -> None:
         self.native.close(autocommit=False, timeout_ms=5000)
-
-
-class _Admin(Admin):
-    def __init__(self, bootstrap: str) -> None:
-        self._admin = KafkaAdminClient(bootstrap_servers=bootstrap, **_QUICK)
-
-    def close(self) -> None:
-        self._admin.close()
-
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = 1,
-        *,
-        replicas: int = 1,
-        configs: Mapping[str, str] | None = None,
-        validate_only: bool = False,
-    ) -> None:
-        how = {"num_partitions": partitions, "replication_factor": replicas, "configs": dict(configs or {})}
-        with _calls:
-            self._admin.create_topics({name: how}, validate_only=validate_only)
-
-    def delete_topic(self, name: str) -> None:
-        with _calls:
-            self._admin.delete_topics([name])
-
-    def topics(self) -> set[str]:
-        return set(self._admin.list_topics())
-
-    def partitions(self, topic: str) -> list[int]:
-        [found] = self._admin.describe_topics([topic])
-        if found["error_code"]:
-            raise Refused(name_of(found["error_code"]))
-        return sorted(one["partition_index"] for one in found["partitions"])
-
-    def cluster(self) -> tuple[str, int, list[tuple[int, int]]]:
-        found = self._admin.describe_cluster()
-        nodes = [(one["broker_id"], one["port"]) for one in found["brokers"]]
-        return found["cluster_id"], found["controller_id"], nodes
-
-    def create_partitions(self, topic: str, total: int) -> None:
-        with _calls:
-            self._admin.create_partitions({topic: total})
-
-    def configs(self, topic: str) -> dict[str, tuple[str | None, bool]]:
-        return self._configs(ConfigResourceType.TOPIC, topic)
-
-    def broker_configs(self, node: int) -> dict[str, tuple[str | None, bool]]:
-        return self._configs(ConfigResourceType.BROKER, str(node))
-
-    def _configs(self, kind: ConfigResourceType, name: str) -> dict[str, tuple[str | None, bool]]:
-        with _calls:
-            found = self._admin.describe_configs([ConfigResource(kind, name)], config_filter="all")
-        entries = found[kind.name.lower()][name]
-        return {
-            option: (entry["value"], entry["config_source"] == "DEFAULT_CONFIG")
-            for option, entry in entries.items()
-        }
-
-    def alter_configs(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        operations = {
-            name: (AlterConfigOp.DELETE, None) if value is None else (AlterConfigOp.SET, value)
-            for name, value in changes.items()
-        }
-        resource = ConfigResource(ConfigResourceType.TOPIC, topic, operations)
-        with _calls:
-            done = self._admin.alter_configs([resource], raise_on_unknown=False)
-        [outcome] = done["topic"].values()
-        if outcome != "OK":
-            raise _by_text(outcome)
-
-    def delete_records(self, place: Place, before: int) -> int:
-        with _calls:
-            found = self._admin.delete_records({_at(place): before})
-        return int(found[_at(place)]["low_watermark"])
-
-    def list_offsets(self, place: Place, spec: str | int, *, committed: bool = False) -> int:
-        asked = {
-            "earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST,
-            "max-timestamp": OffsetSpec.MAX_TIMESTAMP,
-        }  # fmt: skip
-        what = asked[spec] if isinstance(spec, str) else spec
-        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        with _calls:
-            found = self._admin.list_partition_offsets({_at(place): what}, isolation_level=level)
-        return int(found[_at(place)].offset)
-
-    def groups(self) -> dict[str, str]:
-        with _calls:
-            return {one["group_id"]: one["group_state"] for one in self._admin.list_groups()}
-
-    def group(self, name: str) -> GroupView:
-        with _calls:
-            found = self._admin.describe_groups([name])[name]
-        if found["error"]:
-            raise _by_text(found["error"])
-        members = {one["client_id"]: _assigned(one["member_assignment"]) for one in found["members"]}
-        return GroupView(found["group_state"], found["protocol_data"], members)
-
-    def delete_group(self, name: str) -> None:
-        with _calls:
-            found = self._admin.delete_groups([name])[name]
-        if found != "OK":
-            raise _by_text(found)
-
-    def group_offsets(self, name: str) -> dict[Place, int]:
-        with _calls:
-            found = self._admin.list_group_offsets({name: None})[name]
-        return {Place(*at): one.offset for at, one in found.items()}
-
-    def alter_offsets(self, name: str, offsets: Mapping[Place, int]) -> None:
-        with _calls:
-            found = self._admin.alter_group_offsets(
-                name, {_at(place): OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()}
-            )
-        _each(found)
-
-    def delete_offsets(self, name: str, places: Iterable[Place]) -> None:
-        with _calls:
-            found = self._admin.delete_group_offsets(name, [_at(place) for place in places])
-        _each(found)
-
-    def transactions(self) -> dict[str, str]:
-        with _calls:
-            found = self._admin.list_transactions()
-        return {one.transactional_id: str(one.state.value) for node in found.values() for one in node}
-
-    def transaction(self, name: str) -> TransactionView:
-        with _calls:
-            one = self._admin.describe_transactions([name])[name]
-        return TransactionView(
-            one.state.value, one.producer_id, one.producer_epoch, one.transaction_timeout_ms,
-            frozenset(Place(*at) for at in one.topic_partitions),
-        )  # fmt: skip
-
-    def producers(self, place: Place) -> dict[int, tuple[int, int, int]]:
-        with _calls:
-            found = self._admin.describe_producers([_at(place)])[_at(place)]
-        return {
-            one.producer_id: (one.producer_epoch, one.last_sequence, one.current_transaction_start_offset)
-            for one in found.active_producers
-        }
-
-    def abort_transaction(self, place: Place, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
-        with _calls:
-            self._admin.abort_transaction(
-                AbortTransactionSpec(_at(place), producer_id, epoch, coordinator_epoch)
-            )
-
-    def log_dirs(self, topic: str) -> dict[Place, int]:
-        with _calls:
-            found = self._admin.describe_log_dirs([topic])
-        return {
-            Place(one["name"], part["partition_index"]): part["partition_size"]
-            for broker in found
-            for folder in broker["log_dirs"]
-            for one in folder["topics"]
-            for part in one["partitions"]
-        }
-
-    def features(self) -> dict[str, tuple[int, int]]:
-        with _calls:
-            found = self._admin.describe_features()
-        return {name: one["finalized"] for name, one in found.items() if "finalized" in one}
-
-    def quorum(self) -> tuple[int, list[int]]:
-        with _calls:
-            found = self._admin.describe_metadata_quorum()
-        part = found["topics"][0]["partitions"][0]
-        return part["leader_id"], [one["replica_id"] for one in part["current_voters"]]
-
-    def elect(self, place: Place) -> None:
-        with _calls:
-            found = self._admin.elect_leaders(0, {place.topic: [place.partition]}, raise_errors=False)
-        [one] = found.replica_election_results
-        if code := one.partition_result[0].error_code:
-            raise Refused(name_of(code))
-
-    def reassignments(self) -> dict[Place, Any]:
-        with _calls:
-            return {Place(*at): how for at, how in self._admin.list_partition_reassignments().items()}
-
-
-def _assigned(assignment: Any) -> frozenset[Place]:
-    if not assignment:
-        return frozenset()
-    assigned = assignment["assigned_partitions"] if isinstance(assignment, dict) else assignment.assignment
-    return frozenset(
-        Place(one["topic"], number) if isinstance(one, dict) else Place(one[0], number)
-        for one in assigned
-        for number in (one["partitions"] if isinstance(one, dict) else one[1])
-    )
-
-
-def _each(outcome: Mapping[Any, Any]) -> None:
-    for error in outcome.values():
-        if error is not kafka.errors.NoError:
-            raise _refused(error())
 
 
 class KafkaPython(Client):
@@ -424,7 +213,7 @@ class KafkaPython(Client):
     def producer(self, bootstrap: str, **options: Any) -> Producer:
         compression = options.get("compression", "none")
         config: dict[str, Any] = {
-            "bootstrap_servers": bootstrap, **_QUICK, "max_block_ms": int(TIMEOUT * 1000),
+            "bootstrap_servers": bootstrap, **QUICK, "max_block_ms": int(TIMEOUT * 1000),
             "enable_idempotence": options.get("idempotent", True), "acks": options.get("acks", "all"),
             "compression_type": None if compression == "none" else compression,
         }  # fmt: skip
@@ -441,7 +230,7 @@ class KafkaPython(Client):
     def consumer(self, bootstrap: str, **options: Any) -> Consumer:
         session = options.get("session_ms", SESSION_MS)
         config: dict[str, Any] = {
-            "bootstrap_servers": bootstrap, **_QUICK, "enable_auto_commit": False,
+            "bootstrap_servers": bootstrap, **QUICK, "enable_auto_commit": False,
             "group_id": options.get("group"), "client_id": options.get("client_id", "scenario"),
             "auto_offset_reset": options.get("reset", "earliest"),
             "isolation_level": "read_committed" if options.get("committed", True) else "read_uncommitted",
@@ -454,4 +243,6 @@ class KafkaPython(Client):
         return _Consumer(**config)
 
     def admin(self, bootstrap: str) -> Admin:
-        return _Admin(bootstrap)
+        from drivers.kafka_python_admin import KafkaPythonAdmin
+
+        return KafkaPythonAdmin(bootstrap)
