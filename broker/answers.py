@@ -1,0 +1,200 @@
+"""A connection's answers: they leave in the order of their requests, one task carries out those that wait.
+
+The task is alive only while there is something to wait for. What a handler raises ends here: in an answer
+that says so where the API has a place for it, else in the end of the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import abstractmethod
+from collections import deque
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from eoslog.broker.dispatch import CloseConnection, Settled
+from eoslog.broker.exchange import TOP_LEVEL_ERROR, Slot, encode, with_wait
+from eoslog.broker.security.session import Session, State
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.frames import FrameReader, RequestHeader
+from eoslog.protocol.schema import Buffer, Message, ProtocolError
+
+if TYPE_CHECKING:
+    from eoslog.broker.broker import Broker
+    from eoslog.broker.security.listeners import Listener
+    from eoslog.broker.server import Server
+
+log = logging.getLogger(__name__)
+
+JOIN_BELOW = 16 << 10  # smaller answers are joined into one write; larger parts are written as they are
+
+
+class Answers(asyncio.BufferedProtocol):
+    """The part of a connection that answers."""
+
+    _transport: asyncio.Transport
+    _loop: asyncio.AbstractEventLoop
+
+    def __init__(self, broker: Broker, server: Server, listener: Listener) -> None:
+        """Nothing is to be answered yet."""
+        config = broker.config
+        self._broker = broker
+        self._metrics = server.metrics
+        self._throttle = broker.throttle
+        self._session = Session(listener)
+        self._reader = FrameReader(
+            config.sasl_max_receive_size if listener.sasl else config.request_max_bytes
+        )
+        self._line: deque[Slot] = deque()  # started, not answered
+        self._line_requests = 0  # bytes of their frames
+        self._line_answers = 0  # bytes of the answers that are ready
+        self._blocked = False  # a started request must end before the next begins
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._worker: asyncio.Task[None] | None = None
+        self._closing = False
+        self.peer = "?"
+
+    @abstractmethod
+    def advance(self) -> None:
+        """Start requests as long as nothing forbids it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close after what has been written is sent."""
+
+    @abstractmethod
+    def mute(self, seconds: float) -> None:
+        """Begin no request for a while."""
+
+    @abstractmethod
+    def _account(self) -> None:
+        """Tell the memory what is held now."""
+
+    def _enter(self, slot: Slot) -> None:
+        """Write the answer now if it is its turn, else let it wait in line."""
+        if slot.answer is None and not self._line:
+            self._write(slot.parts)
+            return
+        self._line.append(slot)
+        self._line_requests += slot.frame_size
+        self._line_answers += slot.size
+        if self._worker is None:
+            self._worker = self._loop.create_task(self._answer_in_order())
+
+    async def _answer_in_order(self) -> None:
+        """Carry out the line of answers until it is empty. One at a time: no answer overtakes another."""
+        try:
+            while self._line:
+                slot = self._line[0]
+                if slot.answer is not None:
+                    await self._await_answer(slot)
+                    self._line_answers += slot.size
+                    self._account()
+                if not self._writable.is_set():
+                    await self._writable.wait()
+                self._write(slot.parts)
+                self._line.popleft()
+                self._line_requests -= slot.frame_size
+                self._line_answers -= slot.size
+                self.advance()
+        finally:
+            self._worker = None
+
+    async def _await_answer(self, slot: Slot) -> None:
+        answer = slot.answer
+        assert answer is not None
+        abandonable = slot.header.api_key == ApiKey.FETCH
+        try:
+            if self._closing and abandonable and isinstance(answer, Settled):
+                answer.abandon()
+                message = None
+            else:
+                message = await answer
+        except Exception as error:
+            message = self._fault(slot.header, error)
+        except asyncio.CancelledError as error:
+            message = self._cancelled(slot, error, abandonable)
+        slot.answer = None
+        if len(self._line) == 1:
+            self._blocked = False  # only the last one begun can be the one that blocks
+        self._fill(slot, message)
+
+    def _cancelled(self, slot: Slot, error: asyncio.CancelledError, abandonable: bool) -> Message | None:
+        """Someone was cancelled: we ourselves at the end, or what we waited for, which leaves no answer."""
+        task = asyncio.current_task()
+        if task is None or not task.cancelling():
+            return self._fault(slot.header, error)
+        if self._closing and abandonable:
+            return None
+        raise error
+
+    def _fill(self, slot: Slot, message: Message | None) -> None:
+        if self._closing:
+            return
+        header = slot.header
+        self._metrics.answered(header.api_key, perf_counter() - slot.begun, message)
+        if message is None:
+            return
+        if not self._throttle.idle:
+            message = self._throttled(slot, message)
+        try:
+            slot.parts = encode(header, message)
+        except ProtocolError:
+            log.exception("%s: the answer to API key %d does not fit its schema", self.peer, header.api_key)
+            self.close()
+
+    def _throttled(self, slot: Slot, message: Message) -> Message:
+        """The answer with the time that the client has to wait, which begins now."""
+        header, who = slot.header, self._session.principal
+        wait = self._throttle.wait(
+            header.api_key,
+            who,
+            header.client_id or "",
+            slot.frame_size,
+            message,
+            slot.busy,
+            self._loop.time(),
+        )
+        if wait <= 0:
+            return message
+        self.mute(wait)
+        return with_wait(header, message, wait)
+
+    def _write(self, parts: list[Buffer]) -> None:
+        """Hand an answer to the transport: small parts joined, large ones (records) as they are."""
+        if self._closing:
+            return
+        write = self._transport.write
+        size = sum(map(len, parts))
+        self._metrics.bytes_out += size
+        if size <= JOIN_BELOW:
+            write(b"".join(parts))
+        else:
+            for part in parts:
+                write(part)
+        if self._session.listener.sasl:
+            self._authenticating()
+
+    def _authenticating(self) -> None:
+        """After an answer: a failure was the last one, a success lets larger frames in."""
+        state = self._session.state
+        if state is State.FAILED:
+            self.close()
+        elif state is State.KNOWN:
+            self._reader.max_size = self._broker.config.request_max_bytes
+
+    def _fault(self, header: RequestHeader, error: BaseException) -> Message | None:
+        """A handler failed. Tell the client if the API has a place for it, else end the connection."""
+        what = f"API key {header.api_key} v{header.api_version} from {self.peer} ({header.client_id})"
+        if isinstance(error, CloseConnection):
+            log.info("closing the connection: %s: %s", what, error)
+            self.close()
+            return None
+        log.error("fault while serving %s", what, exc_info=error)
+        if header.api_key in TOP_LEVEL_ERROR:
+            return {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR}
+        self.close()
+        return None
