@@ -107,7 +107,13 @@ def test_a_dead_members_partitions_go_to_the_others(
 
 @pytest.mark.parametrize(
     "key",
-    [ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT, ApiKey.FIND_COORDINATOR],
+    [
+        pytest.param(ApiKey.JOIN_GROUP, marks=pytest.mark.needs("steady-joins")),
+        ApiKey.SYNC_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.FIND_COORDINATOR,
+    ],
     ids=lambda key: key.name.lower(),
 )
 def test_a_group_through_a_cut(
