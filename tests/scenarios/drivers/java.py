@@ -193,7 +193,8 @@ class Java(Client):
 
     name = "java"
     features = frozenset({
-        "roundrobin", "sticky", "cooperative-sticky", "steady-joins", "static", "consumer-protocol", "configs",
+        "roundrobin", "sticky", "cooperative-sticky", "steady-joins",
+        "static", "consumer-protocol", "configs",
         "broker-configs", "create-partitions", "delete-records", "groups", "group-offsets", "alter-offsets",
         "delete-offsets", "list-offsets", "late-timestamps", "transactions", "log-dirs", "features", "quorum",
         "elect", "reassign", "null-headers", "static-fencing",
