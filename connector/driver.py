@@ -3,8 +3,10 @@
 No rule lives here. Also the connections that a process keeps from one batch to the next.
 """
 
+import logging
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from eoslog.connector import markers
@@ -23,29 +25,43 @@ from eoslog.connector.commit.commands import (
     Failure,
     FetchStored,
     FindHeld,
+    Kept,
     ListOngoing,
+    NotOffered,
     Refused,
     Rules,
+    Seal,
     StageOffsets,
     Unknown,
     WriteMarkers,
 )
 from eoslog.connector.commit.decision import ANCHOR, Stored
 from eoslog.connector.commit.finish import ONGOING
-from eoslog.connector.commit.names import Identity, Participant
-from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, RetriesExhausted
-from eoslog.protocol.errors import KafkaError
+from eoslog.connector.commit.names import Identity
+from eoslog.connector.errors import (
+    BrokerUnreachable,
+    ConnectionLost,
+    EoslogError,
+    RetriesExhausted,
+    UnsupportedByBroker,
+)
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Observer = Callable[[Command[Any]], None]
 _NO_ANSWER = (RetriesExhausted, ConnectionLost, BrokerUnreachable)
+_NOT_OFFERED = frozenset({ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION})
+"""Two-phase commit is switched off, or not this client's right; or the broker only knows the request."""
 
 
 class Driver:
     """Performs commands on one cluster. `timeout_ms` is the transaction time-out of the sink's own id.
 
-    `before` and `after` are called around each command, and around each single transaction that an End
-    names: whoever watches, or crashes the process for a test, sees every step.
+    `before` and `after` are called around each command, and around each single transaction that an End or
+    a Seal names, one after another: whoever watches, or crashes the process for a test, sees every step.
+    Unwatched, the requests of all of them are under way together.
     """
 
     def __init__(
@@ -64,6 +80,7 @@ class Driver:
             StageOffsets: self._stage_offsets,
             CommitOffsets: lambda c: group_offsets.commit_plain(cluster, c.group, c.offsets),
             End: self._end,
+            Seal: self._seal,
             ListOngoing: self._list_ongoing,
             Describe: self._describe,
             FindHeld: lambda c: markers.find_held(cluster, c.places, c.participants),
@@ -82,8 +99,9 @@ class Driver:
             answer = self._do(command)
 
     def _do(self, command: Command[Any]) -> Any:
-        if isinstance(command, End) and len(command.participants) > 1:
-            singles = [End(command.commit, (one,)) for one in command.participants]
+        watched = self._before or self._after
+        if watched and isinstance(command, (End, Seal)) and len(command.participants) > 1:
+            singles = [replace(command, participants=(one,)) for one in command.participants]
             return {name: answer for single in singles for name, answer in self._do(single).items()}
         if self._before:
             self._before(command)
@@ -119,11 +137,21 @@ class Driver:
         transactions.commit_offsets(self._cluster, name, _theirs(identity), command.group, command.offsets)
 
     def _end(self, command: End) -> dict[str, Identity | Failure]:
-        def end(one: Participant) -> Identity:
-            name, identity = one
-            return _own(transactions.end_txn(self._cluster, name, _theirs(identity), command.commit))
+        identities = {name: _theirs(identity) for name, identity in command.participants}
+        found = transactions.end_txns(self._cluster, identities, command.commit)
+        return {
+            name: _failure(answer) if isinstance(answer, Exception) else _own(answer)
+            for name, answer in found.items()
+        }
 
-        return {one.name: _answered(end, one) for one in command.participants}
+    def _seal(self, command: Seal) -> dict[str, Kept | NotOffered | Failure]:
+        names = [participant.name for participant in command.participants]
+        found = transactions.keep_prepared(self._cluster, names, self._timeout_ms)
+        kept = {name: _kept(answer) for name, answer in found.items()}
+        refusal = next((answer for answer in kept.values() if isinstance(answer, NotOffered)), None)
+        if refusal is not None:
+            _say_once(self._cluster.config, refusal)
+        return kept
 
     def _list_ongoing(self, command: ListOngoing) -> tuple[str, ...]:
         found = transactions.list_transactions(self._cluster, command.prefix, [ONGOING])
@@ -138,10 +166,40 @@ def _answered(perform: Callable[[Any], Any], command: Any) -> Any:
     """The result, or the failure as the rules know it."""
     try:
         return perform(command)
-    except KafkaError as error:
+    except (KafkaError, *_NO_ANSWER) as error:
+        return _failure(error)
+
+
+def _failure(error: Exception) -> Failure:
+    """A failure as the rules know it; others are raised."""
+    if isinstance(error, KafkaError):
         return Refused(int(error.code), str(error))
-    except _NO_ANSWER as error:
+    if isinstance(error, _NO_ANSWER):
         return Unknown(str(error))
+    raise error
+
+
+def _kept(answer: transactions.Kept | EoslogError | KafkaError) -> Kept | NotOffered | Failure:
+    if isinstance(answer, transactions.Kept):
+        return Kept(_own(answer.holder), _own(answer.wrote) if answer.wrote else None)
+    if isinstance(answer, UnsupportedByBroker) or (
+        isinstance(answer, KafkaError) and answer.code in _NOT_OFFERED
+    ):
+        return NotOffered(str(answer))
+    return _failure(answer)
+
+
+_said: set[ClientConfig] = set()
+
+
+def _say_once(config: ClientConfig, why: NotOffered) -> None:
+    if config not in _said:
+        _said.add(config)
+        log.info(
+            "no two-phase commit here, transactions end by kafka.transaction.timeout.ms "
+            "(option two.phase.commit): %s",
+            why,
+        )
 
 
 def _own(identity: transactions.Identity) -> Identity:

@@ -9,6 +9,7 @@ from enum import Enum, Flag, auto
 from typing import Any
 
 from eoslog.connector.client.security import PROTOCOLS
+from eoslog.connector.commit.seal import TwoPhase
 
 
 class Kind(Enum):
@@ -121,6 +122,10 @@ TABLE: tuple[Option, ...] = (
            "Consumer group to which a streaming query's source offsets are committed with its rows."),
     Option("kafka.transaction.timeout.ms", Kind.MILLIS, 900_000, Use.SINK,
            "A transaction open for longer is aborted by the broker, which also caps this value."),
+    Option("two.phase.commit", Kind.CHOICE, "auto", Use.SINK,
+           "Whether transactions are kept from timing out once a batch is about to be decided (KIP-939): "
+           "auto, where the cluster offers it; false, never; require, else the query does not start.",
+           tuple(policy.value for policy in TwoPhase)),
     Option("kafka.compression.type", Kind.CHOICE, "none", Use.SINK,
            "Compression of record batches.", CODEC_NAMES),
     Option("kafka.batch.size", Kind.BYTES, 900_000, Use.SINK,

@@ -13,6 +13,7 @@ from typing import Any
 
 from eoslog.connector import offsets
 from eoslog.connector.client.config import ClientConfig, parse_addresses
+from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.errors import OptionError
 from eoslog.connector.option_table import (
     ALIASES,
@@ -71,6 +72,7 @@ class SinkOptions:
     guarantee: Guarantee
     group_id: str | None
     transaction_timeout_ms: int
+    two_phase: TwoPhase
     codec: int
     max_batch_bytes: int
     checkpoint_location: str | None
@@ -115,6 +117,7 @@ def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
         guarantee=Guarantee(values["processing.guarantee"]),
         group_id=values["kafka.group.id"],
         transaction_timeout_ms=values["kafka.transaction.timeout.ms"],
+        two_phase=TwoPhase(values["two.phase.commit"]),
         codec=CODEC_NAMES.index(values["kafka.compression.type"]),
         max_batch_bytes=values["kafka.batch.size"],
         checkpoint_location=values["checkpointlocation"],

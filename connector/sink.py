@@ -68,6 +68,7 @@ def begin_stream(options: SinkOptions, driver: Driver | None = None) -> Begun | 
             last_run=memory.take(*key),
             completed=view.completed,
             once_at_most=options.guarantee is Guarantee.AT_MOST_ONCE,
+            two_phase=options.two_phase,
         )
     )
     if run is not None:
@@ -84,7 +85,8 @@ def begin_batch(options: SinkOptions, driver: Driver | None = None) -> Begun | N
     write_id = token or str(uuid.uuid4())
     sink = _sink_of_write(options, write_id)
     completed = token_rules.BATCH if token and driver.run(token_rules.is_finished(sink, token)) else None
-    begun, _ = driver.run(begin(sink, Batch(write_id, token_rules.BATCH), completed=completed))
+    batch = Batch(write_id, token_rules.BATCH)
+    begun, _ = driver.run(begin(sink, batch, completed=completed, two_phase=options.two_phase))
     return begun
 
 
@@ -105,7 +107,7 @@ def commit_stream(
             group_offsets.commit_plain(shared_cluster(options.client), source.group, source.offsets)
         return
     sink = _sink_of(reports)
-    (driver or driver_for(options)).run(commit(sink, reports, batch_id, source))
+    (driver or driver_for(options)).run(commit(sink, reports, batch_id, source, options.two_phase))
 
 
 def commit_batch(
@@ -115,7 +117,7 @@ def commit_batch(
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         return
     driver, sink = driver or driver_for(options), _sink_of(reports)
-    driver.run(commit(sink, reports, token_rules.BATCH))
+    driver.run(commit(sink, reports, token_rules.BATCH, two_phase=options.two_phase))
     if options.write_token is not None:
         driver.run(token_rules.note_finished(sink, options.write_token))
 

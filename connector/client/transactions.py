@@ -4,7 +4,8 @@ Each call is tried again while a failure may pass (see retry.py): all of them ma
 their first answer was lost. InitProducerId then merely bumps the epoch once more; EndTxn answers a
 repeated request by its outcome as long as version and epoch stay the same (KIP-890), so a call keeps
 to the version of its first try. TV2 is transaction.version >= 2: no AddPartitionsToTxn, no
-AddOffsetsToTxn, and EndTxn 5 returns a bumped epoch.
+AddOffsetsToTxn, and EndTxn 5 returns a bumped epoch. Ends and take-overs of many transactional ids
+are under way together (pipelined.py).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +15,9 @@ from typing import TypeVar
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.connection import Connection
 from eoslog.connector.client.grouping import by_topic
+from eoslog.connector.client.pipelined import at_coordinators, by_connection
 from eoslog.connector.client.retry import check, passes, retrying
+from eoslog.connector.errors import EoslogError
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
@@ -26,6 +29,7 @@ TV2 = 2
 _END_TXN_TV2 = 5
 _END_TXN_TV1 = 4
 _INIT_MAX = 5  # version 6 is two-phase commit (KIP-939)
+_INIT_KEEPS = 6
 _ADD_PARTITIONS_MAX = 3  # later versions are for brokers
 _ADD_OFFSETS_MAX = 4
 _TXN_OFFSETS_TV1 = 4
@@ -48,6 +52,14 @@ class Description:
     timeout_ms: int
     start_ms: int
     partitions: list[TopicPartition]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A transaction that was taken over: who can end it, and who wrote it (None: nothing was open)."""
+
+    holder: Identity
+    wrote: Identity | None
 
 
 @dataclass(frozen=True)
@@ -78,26 +90,70 @@ def init_producer_id(cluster: Cluster, transactional_id: str | None, timeout_ms:
 def end_txn(cluster: Cluster, transactional_id: str, identity: Identity, commit: bool) -> Identity:
     """Commit or abort; returns the identity to go on with. Raises KafkaError when refused, for
     instance INVALID_PRODUCER_EPOCH or PRODUCER_FENCED (another owner), INVALID_TXN_STATE (ended already)."""
-    verb = "commit" if commit else "abort"
-    body = {
-        "transactional_id": transactional_id,
-        "producer_id": identity.producer_id,
-        "producer_epoch": identity.epoch,
-        "committed": commit,
-    }
-    chosen: list[int] = []
+    answer = end_txns(cluster, {transactional_id: identity}, commit)[transactional_id]
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
-    def attempt(connection: Connection) -> Identity:
-        if not chosen:
+
+def end_txns(
+    cluster: Cluster, identities: Mapping[str, Identity], commit: bool
+) -> dict[str, Identity | EoslogError | KafkaError]:
+    """The same for several transactional ids, their requests under way together; each one's identity to go
+    on with, or why it was not ended."""
+    verb = "commit" if commit else "abort"
+    chosen: dict[str, int] = {}
+
+    def request(connection: Connection, name: str) -> tuple[Message, int]:
+        if name not in chosen:
             tv2 = cluster.transaction_version() >= TV2
-            chosen.append(connection.pick(ApiKey.END_TXN, max_version=_END_TXN_TV2 if tv2 else _END_TXN_TV1))
-        answer = connection.call(ApiKey.END_TXN, body, version=chosen[0])
-        check(answer["error_code"], f"{verb} of {transactional_id!r} as {identity}")
-        if chosen[0] < _END_TXN_TV2 or answer["producer_id"] < 0:
-            return identity
+            chosen[name] = connection.pick(ApiKey.END_TXN, max_version=_END_TXN_TV2 if tv2 else _END_TXN_TV1)
+        producer_id, epoch = identities[name].producer_id, identities[name].epoch
+        body = {
+            "transactional_id": name,
+            "producer_id": producer_id,
+            "producer_epoch": epoch,
+            "committed": commit,
+        }
+        return body, chosen[name]
+
+    def read(name: str, answer: Message) -> Identity:
+        check(answer["error_code"], f"{verb} of {name!r} as {identities[name]}")
+        if chosen[name] < _END_TXN_TV2 or answer["producer_id"] < 0:
+            return identities[name]
         return Identity(answer["producer_id"], answer["producer_epoch"])
 
-    return _at_coordinator(cluster, f"EndTxn({verb})", transactional_id, attempt)
+    return at_coordinators(cluster, f"EndTxn({verb})", identities, ApiKey.END_TXN, request, read)
+
+
+def keep_prepared(
+    cluster: Cluster, names: Sequence[str], timeout_ms: int
+) -> dict[str, Kept | EoslogError | KafkaError]:
+    """Take over open transactions as they are, to be ended by the new holder and by no time-out (KIP-939).
+
+    A transactional id without an open transaction starts anew. The requests are under way together.
+    UnsupportedByBroker where the broker has no InitProducerId 6 (`timeout_ms` counts only for that of
+    brokers that heed it).
+    """
+
+    def request(connection: Connection, name: str) -> tuple[Message, int]:
+        body = {
+            "transactional_id": name,
+            "transaction_timeout_ms": timeout_ms,
+            "enable2_pc": True,
+            "keep_prepared_txn": True,
+        }
+        return body, connection.pick(ApiKey.INIT_PRODUCER_ID, min_version=_INIT_KEEPS)
+
+    def read(name: str, answer: Message) -> Kept:
+        check(answer["error_code"], f"InitProducerId(keepPreparedTxn) of {name!r}")
+        wrote = Identity(answer["ongoing_txn_producer_id"], answer["ongoing_txn_producer_epoch"])
+        holder = Identity(answer["producer_id"], answer["producer_epoch"])
+        return Kept(holder, wrote if wrote.producer_id >= 0 else None)
+
+    return at_coordinators(
+        cluster, "InitProducerId(keepPreparedTxn)", names, ApiKey.INIT_PRODUCER_ID, request, read
+    )
 
 
 def add_partitions(
@@ -133,7 +189,7 @@ def describe(cluster: Cluster, ids: Sequence[str]) -> dict[str, Description | No
 
     def attempt() -> None:
         left = [i for i in ids if i not in found]
-        for connection, names in _by_connection(cluster.coordinators("transaction", left)).items():
+        for connection, names in by_connection(cluster.coordinators("transaction", left)).items():
             answer = connection.call(ApiKey.DESCRIBE_TRANSACTIONS, {"transactional_ids": names})
             for state in answer["transaction_states"]:
                 found[state["transactional_id"]] = _description(state)
@@ -274,13 +330,6 @@ def _check_all(codes: Mapping[TopicPartition, int], wanted: Sequence[TopicPartit
         worst = refused[0][2]
         names = [tp for _, tp, code in refused if code == worst]
         check(worst, f"{what}: refused for {_named(names)}")
-
-
-def _by_connection(coordinators: Mapping[str, Connection]) -> dict[Connection, list[str]]:
-    grouped: dict[Connection, list[str]] = {}
-    for name, connection in coordinators.items():
-        grouped.setdefault(connection, []).append(name)
-    return grouped
 
 
 def _description(state: Message) -> Description | None:

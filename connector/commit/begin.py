@@ -21,6 +21,7 @@ from eoslog.connector.commit.finish import clear, fenced, finish
 from eoslog.connector.commit.messages import Batch, Begun, Run
 from eoslog.connector.commit.names import Identity, Sink
 from eoslog.connector.commit.prove import prove
+from eoslog.connector.commit.seal import TwoPhase, check_offered
 
 
 class _Owned(NamedTuple):
@@ -38,6 +39,7 @@ def begin(
     last_run: Run | None = None,
     completed: int | None = None,
     once_at_most: bool = False,
+    two_phase: TwoPhase = TwoPhase.AUTO,
 ) -> Rules[tuple[Begun, Run | None]]:
     """Make the sink ready for the tasks of `batch` (None: not known, as the checkpoint cannot be read).
 
@@ -49,6 +51,8 @@ def begin(
         owned = yield from _keep(sink, last_run)
     if owned is None:
         owned = yield from _acquire(sink)
+        if two_phase is TwoPhase.REQUIRE:
+            yield from check_offered(sink)
     last = decode(sink, owned.stored.chunks)
     if last is not None and not _is_complete(last, batch, completed):
         yield from finish(last)

@@ -42,6 +42,25 @@ Offsets = Mapping[TopicPartition, tuple[int, str]]
 """(topic, partition) -> (offset, metadata)"""
 
 
+class NotOffered(NamedTuple):
+    """The cluster does not keep transactions for this client (KIP-939): nothing was done."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Kept(NamedTuple):
+    """A participant is sealed: only `holder` can end its transaction, and no time-out does.
+
+    `wrote` is the identity that wrote the transaction; None: nothing was open, and nothing is.
+    """
+
+    holder: Identity
+    wrote: Identity | None
+
+
 class Description(NamedTuple):
     """A transaction as its coordinator sees it (DescribeTransactions). Times in ms, by its clock."""
 
@@ -98,6 +117,17 @@ class End(Command[Mapping[str, "Identity | Failure"]]):
     """EndTxn on each participant; the result holds each one's new identity or failure, by name."""
 
     commit: bool
+    participants: tuple[Participant, ...]
+
+
+@dataclass(frozen=True)
+class Seal(Command[Mapping[str, "Kept | NotOffered | Failure"]]):
+    """InitProducerId with enable2Pc and keepPreparedTxn on each participant; the answers by name.
+
+    Mind: where nothing is open any more it starts anew, and what became of the last transaction
+    cannot be read afterwards. So it is never sent to a participant whose commit may have to be proven.
+    """
+
     participants: tuple[Participant, ...]
 
 

@@ -18,16 +18,18 @@ from eoslog.connector.commit.commands import (
     Offsets,
     Refused,
     Rules,
+    Seal,
     StageOffsets,
     Unknown,
     ask,
 )
 from eoslog.connector.commit.decision import ANCHOR, Decision, Winner, decode, encode
 from eoslog.connector.commit.faults import BatchRefused, CommitFault, OutcomeUnknown
-from eoslog.connector.commit.finish import clear, fenced, finish, is_open
+from eoslog.connector.commit.finish import clear, fenced, finish, is_open, try_abort
 from eoslog.connector.commit.messages import Batch, Begun, Decided, Prepared, Report, Stamp
 from eoslog.connector.commit.names import Identity, Participant, Sink, parity
 from eoslog.connector.commit.prepare import stamp_of
+from eoslog.connector.commit.seal import TwoPhase, seal
 from eoslog.protocol.errors import ErrorCode
 
 SAFETY_MS = 10_000
@@ -80,7 +82,11 @@ def count(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Ballot
 
 
 def commit(
-    sink: Sink, reports: Sequence[Report | None], batch_id: int, source: SourceOffsets | None = None
+    sink: Sink,
+    reports: Sequence[Report | None],
+    batch_id: int,
+    source: SourceOffsets | None = None,
+    two_phase: TwoPhase = TwoPhase.AUTO,
 ) -> Rules[None]:
     """Make the batch visible, all of it, once. May be called again: a decided batch is only finished.
 
@@ -100,9 +106,8 @@ def commit(
             )
         if (last.sequence if last else 0) != stamp.sequence:
             raise fenced(sink, f"it has decided {last.batch if last else 'nothing'} since")
-        yield from _decide(sink, decision, stamp, source)
-        last = decision
-    elif last is not None and not ballot.decided and last != decision:
+        last = yield from _decide(sink, decision, stamp, source, two_phase)
+    elif last is not None and not ballot.decided and last.unsealed != decision:
         raise fenced(sink, f"it has decided {last.batch} since")
     if last is not None:
         yield from finish(last)
@@ -115,9 +120,14 @@ def _covers(last: Decision | None, batch: Batch) -> bool:
     )
 
 
-def _decide(sink: Sink, decision: Decision, stamp: Stamp, source: SourceOffsets | None) -> Rules[None]:
+def _decide(
+    sink: Sink, decision: Decision, stamp: Stamp, source: SourceOffsets | None, two_phase: TwoPhase
+) -> Rules[Decision]:
     """From "prepared" to "decided", or to a fault with nothing left behind that could still decide."""
     own = Participant(sink.coordinator, stamp.identity)
+    encode(decision.sealed_as_usual, sink, stamp.anchors)  # too large: said before anything is sealed
+    if decision.winners and two_phase is not TwoPhase.NEVER:
+        decision = yield from _seal(sink, own, decision, two_phase)
     chunks = encode(decision, sink, stamp.anchors)
     staged = [StageOffsets(own, sink.group, {(ANCHOR, at): chunk for at, chunk in chunks.items()})]
     if source is not None and source.offsets:
@@ -130,8 +140,28 @@ def _decide(sink: Sink, decision: Decision, stamp: Stamp, source: SourceOffsets 
     yield from _verify(sink, own, decision)
     answers = yield from ask(End(True, (own,)))
     outcome = answers if isinstance(answers, (Refused, Unknown)) else answers[own.name]
-    if not isinstance(outcome, Identity):
-        yield from _find_out(sink, decision, outcome)
+    return decision if isinstance(outcome, Identity) else (yield from _find_out(sink, decision, outcome))
+
+
+def _seal(sink: Sink, own: Participant, decision: Decision, policy: TwoPhase) -> Rules[Decision]:
+    """The decision with a holder for each winner, where the cluster offers it."""
+    answers = yield from ask(Seal(decision.participants))
+    if isinstance(answers, (Refused, Unknown)):
+        yield from _withdraw(own, decision)
+        raise _refusal(sink, decision, "its transactions could not be kept open", answers)
+    sealed, wrong = seal(decision, answers, policy)
+    if wrong:
+        yield from _withdraw(own, sealed)
+        raise _unprepared(decision, wrong)
+    return sealed
+
+
+def _unprepared(decision: Decision, wrong: Sequence[str]) -> BatchRefused:
+    return BatchRefused(
+        f"{decision.batch} was not decided, because transactions of its tasks are no longer open or "
+        f"about to time out: {'; '.join(wrong)}. Start the query again; if this comes back, raise "
+        "kafka.transaction.timeout.ms or make batches smaller (maxOffsetsPerTrigger)"
+    )
 
 
 def _refusal(sink: Sink, decision: Decision, what: str, answer: Failure) -> CommitFault:
@@ -158,22 +188,21 @@ def _verify(sink: Sink, own: Participant, decision: Decision) -> Rules[None]:
         yield from _withdraw(own, decision)
         raise fenced(sink, f"its transaction is {state}")
     wrong = [
-        f"partition {partition}: {why}"
-        for partition, participant in decision.winners
-        if (why := _unfit(states[participant.name], participant, state.start_ms))
+        f"partition {winner.partition}: {why}"
+        for winner in decision.winners
+        if (why := _unfit(states[winner.participant.name], winner, state.start_ms))
     ]
     if wrong:
         yield from _withdraw(own, decision)
-        raise BatchRefused(
-            f"{decision.batch} was not decided, because transactions of its tasks are no longer open or "
-            f"about to time out: {'; '.join(wrong)}. Start the query again; if this comes back, raise "
-            "kafka.transaction.timeout.ms or make batches smaller (maxOffsetsPerTrigger)"
-        )
+        raise _unprepared(decision, wrong)
 
 
-def _unfit(state: Description | None, participant: Participant, now_ms: int) -> str | None:
-    if state is None or not is_open(state, participant):
+def _unfit(state: Description | None, winner: Winner, now_ms: int) -> str | None:
+    participant = winner.participant
+    if state is None or not is_open(state, participant, winner.holder):
         return f"{participant.name} is {state.state + ' at ' + str(state.identity) if state else 'unknown'}"
+    if winner.holder is not None:
+        return None
     left = state.start_ms + state.timeout_ms - now_ms
     if left < min(SAFETY_MS, state.timeout_ms // 4):
         return f"{participant.name} has {left} of its {state.timeout_ms} ms left"
@@ -186,14 +215,13 @@ def _withdraw(own: Participant, decision: Decision) -> Rules[None]:
     What cannot be aborted now is cleared by the next begin, or by the brokers' time-out.
     """
     yield from ask(End(False, (own,)))
-    if decision.participants:
-        yield from ask(End(False, decision.participants))
+    yield from try_abort(decision.enders)
 
 
-def _find_out(sink: Sink, decision: Decision, answer: Failure) -> Rules[None]:
+def _find_out(sink: Sink, decision: Decision, answer: Failure) -> Rules[Decision]:
     """The commit was sent and not confirmed. The group tells, once nothing is pending in it any more.
 
-    Returns if decided. Until that is known, nothing is aborted. Raises OutcomeUnknown, SinkFenced or
+    Returns what is decided. Until that is known, nothing is aborted. Raises OutcomeUnknown, SinkFenced or
     BatchRefused.
     """
     stored = yield from ask(FetchStored(sink.group))
@@ -203,12 +231,11 @@ def _find_out(sink: Sink, decision: Decision, answer: Failure) -> Rules[None]:
             "the query again: it finds out, and goes on from there without losing or doubling a row"
         )
     last = decode(sink, stored.chunks)
-    if last == decision:
-        return
+    if last is not None and last.unsealed == decision.unsealed:
+        return last
     if last is not None and last.sequence > decision.sequence:
         raise fenced(sink, f"it has decided {last.batch} since")
-    if decision.participants:
-        yield from ask(End(False, decision.participants))
+    yield from try_abort(decision.enders)
     raise _refusal(sink, decision, "the coordinator did not commit", answer)
 
 

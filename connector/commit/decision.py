@@ -28,10 +28,20 @@ Chunks = Mapping[int, tuple[int, str]]
 
 
 class Winner(NamedTuple):
-    """The transaction that holds the rows of one Spark partition."""
+    """The transaction that holds the rows of one Spark partition.
+
+    The participant's identity is the one that wrote the rows, and the one that partitions know. A
+    sealed transaction (seal.py) can be ended by its `holder` only; None: it was not sealed.
+    """
 
     partition: int
     participant: Participant
+    holder: Identity | None = None
+
+    @property
+    def ender(self) -> Participant:
+        """Who ends it."""
+        return Participant(self.participant.name, self.holder or self.participant.identity)
 
 
 class Decision(NamedTuple):
@@ -47,6 +57,22 @@ class Decision(NamedTuple):
     def participants(self) -> tuple[Participant, ...]:
         """The winners' transactions."""
         return tuple(winner.participant for winner in self.winners)
+
+    @property
+    def enders(self) -> tuple[Participant, ...]:
+        """The same, under the identities that can end them."""
+        return tuple(winner.ender for winner in self.winners)
+
+    @property
+    def unsealed(self) -> "Decision":
+        """What is decided, whoever holds it: equal for a batch that is sealed twice."""
+        return self._replace(winners=tuple(winner._replace(holder=None) for winner in self.winners))
+
+    @property
+    def sealed_as_usual(self) -> "Decision":
+        """Every winner held by the next epoch, as it is unless epochs run out: for its size."""
+        held = [w._replace(holder=_later(w.participant.identity, 1)) for w in self.winners]
+        return self._replace(winners=tuple(held))
 
 
 class Stored(NamedTuple):
@@ -114,12 +140,14 @@ def _foreign(sink: Sink, metadata: str) -> DecisionDamaged:
 
 
 def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
-    workers: dict[str, list[tuple[int, int, int, int]]] = {}
-    for partition, (name, identity) in decision.winners:
+    workers: dict[str, list[tuple[int, ...]]] = {}
+    for partition, (name, identity), holder in decision.winners:
         slot = sink.slot_of(name)
         if slot is None or slot[:2] != (decision.incarnation, parity(decision.batch.batch_id)):
             raise ValueError(f"{name} is not a participant of {decision.batch} in this run of the sink")
-        workers.setdefault(slot.worker, []).append((slot.number, partition, *identity))
+        workers.setdefault(slot.worker, []).append(
+            (slot.number, partition, *identity, *_held(identity, holder))
+        )
     return {
         "query": decision.batch.query_id,
         "batch": decision.batch.batch_id,
@@ -137,10 +165,12 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
         incarnation = Identity(*found["run"])
         winners = [
             Winner(
-                partition, Participant(_name(sink, incarnation, batch, worker, number), Identity(*identity))
+                partition,
+                Participant(_name(sink, incarnation, batch, worker, number), Identity(producer_id, epoch)),
+                _holder(Identity(producer_id, epoch), held),
             )
             for worker, slots in found["won"].items()
-            for number, partition, *identity in slots
+            for number, partition, producer_id, epoch, *held in slots
         ]
         written = tuple((topic, p) for topic, parts in found["wrote"].items() for p in parts)
     except (ValueError, KeyError, TypeError) as error:
@@ -149,6 +179,25 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
             f"{DecisionDamaged.advice}"
         ) from error
     return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written)
+
+
+def _held(identity: Identity, holder: Identity | None) -> tuple[int, ...]:
+    """The holder in short: nothing where there is none; epochs after the writer's; or the whole of it."""
+    if holder is None:
+        return ()
+    if holder.producer_id == identity.producer_id:
+        return (holder.epoch - identity.epoch,)
+    return tuple(holder)
+
+
+def _holder(identity: Identity, held: list[int]) -> Identity | None:
+    if not held:
+        return None
+    return _later(identity, *held) if len(held) == 1 else Identity(*held)
+
+
+def _later(identity: Identity, epochs: int) -> Identity:
+    return identity._replace(epoch=identity.epoch + epochs)
 
 
 def _name(sink: Sink, incarnation: Identity, batch: Batch, worker: str, number: int) -> str:

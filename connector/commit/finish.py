@@ -10,6 +10,7 @@ from eoslog.connector.commit.commands import (
     Describe,
     Description,
     End,
+    Failure,
     ListOngoing,
     Refused,
     Rules,
@@ -17,9 +18,10 @@ from eoslog.connector.commit.commands import (
     ask,
     demand,
 )
-from eoslog.connector.commit.decision import Decision
+from eoslog.connector.commit.decision import Decision, Winner
 from eoslog.connector.commit.faults import CommitFault, ParticipantsLost, SinkFenced, Unfinished
 from eoslog.connector.commit.names import Identity, Participant, Sink, Slot
+from eoslog.connector.commit.seal import end_sealed
 
 ONGOING = "Ongoing"
 COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
@@ -31,22 +33,29 @@ def finish(decision: Decision) -> Rules[None]:
 
     EndTxn's refusal does not say whether the transaction was committed earlier or lost, so its state
     is asked. While a decision is the last one nobody else uses its participants' names (their
-    incarnation and parity are taken), so a state that is not committed and not open means: lost.
-    Raises Unfinished, or ParticipantsLost.
+    incarnation and parity are taken), so a state that is not committed and not open means: lost. One that
+    is sealed, open and refuses the holder in the decision has been sealed once more, by a request that
+    came late: it is taken over again. Raises Unfinished, or ParticipantsLost.
     """
-    participants = decision.participants
-    if not participants:
+    if not decision.winners:
         return
-    answers = yield from demand(End(True, participants), f"{decision.batch} cannot be finished", Unfinished)
-    doubtful = [p for p in participants if not isinstance(answers[p.name], Identity)]
+    command = End(True, decision.enders)
+    answers = dict((yield from demand(command, f"{decision.batch} cannot be finished", Unfinished)))
+    doubtful = [w for w in decision.winners if not isinstance(answers[w.participant.name], Identity)]
     if not doubtful:
         return
-    names = tuple(p.name for p in doubtful)
+    names = tuple(w.participant.name for w in doubtful)
     states = yield from demand(
         Describe(names), f"{decision.batch} is decided, but its state is unknown", Unfinished
     )
-    unfinished = [p for p in doubtful if is_open(states[p.name], p)]
-    lost = [p for p in doubtful if p not in unfinished and not _is_committed(states[p.name])]
+    still = [w for w in doubtful if is_open(states[w.participant.name], w.participant, w.holder)]
+    lost = [
+        w.participant for w in doubtful if w not in still and not _is_committed(states[w.participant.name])
+    ]
+    taken = [w.participant for w in still if _is_held_elsewhere(w, answers[w.participant.name])]
+    if taken:
+        answers |= yield from end_sealed(True, taken)
+    unfinished = [w.participant for w in still if not isinstance(answers[w.participant.name], Identity)]
     if lost:
         raise ParticipantsLost(_lost_text(decision, lost, states))
     if unfinished:
@@ -56,9 +65,16 @@ def finish(decision: Decision) -> Rules[None]:
         )
 
 
-def is_open(state: Description | None, participant: Participant) -> bool:
-    """Whether the transaction is open under exactly this identity."""
-    return state is not None and state.state == ONGOING and state.identity == participant.identity
+def is_open(state: Description | None, participant: Participant, holder: Identity | None = None) -> bool:
+    """Whether the transaction is open under exactly this identity, or that of its holder.
+
+    Of a sealed one coordinators name the identity that wrote it.
+    """
+    return state is not None and state.state == ONGOING and state.identity in (participant.identity, holder)
+
+
+def _is_held_elsewhere(winner: Winner, answer: Identity | Failure) -> bool:
+    return winner.holder is not None and isinstance(answer, Refused)
 
 
 def _is_committed(state: Description | None) -> bool:
@@ -132,16 +148,49 @@ def fenced(sink: Sink, why: object) -> SinkFenced:
 
 def abort_all(participants: list[Participant]) -> Rules[None]:
     """Abort open transactions; raises CommitFault if one is open afterwards."""
-    if not participants:
-        return
-    answers = yield from demand(End(False, tuple(participants)), "left-over transactions cannot be aborted")
-    doubtful = [p for p in participants if isinstance(answers[p.name], (Refused, Unknown))]
+    left = yield from try_abort(participants)
+    for participant, why in left.items():
+        raise CommitFault(
+            f"left-over transaction {participant.name} holds back readers and cannot be aborted: {why}"
+        )
+
+
+def try_abort(participants: Iterable[Participant]) -> Rules[dict[Participant, Failure]]:
+    """Abort open transactions of a batch that is not decided; returns which may be open still, and why.
+
+    One that refuses the abort and is open under this identity is sealed, by a driver that did not get
+    to its decision: it is taken over and aborted.
+    """
+    wanted = tuple(participants)
+    if not wanted:
+        return {}
+    answers = yield from ask(End(False, wanted))
+    if isinstance(answers, (Refused, Unknown)):
+        return dict.fromkeys(wanted, answers)
+    left = _failed(wanted, answers)
+    if not left:
+        return {}
+    left = yield from _still_open(left)
+    sealed = [p for p, why in left.items() if isinstance(why, Refused)]
+    if not sealed:
+        return left
+    answers = yield from end_sealed(False, sealed)
+    again = yield from _still_open(_failed(sealed, answers))
+    return {p: why for p, why in left.items() if p not in sealed} | again
+
+
+def _failed(
+    participants: Iterable[Participant], answers: Mapping[str, Identity | Failure]
+) -> dict[Participant, Failure]:
+    asked = [(p, answers[p.name]) for p in participants]
+    return {p: answer for p, answer in asked if isinstance(answer, (Refused, Unknown))}
+
+
+def _still_open(doubtful: dict[Participant, Failure]) -> Rules[dict[Participant, Failure]]:
+    """Those that are open under this identity, as far as it is known."""
     if not doubtful:
-        return
+        return {}
     states = yield from ask(Describe(tuple(p.name for p in doubtful)))
-    for participant in doubtful:
-        if isinstance(states, (Refused, Unknown)) or is_open(states[participant.name], participant):
-            raise CommitFault(
-                f"left-over transaction {participant.name} holds back readers and cannot be aborted: "
-                f"{answers[participant.name]}"
-            )
+    if isinstance(states, (Refused, Unknown)):
+        return doubtful
+    return {p: why for p, why in doubtful.items() if is_open(states[p.name], p)}

@@ -68,6 +68,11 @@ class Sink(NamedTuple):
         return f"{self.coordinator}/finished"
 
     @property
+    def probe(self) -> str:
+        """Transactional id that nobody writes under: what the cluster offers is tried with it."""
+        return f"{self.coordinator}/probe"
+
+    @property
     def prefix(self) -> str:
         """What every participant's name starts with."""
         return f"{self.coordinator}/"

@@ -106,6 +106,7 @@ BEFORE: dict[str, Point] = {
 AFTER: dict[str, Point] = {
     "sink acquired": lambda command, sink_id, _: isinstance(command, c.Acquire),
     "decision staged": lambda command, sink_id, _: isinstance(command, c.StageOffsets),
+    "some winners sealed": lambda command, sink_id, _: isinstance(command, c.Seal),
     "verified": lambda command, sink_id, _: isinstance(command, c.Describe) and len(command.names) > 1,
 }
 ELSEWHERE = (

@@ -25,6 +25,7 @@ MAYBE_DECIDED = "decision sent, no answer read"
 WRITTEN = (
     "some tasks prepared",
     "all tasks prepared",
+    "some winners sealed",
     "before the decision is staged",
     "decision staged",
     "verified",
@@ -203,9 +204,45 @@ def test_participant_timed_out_before_the_decision(hasty: EmbeddedBroker, tmp_pa
     bench.finish()
 
 
-def test_participant_timed_out_after_the_decision(hasty: EmbeddedBroker, tmp_path: Path) -> None:
-    """The one line that cannot end well: it ends loudly, every time, and nothing is doubled."""
+def test_nobody_finishes_for_longer_than_the_time_out(hasty: EmbeddedBroker, tmp_path: Path) -> None:
+    """Killed right after the decision: the winners are sealed, so they wait for whoever comes."""
     bench = Bench(hasty, tmp_path / "checkpoint", kafka__transaction__timeout__ms="2000")
+    assert run(bench.query, Crash("decided, no winner finished")) == "killed"
+    time.sleep(3.5)
+    assert len(bench.open()) == 2
+    bench.finish()
+    assert bench.written(1) == 1
+
+
+def test_a_sealed_batch_that_was_not_decided_is_aborted_by_the_next_begin(
+    hasty: EmbeddedBroker, tmp_path: Path
+) -> None:
+    bench = Bench(hasty, tmp_path / "checkpoint", kafka__transaction__timeout__ms="2000")
+    assert run(bench.query, Crash("before the decision is staged")) == "killed"
+    time.sleep(3)
+    assert len(bench.open()) == 2, "no time-out ends them"
+    bench.finish()
+    assert bench.written(1) == 2
+
+
+def test_two_phase_commit_required_where_it_is_switched_off(tmp_path: Path) -> None:
+    """Said before anything is written; with auto the query goes on without."""
+    with EmbeddedBroker(config={"transaction.two.phase.commit.enable": "false"}) as plain:
+        bench = Bench(plain, tmp_path / "checkpoint", two__phase__commit="require")
+        said = run(bench.query)
+        assert said.startswith("CommitFault") and "two.phase.commit=require" in said
+        assert bench.visible() == [] and bench.written(0) == 0
+        auto = Bench(plain, tmp_path / "another")
+        assert run(auto.query, Crash("decided, no winner finished")) == "killed"
+        auto.finish()
+
+
+def test_participant_timed_out_after_the_decision(hasty: EmbeddedBroker, tmp_path: Path) -> None:
+    """Without sealing, the one line that cannot end well: it ends loudly, every time, and nothing is
+    doubled."""
+    bench = Bench(
+        hasty, tmp_path / "checkpoint", kafka__transaction__timeout__ms="2000", two__phase__commit="false"
+    )
     assert run(bench.query, Crash("decided, some winners finished")) == "killed"
     (lost,) = bench.open()
     bench.wait_until_nothing_is_open()

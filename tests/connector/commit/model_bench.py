@@ -9,6 +9,7 @@ from eoslog.connector.commit.decide import SourceOffsets, abort, commit
 from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Run
 from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.commit.prepare import Task, judge, participant_name
+from eoslog.connector.commit.seal import TwoPhase
 from tests.connector.commit.model_broker import ModelBroker
 
 T = TypeVar("T")
@@ -22,7 +23,8 @@ class Bench:
     """Runs rules on a cluster and notes each command. `intercept` may answer in the cluster's place, by
     returning something else than None, or crash the driver by raising."""
 
-    def __init__(self, tv: int = 2, **broker: Any) -> None:
+    def __init__(self, tv: int = 2, two_phase: TwoPhase = TwoPhase.AUTO, **broker: Any) -> None:
+        self.two_phase = two_phase
         self.broker = ModelBroker(tv, **broker)
         self.sink = Sink("sink")
         self.commands: list[c.Command[Any]] = []
@@ -44,7 +46,9 @@ class Bench:
 
     def begin(self, batch_id: int, query: str = "q", run: Run | None = None, **more: Any) -> Begun:
         batch = Batch(query, batch_id, more.pop("digest", f"digest {batch_id}"))
-        begun, self.remembered = self.run(begin(self.sink, batch, last_run=run, **more))
+        begun, self.remembered = self.run(
+            begin(self.sink, batch, last_run=run, two_phase=self.two_phase, **more)
+        )
         return begun
 
     def prepare(self, begun: Begun, partition: int, rows: list[str], worker: str = "") -> Report:
@@ -65,7 +69,7 @@ class Bench:
         return [self.prepare(begun, partition, [f"{name}p{partition}"]) for partition in range(2)]
 
     def commit(self, reports: list[Report], batch_id: int, source: SourceOffsets | None = None) -> None:
-        self.run(commit(self.sink, reports, batch_id, source))
+        self.run(commit(self.sink, reports, batch_id, source, self.two_phase))
 
     def abort(self, reports: list[Report], batch_id: int) -> Any:
         return self.run(abort(self.sink, reports, batch_id))
@@ -105,6 +109,8 @@ class Bench:
                 return broker.ongoing(prefix)
             case c.Describe(names):
                 return broker.describe(names)
+            case c.Seal(participants):
+                return {name: broker.keep(name) for name, _ in participants}
             case c.FindHeld() | c.WriteMarkers():
                 return ()
             case c.End(commit, participants):

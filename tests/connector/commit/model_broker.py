@@ -9,12 +9,13 @@ is answered as after the wait.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from eoslog.connector.commit.commands import Description, Offsets, Refused, Unknown
+from eoslog.connector.commit.commands import Description, Kept, NotOffered, Offsets, Refused, Unknown
 from eoslog.connector.commit.decision import ANCHOR, METADATA_LIMIT, Stored
 from eoslog.connector.commit.names import Identity
 from eoslog.protocol.errors import ErrorCode
 
 TIMEOUT_MS = 900_000
+NEVER_MS = 2**31 - 1  # as a transaction is described that does not time out
 
 
 def refused(code: ErrorCode) -> Refused:
@@ -36,19 +37,34 @@ class Transaction:
     start_ms: int = -1
     timeout_ms: int = TIMEOUT_MS
     previous: Identity | None = None  # before a rotation of the producer id
+    holder: Identity | None = None  # of a transaction that was kept (KIP-939); `identity` wrote it
     rows: dict[int, tuple[int, str]] = field(default_factory=dict)
     offsets: dict[str, dict[tuple[str, int], tuple[int, str]]] = field(default_factory=dict)
+
+    @property
+    def current(self) -> Identity:
+        """Whom requests must come from."""
+        return self.holder or self.identity
 
 
 class ModelBroker:
     """`tv`: transaction.version. `last_epoch`: the highest epoch a client gets before the id rotates.
 
-    `late_markers`: EndTxn leaves Prepare* behind until somebody has to wait for more.
+    `late_markers`: EndTxn leaves Prepare* behind until somebody has to wait for more. `keeps`: two-phase
+    commit is offered. `tells_holder`: a kept transaction is described by its holder, not by its writer.
     """
 
     def __init__(
-        self, tv: int = 2, *, anchors: int = 4, last_epoch: int = 32_766, late_markers: bool = False
+        self,
+        tv: int = 2,
+        *,
+        anchors: int = 4,
+        last_epoch: int = 32_766,
+        late_markers: bool = False,
+        keeps: bool = False,
+        tells_holder: bool = False,
     ) -> None:
+        self.keeps, self.tells_holder = keeps, tells_holder
         self.tv, self.anchors, self.last_epoch, self.late_markers = tv, anchors, last_epoch, late_markers
         self.now_ms = 1_000_000
         self.transactions: dict[str, Transaction] = {}
@@ -65,13 +81,25 @@ class ModelBroker:
             self.transactions[name] = Transaction(self._new_identity())
             return self.transactions[name].identity
         if txn.state == "Ongoing":
-            self.expire(name)
+            self._fence(txn)
         self._settle(txn)
         txn.previous = None
-        exhausted = txn.identity.epoch >= self.last_epoch
-        txn.identity = self._new_identity() if exhausted else _bumped(txn.identity)
+        txn.identity, txn.timeout_ms = self._next(txn.identity), TIMEOUT_MS
         txn.state, txn.start_ms = "Empty", -1
         return txn.identity
+
+    def keep(self, name: str) -> Kept | NotOffered:
+        """InitProducerId 6 with enable2Pc and keepPreparedTxn."""
+        if not self.keeps:
+            return NotOffered("two-phase commit is switched off")
+        txn = self.transactions.get(name)
+        wrote = txn.identity if txn is not None and txn.state == "Ongoing" else None
+        if txn is None or wrote is None:
+            identity = self.init(name)
+            self.transactions[name].timeout_ms = NEVER_MS
+            return Kept(identity, None)
+        txn.holder, txn.timeout_ms = self._next(txn.current), NEVER_MS
+        return Kept(txn.holder, wrote)
 
     def produce(self, name: str, identity: Identity, sequence: int, rows: Iterable[str]) -> Refused | None:
         problem = self._enter(name, identity)
@@ -123,12 +151,14 @@ class ModelBroker:
 
     # -- what happens by itself ---------------------------------------------------------------
 
+    def mortal(self, prefix: str) -> tuple[str, ...]:
+        """Open transactions that may time out."""
+        return tuple(n for n in self.ongoing(prefix) if self.transactions[n].timeout_ms != NEVER_MS)
+
     def expire(self, name: str) -> None:
-        """The transaction's time-out, or a newer InitProducerId: aborted under a bumped epoch."""
-        txn = self.transactions[name]
-        assert txn.state == "Ongoing"
-        txn.state, txn.identity = "PrepareAbort", _bumped(txn.identity)
-        self._settle(txn)
+        """The transaction's time-out: aborted under a bumped epoch."""
+        assert name in self.mortal("")
+        self._fence(self.transactions[name])
 
     def settle_all(self) -> None:
         """Every marker is written."""
@@ -137,22 +167,31 @@ class ModelBroker:
 
     # -- inside -------------------------------------------------------------------------------
 
+    def _fence(self, txn: Transaction) -> None:
+        txn.state, txn.identity, txn.holder = "PrepareAbort", _bumped(txn.current), None
+        self._settle(txn)
+
+    def _next(self, identity: Identity) -> Identity:
+        return self._new_identity() if identity.epoch >= self.last_epoch else _bumped(identity)
+
     def _enter(self, name: str, identity: Identity) -> Refused | None:
         """Records or offsets join the transaction, which is opened by the first of them."""
         txn = self.transactions.get(name)
-        if txn is None or txn.identity.producer_id != identity.producer_id:
+        if txn is None or txn.current.producer_id != identity.producer_id:
             return UNMAPPED
-        if txn.identity != identity:
+        if txn.current != identity:
             return STALE_EPOCH
+        if txn.holder is not None:
+            return WRONG_STATE
         self._settle(txn)
         if txn.state != "Ongoing":
             txn.state, txn.start_ms = "Ongoing", self.now_ms
         return None
 
     def _end_1(self, txn: Transaction, identity: Identity, commit: bool) -> Identity | Refused:
-        if txn.identity.producer_id != identity.producer_id:
+        if txn.current.producer_id != identity.producer_id:
             return UNMAPPED
-        if txn.identity != identity:
+        if txn.current != identity:
             return FENCED
         if txn.state == "Ongoing":
             return self._prepare(txn, commit)
@@ -161,11 +200,11 @@ class ModelBroker:
     def _end_2(self, txn: Transaction, identity: Identity, commit: bool) -> Identity | Refused:
         """A retry is told by the old epoch; the current one means a next transaction, empty so far."""
         overflowed = txn.previous == identity and txn.identity.epoch == 0
-        if txn.identity.producer_id != identity.producer_id and not overflowed:
+        if txn.current.producer_id != identity.producer_id and not overflowed:
             return UNMAPPED
         complete = txn.state.startswith("Complete")
         retry = complete and (overflowed or txn.identity == _bumped(identity))
-        if not retry and txn.identity != identity:
+        if not retry and txn.current != identity:
             return FENCED
         if txn.state == "Ongoing":
             return self._prepare(txn, commit)
@@ -175,6 +214,7 @@ class ModelBroker:
 
     def _prepare(self, txn: Transaction, commit: bool) -> Identity:
         txn.state = "PrepareCommit" if commit else "PrepareAbort"
+        txn.identity, txn.holder = txn.current, None
         if self.tv >= 2:
             old, txn.identity = txn.identity, _bumped(txn.identity)
             if old.epoch >= self.last_epoch:
@@ -194,7 +234,10 @@ class ModelBroker:
         txn.rows, txn.offsets = {}, {}
 
     def _describe(self, txn: Transaction | None) -> Description | None:
-        return txn and Description(txn.state, txn.identity, txn.timeout_ms, txn.start_ms)
+        if txn is None:
+            return None
+        told = txn.current if self.tells_holder else txn.identity
+        return Description(txn.state, told, txn.timeout_ms, txn.start_ms)
 
     def _new_identity(self) -> Identity:
         self._next_producer += 1

@@ -46,8 +46,9 @@ class Choices:
 class Shape:
     """What kind of histories.
 
-    `spread`: any process may be next; else one runs as long as it can. `late_markers`, `last_epoch`: of
-    the broker. `empty`: (batch, partition) without rows. `blind`: begin cannot read the checkpoint.
+    `spread`: any process may be next; else one runs as long as it can. `late_markers`, `last_epoch`,
+    `keeps` (None: nobody asks it to), `tells_holder`: of the broker. `empty`: (batch, partition) without
+    rows. `blind`: begin cannot read the checkpoint.
     """
 
     tv: int = 2
@@ -61,3 +62,5 @@ class Shape:
     empty: frozenset[tuple[int, int]] = frozenset()
     at_most_once: bool = False
     blind: bool = False
+    keeps: bool | None = None
+    tells_holder: bool = False

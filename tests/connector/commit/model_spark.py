@@ -16,6 +16,7 @@ from eoslog.connector.commit.faults import CommitFault, ParticipantsLost
 from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Run
 from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.commit.prepare import Task, judge, participant_name
+from eoslog.connector.commit.seal import TwoPhase
 from tests.connector.commit.model_broker import ModelBroker
 from tests.connector.commit.model_history import Choices, Fault, Shape
 
@@ -73,7 +74,14 @@ class Simulation:
 
     def __init__(self, shape: Shape, choices: Choices) -> None:
         self.shape, self.choices = shape, choices
-        self.broker = ModelBroker(shape.tv, last_epoch=shape.last_epoch, late_markers=shape.late_markers)
+        self.two_phase = TwoPhase.NEVER if shape.keeps is None else TwoPhase.AUTO
+        self.broker = ModelBroker(
+            shape.tv,
+            last_epoch=shape.last_epoch,
+            late_markers=shape.late_markers,
+            keeps=bool(shape.keeps),
+            tells_holder=shape.tells_holder,
+        )
         self.sink = Sink("sink")
         self.query, self.first_slice, self.slices = 0, 0, shape.batches
         self.planned: set[int] = set()
@@ -177,14 +185,14 @@ class Simulation:
         self.budget -= 1
         self.used.append(kinds[at - 1])
         if kinds[at - 1] is Fault.EXPIRE:
-            opened = self.broker.ongoing(self.sink.prefix)
+            opened = self.broker.mortal(self.sink.prefix)
             self.broker.expire(opened[self.choices.pick(len(opened))])
             return None
         return kinds[at - 1]
 
     def _possible(self, kind: Fault, process: Process, request: Request) -> bool:
         if kind is Fault.EXPIRE:
-            return bool(self.broker.ongoing(self.sink.prefix))
+            return bool(self.broker.mortal(self.sink.prefix))
         if kind in (Fault.SUSPEND, Fault.WIPE):  # not while there is another driver, asleep or woken up
             return [p for p in self.live if p.partition is None] == [process]
         return kind is Fault.KILL or not request.local
@@ -317,7 +325,9 @@ class Simulation:
             reports = yield Spawn(begun, batch, self.first_slice + batch.batch_id)
             end = self.first_slice + batch.batch_id + 1
             source = decide_rules.SourceOffsets(USER_GROUP, {SOURCE: (end, "")})
-            yield from self._client(decide_rules.commit(self.sink, reports, batch.batch_id, source))
+            yield from self._client(
+                decide_rules.commit(self.sink, reports, batch.batch_id, source, self.two_phase)
+            )
         except (CommitFault, TaskFailed):
             if reports[0] is None:
                 reports = [process.reports.get(p) for p in range(self.shape.partitions)]
@@ -332,6 +342,7 @@ class Simulation:
             last_run=process.memory.pop(planner, None),
             completed=None if self.shape.blind else max(self.completed, default=None),
             once_at_most=self.shape.at_most_once,
+            two_phase=self.two_phase,
         )
         begun, run = yield from self._client(rules)
         if len(self.live) == 1 and Fault.SUSPEND not in self.used:
@@ -376,6 +387,11 @@ class Simulation:
             for name, identity in command.participants:
                 answers[name] = yield Request(lambda n=name, i=identity: broker.end(n, i, command.commit))
             return answers
+        if isinstance(command, c.Seal):
+            kept = {}
+            for name, _ in command.participants:
+                kept[name] = yield Request(lambda n=name: broker.keep(n))
+            return kept
         calls: dict[type, Callable[[Any], Any]] = {
             c.Acquire: lambda x: broker.init(x.name),
             c.FetchStored: lambda x: broker.fetch(x.group),

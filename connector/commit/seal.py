@@ -1,0 +1,104 @@
+"""Seal: keep prepared participants from timing out, where the cluster offers it (KIP-939).
+
+A participant is opened with a time-out, so that nobody's rows hold readers back for longer while
+nothing is decided. Right before the decision the driver takes its transaction over, which stays open as
+it is: from then on only the new holder can end it, and no time-out does. It is sealed while it is
+undecided; once the decision is made, its state must stay readable, and sealing what has ended starts anew.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+
+from eoslog.connector.commit.commands import (
+    End,
+    Failure,
+    Kept,
+    NotOffered,
+    Refused,
+    Rules,
+    Seal,
+    Unknown,
+    ask,
+    demand,
+)
+from eoslog.connector.commit.decision import Decision, Winner
+from eoslog.connector.commit.faults import CommitFault
+from eoslog.connector.commit.names import Identity, Participant, Sink
+
+Answer = Kept | NotOffered | Failure
+
+
+class TwoPhase(Enum):
+    """Whether participants are sealed (option two.phase.commit)."""
+
+    AUTO = "auto"
+    NEVER = "false"
+    REQUIRE = "require"
+
+
+def check_offered(sink: Sink) -> Rules[None]:
+    """Raise CommitFault where the cluster does not keep transactions: asked with an id that is not in use."""
+    probe = Participant(sink.probe, Identity(-1, -1))
+    what = f"whether the cluster keeps transactions of sink {sink.id} cannot be found out"
+    answer = (yield from demand(Seal((probe,)), what))[probe.name]
+    if isinstance(answer, NotOffered):
+        raise CommitFault(
+            f"sink {sink.id}: two.phase.commit=require, and the cluster does not offer it: {answer}. With "
+            "two.phase.commit=auto the sink goes on without: transactions end by kafka.transaction.timeout.ms"
+        )
+    if isinstance(answer, (Refused, Unknown)):
+        raise CommitFault(f"{what}: {answer}")
+
+
+def seal(decision: Decision, answers: Mapping[str, Answer], policy: TwoPhase) -> tuple[Decision, list[str]]:
+    """The decision with its holders, and what is wrong with which winner."""
+    winners, wrong = [], []
+    for winner in decision.winners:
+        answer = answers[winner.participant.name]
+        winners.append(winner._replace(holder=_holder_of(winner.participant, answer)))
+        why = _unfit(winner, answer, policy)
+        if why:
+            wrong.append(f"partition {winner.partition}: {why}")
+    return decision._replace(winners=tuple(winners)), wrong
+
+
+def _unfit(winner: Winner, answer: Answer, policy: TwoPhase) -> str | None:
+    name, identity = winner.participant
+    if isinstance(answer, NotOffered):
+        return f"{name}: {answer} (two.phase.commit=require)" if policy is TwoPhase.REQUIRE else None
+    if isinstance(answer, (Refused, Unknown)):
+        return f"{name} could not be kept open: {answer}"
+    if answer.wrote is None:
+        return f"{name} ({identity}) is open no longer"
+    return None if answer.wrote == identity else f"{name} is open as {answer.wrote}, not as {identity}"
+
+
+def _holder_of(participant: Participant, answer: Answer) -> Identity | None:
+    """The holder of exactly this transaction."""
+    return answer.holder if isinstance(answer, Kept) and answer.wrote == participant.identity else None
+
+
+def end_sealed(commit: bool, participants: Iterable[Participant]) -> Rules[Mapping[str, Identity | Failure]]:
+    """End transactions that were seen open under these identities and are held by somebody unknown.
+
+    Take each over once more and end it if it still is the one that was seen: of a driver that died
+    after sealing, or sealed again by a request that came late. Nothing is raised: the answers by name.
+    """
+    wanted = tuple(participants)
+    held = yield from ask(Seal(wanted))
+    if isinstance(held, (Refused, Unknown)):
+        return {p.name: held for p in wanted}
+    ends: dict[str, Identity | Failure] = {p.name: _not_held(held[p.name]) for p in wanted}
+    ours = [Participant(p.name, h) for p in wanted if (h := _holder_of(p, held[p.name])) is not None]
+    if ours:
+        answers = yield from ask(End(commit, tuple(ours)))
+        if isinstance(answers, (Refused, Unknown)):
+            answers = {p.name: answers for p in ours}
+        ends |= answers
+    return ends
+
+
+def _not_held(answer: Answer) -> Failure:
+    if isinstance(answer, (Refused, Unknown)):
+        return answer
+    return Unknown(f"not taken over: {answer}")
