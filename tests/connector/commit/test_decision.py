@@ -1,5 +1,6 @@
 """The decision in the group's offsets: whole or not at all, the newest one, within Kafka's limits."""
 
+import zlib
 from dataclasses import replace
 from typing import Any
 
@@ -60,6 +61,50 @@ def test_hundreds_of_winners_fit_into_the_smallest_cluster() -> None:
     encode(decision(800), SINK, anchors=8)
     with pytest.raises(DecisionTooLarge, match=r"10000 transactions .*coalesce"):
         encode(decision(10_000), SINK, anchors=8)
+
+
+@given(
+    winners=st.integers(1, 100),
+    epochs=st.integers(1, 32_000),
+    rotated=st.sets(st.integers(0, 99)),
+    plain=st.sets(st.integers(0, 99)),
+)
+def test_holders_are_encoded_and_decoded(
+    winners: int, epochs: int, rotated: set[int], plain: set[int]
+) -> None:
+    """Usually some epochs after the writer's; of another producer id once its epochs are used up; or none."""
+
+    def held(winner: Winner) -> Winner:
+        identity = winner.participant.identity
+        holder = Identity(identity.producer_id, identity.epoch + epochs)
+        if winner.partition in rotated:
+            holder = Identity(identity.producer_id + 12_345, 0)
+        return winner._replace(holder=None if winner.partition in plain else holder)
+
+    made = decision(winners)
+    made = made._replace(winners=tuple(held(winner) for winner in made.winners))
+    assert decode(SINK, encode(made, SINK, anchors=50)) == made
+    assert made.unsealed == decision(winners)
+
+
+def test_hundreds_of_sealed_winners_fit_into_the_smallest_cluster() -> None:
+    encode(decision(750).sealed_as_usual, SINK, anchors=8)
+
+
+def test_a_decision_of_before_is_read_as_it_was_written() -> None:
+    text = (
+        '{"query":"q","batch":7,"digest":"d","run":[1000,2],"won":{"a0":[[0,1,2000,5],[1,0,2001,6]]},'
+        '"wrote":{"out":[0,1]}}'
+    )
+    found = decode(SINK, {0: (9, f"eoslog/1 0 1 {zlib.crc32(text.encode()):08x} {text}")})
+    run = Identity(1000, 2)
+
+    def winner(partition: int, number: int, identity: Identity) -> Winner:
+        return Winner(partition, Participant(SINK.participant(Slot(run, 1, "a0", number)), identity))
+
+    winners = (winner(0, 1, Identity(2001, 6)), winner(1, 0, Identity(2000, 5)))
+    assert found == Decision(9, Batch("q", 7, "d"), run, winners, (("out", 0), ("out", 1)))
+    assert encode(found, SINK, 8)[0][1].split(" ", 4)[4].count("]") == text.count("]")
 
 
 def test_no_chunks_no_decision() -> None:

@@ -72,6 +72,77 @@ def test_at_most_once_drops_a_batch_rather_than_try_it_again() -> None:
     assert ends["lost"] == 0 and ends["dropped"] > 50
 
 
+KEEPS = pytest.mark.parametrize(
+    "shape",
+    [
+        pytest.param(Shape(tv=1, kinds=tuple(Fault), keeps=True), id="anything, TV1"),
+        pytest.param(
+            Shape(tv=2, kinds=tuple(Fault), keeps=True, late_markers=True), id="anything, TV2, late markers"
+        ),
+        pytest.param(
+            Shape(tv=1, kinds=tuple(Fault), keeps=True, tells_holder=True, late_markers=True),
+            id="anything, TV1, late markers, holder told",
+        ),
+        pytest.param(
+            Shape(tv=2, kinds=tuple(Fault), keeps=True, tells_holder=True), id="anything, TV2, holder told"
+        ),
+        pytest.param(Shape(tv=2, faults=2, kinds=(Fault.KILL,), keeps=True), id="two kills"),
+        pytest.param(
+            Shape(tv=1, batches=1, faults=2, kinds=(Fault.KILL, Fault.TIMEOUT_DONE), keeps=True),
+            id="killed and unanswered",
+        ),
+        pytest.param(
+            Shape(tv=2, batches=1, faults=2, kinds=(Fault.TIMEOUT_LOST, Fault.TIMEOUT_DONE), keeps=True),
+            id="two requests lost",
+        ),
+        pytest.param(
+            Shape(tv=2, batches=1, faults=2, kinds=(Fault.KILL, Fault.EXPIRE), keeps=True),
+            id="killed and timed out",
+        ),
+        pytest.param(
+            Shape(tv=1, kinds=(*CRASHES, Fault.SUSPEND), blind=True, keeps=True), id="checkpoint unreadable"
+        ),
+        pytest.param(Shape(tv=2, batches=3, kinds=(Fault.WIPE,), keeps=True), id="checkpoint lost"),
+        pytest.param(
+            Shape(tv=2, faults=2, kinds=(Fault.WIPE, Fault.KILL), keeps=True), id="checkpoint lost and killed"
+        ),
+        pytest.param(Shape(tv=2, batches=3, kinds=CRASHES, last_epoch=2, keeps=True), id="ids rotate, TV2"),
+        pytest.param(Shape(tv=1, batches=3, kinds=CRASHES, last_epoch=3, keeps=True), id="ids rotate, TV1"),
+    ],
+)
+
+
+@KEEPS
+def test_sealed_batches_lose_nothing_whatever_happens(shape: Shape) -> None:
+    """Time-outs too: they end only what is not decided."""
+    ends = explore(shape)
+    assert set(ends) == {"whole"} and ends["whole"] > 20
+
+
+@pytest.mark.parametrize("tv", [1, 2])
+def test_where_sealing_is_not_offered_everything_is_as_without(tv: int) -> None:
+    assert explore(Shape(tv=tv, kinds=tuple(Fault), keeps=False))["lost"] == 10
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(
+    seed=st.integers(0, 2**32),
+    tv=st.sampled_from([1, 2]),
+    faults=st.integers(1, 8),
+    late_markers=st.booleans(),
+    tells_holder=st.booleans(),
+    last_epoch=st.sampled_from([4, 32_766]),
+)
+def test_large_histories_of_sealed_batches_at_random(
+    seed: int, tv: int, faults: int, late_markers: bool, tells_holder: bool, last_epoch: int
+) -> None:
+    shape = Shape(
+        tv=tv, batches=4, partitions=3, faults=faults, kinds=tuple(Fault), spread=True, keeps=True,
+        late_markers=late_markers, tells_holder=tells_holder, last_epoch=last_epoch,
+    )  # fmt: skip
+    assert judge(Simulation(shape, Choices(fallback=mostly_zero(seed))).run()) == "whole"
+
+
 @settings(max_examples=400, deadline=None, derandomize=True, database=None)
 @given(
     seed=st.integers(0, 2**32),

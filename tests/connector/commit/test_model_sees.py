@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.commit import begin, decide, decision, finish, prepare
+from eoslog.connector.commit import begin, decide, decision, finish, prepare, seal
 from eoslog.connector.commit import commands as c
 from tests.connector.commit import model_spark
 from tests.connector.commit.model_history import Fault, Shape
@@ -114,6 +114,40 @@ def refused_commit_taken_for_done(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(decide, "finish", finish_blindly)
 
 
+def sealed_leftovers_not_taken_over(patch: pytest.MonkeyPatch) -> None:
+    def refuse(commit: bool, participants: Any) -> c.Rules[Any]:
+        return {p.name: c.Refused(90, "fenced") for p in participants}
+        yield
+
+    patch.setattr(finish, "end_sealed", refuse)
+
+
+def holders_not_recorded(patch: pytest.MonkeyPatch) -> None:
+    def forget(made: Any, answers: Any, policy: Any) -> Any:
+        return made, seal.seal(made, answers, policy)[1]
+
+    patch.setattr(decide, "seal", forget)
+
+
+def sealed_when_it_is_finished(patch: pytest.MonkeyPatch) -> None:
+    def seal_first(last: decision.Decision) -> c.Rules[None]:
+        yield from seal.end_sealed(True, last.participants)
+        yield from finish.finish(last)
+
+    patch.setattr(begin, "finish", seal_first)
+
+
+def sealed_whatever_the_answer(patch: pytest.MonkeyPatch) -> None:
+    def believe(made: Any, answers: Any, policy: Any) -> Any:
+        holders = {name: answer.holder for name, answer in answers.items() if isinstance(answer, c.Kept)}
+        return made._replace(
+            winners=tuple(w._replace(holder=holders.get(w.participant.name)) for w in made.winners)
+        ), []
+
+    patch.setattr(decide, "seal", believe)
+    patch.setattr(decide, "_verify", nothing)
+
+
 BROKEN: list[tuple[Callable[[pytest.MonkeyPatch], None], Shape]] = [
     (no_roll_forward, Shape(kinds=(Fault.WIPE,))),
     (old_decision_not_read, Shape(kinds=CRASHES)),
@@ -128,6 +162,10 @@ BROKEN: list[tuple[Callable[[pytest.MonkeyPatch], None], Shape]] = [
     (not_owner_and_yet_clearing, Shape(kinds=(Fault.SUSPEND,))),
     (decision_asked_before_the_state, Shape(kinds=(Fault.SUSPEND,), batches=3)),
     (refused_commit_taken_for_done, Shape(kinds=(Fault.EXPIRE,))),
+    (sealed_leftovers_not_taken_over, Shape(kinds=CRASHES, keeps=True)),
+    (holders_not_recorded, Shape(kinds=CRASHES, keeps=True)),
+    (sealed_when_it_is_finished, Shape(kinds=CRASHES, keeps=True)),
+    (sealed_whatever_the_answer, Shape(kinds=(Fault.EXPIRE,), keeps=True)),
 ]
 
 

@@ -1,0 +1,327 @@
+"""The traps of sealing (KIP-939), one story each: on a cluster that keeps prepared transactions."""
+
+from typing import Any
+
+import pytest
+
+from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.decide import Aborted
+from eoslog.connector.commit.decision import decode
+from eoslog.connector.commit.faults import (
+    BatchRefused,
+    CommitFault,
+    DecisionTooLarge,
+    ParticipantsLost,
+    SinkFenced,
+    Unfinished,
+)
+from eoslog.connector.commit.messages import Prepared
+from eoslog.connector.commit.seal import TwoPhase
+from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
+
+BOTH = pytest.mark.parametrize("tv", [1, 2])
+TOLD = pytest.mark.parametrize("tells_holder", [False, True])
+ROWS = ["q0p0", "q0p1"]
+
+
+def seals(command: c.Command[Any]) -> bool:
+    return isinstance(command, c.Seal)
+
+
+def stages(command: c.Command[Any]) -> bool:
+    return isinstance(command, c.StageOffsets)
+
+
+def crash(bench: Bench, stop: Any, *, after: bool = False) -> list[Any]:
+    """Batch 0 is prepared, and the driver dies in its commit."""
+    reports = bench.prepare_all(bench.begin(0))
+    bench.crash_at(stop, after=after)
+    with pytest.raises(Crash):
+        bench.commit(reports, 0)
+    return reports
+
+
+def expire_all(bench: Bench) -> None:
+    for name in bench.broker.mortal("sink/"):
+        bench.broker.expire(name)
+
+
+@BOTH
+def test_trap_17_no_winner_is_lost_to_its_time_out_after_the_decision(tv: int) -> None:
+    bench = Bench(tv, keeps=True)
+    crash(bench, finishes)
+    expire_all(bench)
+    assert len(bench.open()) == 2
+    bench.begin(0)
+    assert bench.broker.visible() == ROWS and bench.open() == ()
+
+
+@BOTH
+def test_trap_17_without_sealing_it_is_lost_loudly(tv: int) -> None:
+    for bench in (Bench(tv, TwoPhase.NEVER, keeps=True), Bench(tv)):
+        crash(bench, finishes)
+        expire_all(bench)
+        with pytest.raises(ParticipantsLost):
+            bench.begin(0)
+
+
+@BOTH
+def test_participants_may_time_out_until_they_are_sealed(tv: int) -> None:
+    """A query that is abandoned before its decision holds readers back no longer than that."""
+    bench = Bench(tv, keeps=True)
+    crash(bench, seals)
+    expire_all(bench)
+    assert bench.open() == ()
+
+
+@BOTH
+@TOLD
+def test_trap_18_the_transaction_that_is_sealed_is_the_one_that_was_prepared(
+    tv: int, tells_holder: bool
+) -> None:
+    """Somebody else has opened another one under the name: its rows must not be decided."""
+    bench = Bench(tv, keeps=True, tells_holder=tells_holder)
+    reports = bench.prepare_all(bench.begin(0))
+    name = reports[1].participant.name  # type: ignore[union-attr]
+    bench.broker.produce(name, bench.broker.init(name), 0, ["another's"])
+    with pytest.raises(BatchRefused, match=r"partition 1: .* is open as .*, not as"):
+        bench.commit(reports, 0)
+    assert bench.broker.visible() == [] and not any(map(decides, bench.commands))
+
+
+@BOTH
+def test_trap_18_a_participant_that_timed_out_before_it_was_sealed(tv: int) -> None:
+    bench = Bench(tv, keeps=True)
+    reports = bench.prepare_all(bench.begin(0))
+    bench.broker.expire(bench.open()[0])
+    with pytest.raises(BatchRefused, match=r"partition 0: .* is open no longer"):
+        bench.commit(reports, 0)
+    assert bench.open() == () and bench.broker.visible() == []
+    bench.whole_batch(0)
+    assert bench.broker.visible() == ROWS
+
+
+@BOTH
+def test_trap_19_what_is_decided_is_not_sealed_again(tv: int) -> None:
+    """Sealing a committed transaction starts anew, and the proof that it is committed is gone."""
+    bench = Bench(tv, keeps=True)
+    reports = bench.whole_batch(0)
+    bench.commands.clear()
+    bench.commit(reports, 0)
+    bench.begin(0)
+    assert not any(map(seals, bench.commands))
+    bench.begin(0)
+    assert bench.broker.visible() == ROWS
+
+
+@BOTH
+def test_trap_20_a_second_commit_knows_its_decision_whoever_holds_it(tv: int) -> None:
+    bench = Bench(tv, keeps=True)
+    reports = crash(bench, finishes)
+    stored = decode(bench.sink, bench.broker.fetch("sink").chunks)  # type: ignore[union-attr]
+    assert stored is not None and all(winner.holder for winner in stored.winners)
+    bench.commit(reports, 0)
+    assert bench.broker.visible() == ROWS
+
+
+@BOTH
+def test_trap_20_another_drivers_decision_is_told_apart(tv: int) -> None:
+    bench = Bench(tv, keeps=True)
+    old = bench.prepare_all(bench.begin(0))
+    bench.whole_batch(0)
+    with pytest.raises(SinkFenced):
+        bench.commit(old, 0)
+    assert bench.broker.visible() == ROWS
+
+
+@BOTH
+@TOLD
+def test_trap_21_a_commit_that_died_after_sealing_may_be_called_again(tv: int, tells_holder: bool) -> None:
+    bench = Bench(tv, keeps=True, tells_holder=tells_holder)
+    reports = crash(bench, seals, after=True)
+    bench.commit(reports, 0)
+    assert bench.broker.visible() == ROWS and bench.open() == ()
+
+
+@BOTH
+@TOLD
+@pytest.mark.parametrize("stop", [stages, decides])
+def test_trap_22_begin_aborts_what_was_sealed_and_not_decided(tv: int, tells_holder: bool, stop: Any) -> None:
+    """No time-out does, and readers are held back until then."""
+    bench = Bench(tv, keeps=True, tells_holder=tells_holder)
+    crash(bench, stop)
+    expire_all(bench)
+    assert len(bench.open()) == 2
+    bench.begin(0)
+    assert bench.open() == () and bench.broker.visible() == []
+
+
+@BOTH
+@TOLD
+def test_trap_22_so_does_abort(tv: int, tells_holder: bool) -> None:
+    bench = Bench(tv, keeps=True, tells_holder=tells_holder)
+    reports = crash(bench, stages)
+    assert bench.abort(reports, 0) is Aborted.CLEARED
+    assert bench.open() == ()
+
+
+@BOTH
+def test_trap_22_only_the_transaction_that_was_seen_is_aborted(tv: int) -> None:
+    """Between the look and the take-over it ended and another one was opened under its name."""
+    bench = Bench(tv, keeps=True)
+    reports = crash(bench, stages)
+    name = reports[0].participant.name
+
+    def reopen(command: c.Command[Any]) -> None:
+        if isinstance(command, c.Seal):
+            bench.intercept = None
+            bench.broker.produce(name, bench.broker.init(name), 0, ["a later one's"])
+
+    bench.intercept = reopen
+    assert bench.abort(reports, 0) is Aborted.CLEARED
+    assert bench.open() == (name,)
+
+
+@BOTH
+@pytest.mark.parametrize("applied", [True, False])
+def test_trap_23_a_seal_without_an_answer_refuses_the_batch_and_leaves_nothing_open(
+    tv: int, applied: bool
+) -> None:
+    bench = Bench(tv, keeps=True)
+    reports = bench.prepare_all(bench.begin(0))
+
+    def lose(command: c.Command[Any]) -> Any:
+        if not isinstance(command, c.Seal):
+            return None
+        bench.intercept = None
+        if applied:
+            bench._perform(command)
+        return {name: c.Unknown("no answer") for name, _ in command.participants}
+
+    bench.intercept = lose
+    with pytest.raises(BatchRefused, match=r"could not be kept open: no answer"):
+        bench.commit(reports, 0)
+    assert bench.open() == () and not any(map(decides, bench.commands))
+    bench.whole_batch(0)
+    assert bench.broker.visible() == ROWS
+
+
+@BOTH
+def test_trap_24_a_seal_that_arrives_late_does_not_stop_the_decision(tv: int) -> None:
+    """Sent twice, answered once, and the first copy comes to the broker after the decision."""
+    bench = Bench(tv, keeps=True)
+    crash(bench, finishes)
+    for name in bench.open():
+        bench.broker.keep(name)
+    bench.begin(0)
+    assert bench.broker.visible() == ROWS and bench.open() == ()
+
+
+@BOTH
+def test_trap_24_who_does_not_answer_is_not_taken_over(tv: int) -> None:
+    """Its commit may be under way: sealing it after that would hide that it is committed."""
+    bench = Bench(tv, keeps=True)
+    reports = bench.prepare_all(bench.begin(0))
+
+    def lose(command: c.Command[Any]) -> Any:
+        if finishes(command) and isinstance(command, c.End):
+            return {name: c.Unknown("no answer") for name, _ in command.participants}
+        return None
+
+    bench.intercept = lose
+    with pytest.raises(Unfinished):
+        bench.commit(reports, 0)
+    assert [type(x) for x in bench.commands].count(c.Seal) == 1
+    bench.intercept = None
+    bench.begin(0)
+    assert bench.broker.visible() == ROWS
+
+
+@pytest.mark.parametrize(("left_ms", "fit"), [(9_000, False), (11_000, True)])
+def test_trap_25_who_is_not_sealed_is_guarded_by_time(left_ms: int, fit: bool) -> None:
+    """A cluster in the middle of an upgrade: one coordinator offers it, the other does not."""
+    bench = Bench(keeps=True)
+    reports = bench.prepare_all(bench.begin(0))
+    bench.broker.now_ms += 900_000 - left_ms
+    other = reports[1].participant.name  # type: ignore[union-attr]
+
+    def half(command: c.Command[Any]) -> Any:
+        if isinstance(command, c.Seal):
+            return {
+                name: c.NotOffered("version 5") if name == other else bench.broker.keep(name)
+                for name, _ in command.participants
+            }
+        return None
+
+    bench.intercept = half
+    if fit:
+        bench.commit(reports, 0)
+        assert bench.broker.visible() == ROWS
+    else:
+        with pytest.raises(BatchRefused, match=r"partition 1: .* of its 900000 ms left"):
+            bench.commit(reports, 0)
+        assert bench.open() == ()
+
+
+def test_a_sealed_participant_has_all_the_time() -> None:
+    bench = Bench(keeps=True)
+    reports = bench.prepare_all(bench.begin(0))
+    bench.broker.now_ms += 899_999
+    bench.commit(reports, 0)
+    assert bench.broker.visible() == ROWS
+
+
+def test_required_and_not_offered_is_said_before_anything_is_written() -> None:
+    bench = Bench(two_phase=TwoPhase.REQUIRE)
+    with pytest.raises(CommitFault, match=r"two\.phase\.commit=require.*does not offer it"):
+        bench.begin(0)
+    bench.broker.keeps = True
+    reports = bench.prepare_all(bench.begin(0))
+    bench.broker.keeps = False
+    with pytest.raises(BatchRefused, match=r"two\.phase\.commit=require"):
+        bench.commit(reports, 0)
+    bench.broker.keeps = True
+    bench.whole_batch(0)
+    assert bench.broker.visible() == ROWS
+
+
+def test_switched_off_by_the_option_nobody_asks() -> None:
+    bench = Bench(two_phase=TwoPhase.NEVER, keeps=True)
+    bench.whole_batch(0)
+    assert not any(map(seals, bench.commands))
+
+
+def test_what_an_earlier_run_sealed_is_cleared_by_one_that_does_not_seal() -> None:
+    bench = Bench(keeps=True)
+    crash(bench, stages)
+    bench.two_phase = TwoPhase.NEVER
+    bench.whole_batch(0)
+    assert bench.broker.visible() == ROWS and bench.open() == ()
+
+
+def test_a_decision_that_has_no_room_is_refused_before_anything_is_sealed() -> None:
+    bench = Bench(keeps=True, anchors=1)
+    begun = bench.begin(0)
+    many = [bench.prepare(begun, partition, ["row"]) for partition in range(400)]
+    with pytest.raises(DecisionTooLarge):
+        bench.commit(many, 0)
+    assert not any(map(seals, bench.commands))
+    assert all(isinstance(report, Prepared) for report in many)
+
+
+@BOTH
+def test_markers_are_looked_for_under_the_identity_that_wrote(tv: int) -> None:
+    """Partitions know no holder."""
+    bench = Bench(tv, keeps=True)
+    reports = crash(bench, finishes)
+    bench.begin(0)
+    (asked,) = [command for command in bench.commands if isinstance(command, c.FindHeld)]
+    assert set(asked.participants) == {report.participant for report in reports}
+
+
+@BOTH
+def test_holders_rotate_with_the_producer_id(tv: int) -> None:
+    bench = Bench(tv, keeps=True, last_epoch=1)
+    for batch_id in range(6):
+        bench.whole_batch(batch_id, run=getattr(bench, "remembered", None), completed=batch_id - 1 or None)
+    assert len(bench.broker.visible()) == 12
