@@ -1,17 +1,30 @@
 """What there is to read: the partitions a query's options name, and where they begin and end."""
 
+import logging
 import re
+import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from eoslog.connector.client import offsets as group_offsets
-from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.cluster import Cluster, TopicInfo
 from eoslog.connector.client.listing import list_offsets
 from eoslog.connector.client.retry import retrying
 from eoslog.connector.client.shared import shared
-from eoslog.connector.errors import OptionError, UnknownTopic, report_loss
-from eoslog.connector.offsets import COMMITTED, EARLIEST, LATEST, AtTime, Bound, Offsets, TopicPartition
+from eoslog.connector.errors import OptionError, report_loss
+from eoslog.connector.offsets import (
+    COMMITTED,
+    EARLIEST,
+    LATEST,
+    AtTime,
+    Bound,
+    Offsets,
+    TopicIds,
+    TopicPartition,
+)
 from eoslog.connector.options import SourceOptions
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -21,6 +34,8 @@ class Log:
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
+        self.ids: TopicIds = {}
+        """Ids of the topics, as last seen; brokers older than 2.8 tell none."""
 
     @property
     def cluster(self) -> Cluster:
@@ -30,16 +45,29 @@ class Log:
     def partitions(self) -> list[TopicPartition]:
         """The partitions to read. Raises UnknownTopic, BrokerUnreachable."""
         if self.options.assign is not None:
-            return list(self.options.assign)
-        if self.options.subscribe is not None:
-            topics: Iterable[str] = self.options.subscribe
+            topics: Iterable[str] = sorted({topic for topic, _ in self.options.assign})
+        elif self.options.subscribe is not None:
+            topics = self.options.subscribe
         else:
             topics = self._matching()
-        return sorted((topic, p) for topic in topics for p in self._partitions_of(topic))
+        found = {topic: self._describe(topic) for topic in topics}
+        self.ids = {topic: info.topic_id for topic, info in found.items() if info.topic_id is not None}
+        if self.options.assign is not None:
+            return list(self.options.assign)
+        return sorted((topic, p) for topic, info in found.items() for p in info.leaders)
 
-    def latest(self) -> Offsets:
-        """Where each partition ends: what read_committed readers may see, or all (kafka.isolation.level)."""
-        return self.ends(self.partitions(), LATEST)
+    def latest(self, position: Offsets | None = None) -> Offsets:
+        """Where each partition ends: what read_committed readers may see, or all (kafka.isolation.level).
+
+        An end before `position` is asked for again a few times: a new leader may not know yet how far the
+        log goes (fetchOffset.numRetries and retryIntervalMs).
+        """
+        for left in reversed(range(self.options.end_tries)):
+            found = self.ends(self.partitions(), LATEST)
+            if not left or all(found.get(tp, at) >= at for tp, at in (position or {}).items()):
+                return found
+            time.sleep(self.options.end_pause_ms / 1000)
+        raise AssertionError("fetchOffset.numRetries is 1 at least")
 
     def ends(self, partitions: Iterable[TopicPartition], which: int) -> Offsets:
         """LATEST or EARLIEST of each partition."""
@@ -111,18 +139,19 @@ class Log:
             raise OptionError(f"{option} names {names}, which is not among the partitions read")
 
     def _matching(self) -> list[str]:
+        """Topics of the pattern; none may be there yet, as with Spark's connector."""
         pattern = re.compile(self.options.pattern or "")
         found = self._ask("Metadata", lambda: self.cluster.metadata(None))
         topics = [t.name for t in found.topics.values() if not t.internal and pattern.fullmatch(t.name)]
         if not topics:
-            raise UnknownTopic(
-                f"no topic matches subscribePattern {self.options.pattern!r}: check the pattern, "
-                "which must match the whole name"
+            log.warning(
+                "no topic matches subscribePattern %r, which must match the whole name: nothing to read",
+                self.options.pattern,
             )
         return topics
 
-    def _partitions_of(self, topic: str) -> list[int]:
-        return self._ask(f"Metadata of {topic}", lambda: self.cluster.partitions(topic))
+    def _describe(self, topic: str) -> TopicInfo:
+        return self._ask(f"Metadata of {topic}", lambda: self.cluster.describe(topic))
 
     def _ask(self, what: str, ask: Callable[[], T]) -> T:
         return retrying(

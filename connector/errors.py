@@ -70,6 +70,10 @@ class OffsetsGone(EoslogError):
         return type(self), (str(self), self.earliest, self.latest)
 
 
+class TopicMadeAnew(EoslogError):
+    """A topic of a planned range was deleted since, and another one has its name now."""
+
+
 class DataLoss(EoslogError):
     """A query would skip records silently, and failOnDataLoss is true."""
 

@@ -2,6 +2,11 @@
 
 JSON is that of Spark's Kafka source, `{"topic":{"0":123}}`; in options, -2 stands for the earliest
 offset and -1 for the latest, as in Kafka's ListOffsets. Pure: no sockets.
+
+A stream's offsets also say which topics they are of, for a topic that was made anew has the name of the
+old one: for each topic an entry `"topic-id:<topic>:<id>": {}`. No topic can have a name with a colon, and
+Spark's Kafka source, for which an entry is a topic and the partitions it names, sees no partition in it.
+So either source goes on from the other's checkpoint.
 """
 
 import json
@@ -12,6 +17,7 @@ from typing import Any
 from eoslog.connector.errors import OptionError
 
 TopicPartition = tuple[str, int]
+TopicIds = dict[str, str]
 Offsets = dict[TopicPartition, int]
 
 LATEST = -1
@@ -40,12 +46,24 @@ Bound = int | Offsets | AtTime
 """EARLIEST, LATEST or COMMITTED for every partition, an offset (or -2, -1) for each partition, or times."""
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+_ID = "topic-id"
+
+
+def to_json(
+    offsets: Mapping[TopicPartition, int], ids: Mapping[str, str] | None = None
+) -> dict[str, dict[str, int]]:
     """Offsets as the nested dict that Spark stores; sorted, because Spark compares texts."""
     nested: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         nested.setdefault(topic, {})[str(partition)] = int(offset)
-    return nested
+    known = {topic: ids[topic] for topic in nested if ids is not None and topic in ids}
+    return {**nested, **{f"{_ID}:{topic}:{number}": {} for topic, number in known.items()}}
+
+
+def ids_from_json(nested: Mapping[str, Mapping[str, int]]) -> TopicIds:
+    """The topics' ids in offsets that Spark hands back; none where Spark's Kafka source stored them."""
+    parts = [key.split(":") for key in nested if key.startswith(f"{_ID}:")]
+    return {topic: number for _, topic, number in parts}
 
 
 def from_json(nested: Mapping[str, Mapping[str, int]]) -> Offsets:

@@ -2,6 +2,7 @@
 
 Parsing (options.py) and the documentation's table are both made from it. Names and defaults are
 those of Spark's Kafka connector, but for `kafka.isolation.level`, which is read_committed here.
+What has no effect here, and what is refused, is option_refusals.py.
 """
 
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ class Kind(Enum):
     COUNT = "a whole number above 0"
     MILLIS = "milliseconds, a whole number above 0"
     BYTES = "bytes, a whole number above 0"
+    BUFFER = "bytes, a whole number above 0, or -1 for the system's own"
     ADDRESSES = "host:port,host:port"
     NAMES = "names separated by commas"
     PATTERN = "a regular expression"
@@ -101,8 +103,16 @@ TABLE: tuple[Option, ...] = (
     Option("includeHeaders", Kind.BOOL, False, Use.SOURCE,
            "Adds the column headers."),
     Option("failOnDataLoss", Kind.BOOL, True, Use.SOURCE,
-           "Stop when records of the range are gone from the log (retention, deleted topics); "
-           "false: warn and go on with what is left."),
+           "Stop when records of the range are gone from the log (retention, deleted topics, topics made "
+           "anew); false: warn and go on with what is left."),
+    Option("kafkaConsumer.pollTimeoutMs", Kind.MILLIS, None, Use.SOURCE,
+           "The longest that a task waits for the next records of its range; "
+           "kafka.default.api.timeout.ms if not given."),
+    Option("fetchOffset.numRetries", Kind.COUNT, 3, Use.SOURCE,
+           "How often the ends of the log are asked for before an end that lies before the query's position "
+           "is believed (a new leader may not know yet how far the log goes)."),
+    Option("fetchOffset.retryIntervalMs", Kind.MILLIS, 1_000, Use.SOURCE,
+           "The pause between these."),
     Option("kafka.isolation.level", Kind.CHOICE, "read_committed", Use.SOURCE,
            "read_committed hides records of open and aborted transactions.", ISOLATION_LEVELS),
     Option("topic", Kind.TEXT, None, Use.SINK,
@@ -128,6 +138,8 @@ TABLE: tuple[Option, ...] = (
            tuple(policy.value for policy in TwoPhase)),
     Option("kafka.compression.type", Kind.CHOICE, "none", Use.SINK,
            "Compression of record batches.", CODEC_NAMES),
+    Option("kafka.max.in.flight.requests.per.connection", Kind.COUNT, 5, Use.SINK,
+           "Unanswered Produce requests to a broker, 5 at most: brokers remember no more batches."),
     Option("kafka.batch.size", Kind.BYTES, 900_000, Use.SINK,
            "Record batches are cut at this size; keep it below the topic's max.message.bytes."),
     Option("kafka.client.id", Kind.TEXT, "eoslog", Use.ALL,
@@ -135,7 +147,8 @@ TABLE: tuple[Option, ...] = (
     Option("kafka.request.timeout.ms", Kind.MILLIS, 30_000, Use.ALL,
            "The longest wait for one answer, for one connection, and for the first contact."),
     Option("kafka.default.api.timeout.ms", Kind.MILLIS, 60_000, Use.ALL,
-           "The longest that reads and look-ups are tried again while a broker is away."),
+           "The longest that reads and look-ups are tried again while a broker is away. Also understood as "
+           "kafka.max.block.ms, the producers' name."),
     Option("kafka.delivery.timeout.ms", Kind.MILLIS, 120_000, Use.SINK,
            "The longest that records and transaction ends are tried again."),
     Option("kafka.retry.backoff.ms", Kind.MILLIS, 100, Use.ALL,
@@ -144,6 +157,23 @@ TABLE: tuple[Option, ...] = (
            "Longest pause before a retry."),
     Option("kafka.max.request.size", Kind.BYTES, 1 << 20, Use.SINK,
            "Batches for several partitions share one request up to this size."),
+    Option("kafka.metadata.max.age.ms", Kind.MILLIS, 300_000, Use.ALL,
+           "Leaders and partition counts are asked for anew after this time. A reading stream asks for each "
+           "batch all the same."),
+    Option("kafka.fetch.min.bytes", Kind.BYTES, 1, Use.SOURCE,
+           "A broker waits with its answer until there is so much, or kafka.fetch.max.wait.ms is over."),
+    Option("kafka.fetch.max.wait.ms", Kind.MILLIS, 500, Use.SOURCE,
+           "The longest that it waits; half of kafka.request.timeout.ms at most."),
+    Option("kafka.max.partition.fetch.bytes", Kind.BYTES, 4 << 20, Use.SOURCE,
+           "How much an answer may hold; a record batch that is larger comes all the same."),
+    Option("kafka.fetch.max.bytes", Kind.BYTES, 50 << 20, Use.SOURCE,
+           "The same: a request asks for one partition, so the lower of the two counts."),
+    Option("kafka.client.rack", Kind.TEXT, "", Use.SOURCE,
+           "Told to the brokers with each Fetch. Records are read from leaders all the same."),
+    Option("kafka.send.buffer.bytes", Kind.BUFFER, -1, Use.ALL, "The sockets' SO_SNDBUF."),
+    Option("kafka.receive.buffer.bytes", Kind.BUFFER, -1, Use.ALL, "The sockets' SO_RCVBUF."),
+    Option("kafka.socket.connection.setup.timeout.ms", Kind.MILLIS, 10_000, Use.ALL,
+           "The longest wait for a connection's first packet, within kafka.request.timeout.ms."),
     Option("kafka.security.protocol", Kind.CHOICE, "plaintext", Use.ALL,
            "Whether connections use TLS and SASL.", PROTOCOLS),
     Option("kafka.sasl.mechanism", Kind.TEXT, None, Use.ALL,
@@ -187,28 +217,8 @@ TABLE: tuple[Option, ...] = (
     Option("queryName", Kind.TEXT, None, Use.ALL, "Spark's name of the streaming query; for messages."),
 )  # fmt: skip
 
-ALIASES = {"processing.mode": "processing.guarantee", "mode": "processing.guarantee"}
-
-FIXED: dict[str, tuple[str, ...]] = {
-    "kafka.acks": ("all", "-1"),
-    "kafka.enable.idempotence": ("true",),
-    "kafka.enable.auto.commit": ("false",),
+ALIASES = {
+    "processing.mode": "processing.guarantee",
+    "mode": "processing.guarantee",
+    "kafka.max.block.ms": "kafka.default.api.timeout.ms",
 }
-"""Client settings that are what they are: accepted with these values, refused with any other."""
-
-FORBIDDEN: dict[str, str] = {
-    "kafka.auto.offset.reset": "use the option startingOffsets instead",
-    "kafka.key.deserializer": "keys are always binary; cast or decode them in the DataFrame",
-    "kafka.value.deserializer": "values are always binary; cast or decode them in the DataFrame",
-    "kafka.key.serializer": "keys are written as given; encode them in the DataFrame",
-    "kafka.value.serializer": "values are written as given; encode them in the DataFrame",
-    "kafka.interceptor.classes": "interceptors are Java classes and cannot run here",
-    "kafka.partitioner.class": "give a column named partition to choose partitions yourself",
-    "kafka.transactional.id": "use the option transactional.id instead",
-    "kafka.topic": "use the option topic instead",
-}
-"""Client settings that never take effect here, as in Spark's connector: refused with what to do."""
-
-HARMLESS = ("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
-            "groupIdPrefix", "useDeprecatedOffsetFetching")  # fmt: skip
-"""Options of Spark's connector that change no result: taken and ignored."""

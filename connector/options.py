@@ -6,6 +6,7 @@ wrong is said here, on the driver, before anything is read or written.
 
 import difflib
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -13,14 +14,13 @@ from typing import Any
 
 from eoslog.connector import offsets
 from eoslog.connector.client.config import ClientConfig, parse_addresses
+from eoslog.connector.client.window import MAX_UNANSWERED
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.errors import OptionError
+from eoslog.connector.option_refusals import FIXED, FORBIDDEN, NO_EFFECT
 from eoslog.connector.option_table import (
     ALIASES,
     CODEC_NAMES,
-    FIXED,
-    FORBIDDEN,
-    HARMLESS,
     TABLE,
     Kind,
     Option,
@@ -28,6 +28,7 @@ from eoslog.connector.option_table import (
 )
 
 _BY_NAME = {option.name.lower(): option for option in TABLE}
+_NO_EFFECT = {name.lower() for name in NO_EFFECT}
 _WHERE_FROM = ("subscribe", "subscribePattern", "assign")
 
 
@@ -58,6 +59,8 @@ class SourceOptions:
     fail_on_data_loss: bool
     committed: bool
     group_id: str | None
+    end_tries: int
+    end_pause_ms: int
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ def source_options(raw: Mapping[str, str], *, stream: bool) -> SourceOptions:
     """Options of a read; raises OptionError."""
     values = parse(raw, Use.READ_STREAM if stream else Use.READ)
     _check_where_from(values)
+    _check_limits(values)
     values["startingoffsets"] = _start(values, stream)
     values["endingoffsets"] = _end(values)
     return SourceOptions(
@@ -102,12 +106,15 @@ def source_options(raw: Mapping[str, str], *, stream: bool) -> SourceOptions:
         fail_on_data_loss=values["failondataloss"],
         committed=values["kafka.isolation.level"] == "read_committed",
         group_id=values["kafka.group.id"],
+        end_tries=values["fetchoffset.numretries"],
+        end_pause_ms=values["fetchoffset.retryintervalms"],
     )
 
 
 def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
     """Options of a write; raises OptionError."""
     values = parse(raw, Use.WRITE_STREAM if stream else Use.WRITE)
+    _check_in_flight(values)
     return SinkOptions(
         client=ClientConfig.from_options(values),
         topic=values["topic"],
@@ -162,7 +169,7 @@ def _resolve_aliases(given: dict[str, str]) -> dict[str, str]:
     for alias, name in ALIASES.items():
         if alias not in given:
             continue
-        names = [n for n in (name, *ALIASES) if n in given]
+        names = [n for n in (name, *ALIASES) if n in given and ALIASES.get(n, n) == name]
         if len({given[n].strip().lower() for n in names}) > 1:
             said = ", ".join(f"{n}={given[n]!r}" for n in names)
             raise OptionError(f"{said}: these names mean the same option; give {name} alone")
@@ -179,7 +186,7 @@ def _check_name(name: str, use: Use) -> None:
         if name.startswith("ending") and Use.READ_STREAM in use:
             raise OptionError(f"option {_BY_NAME[name].name} is not valid in streaming queries: leave it out")
         return
-    if name in FIXED or name in {harmless.lower() for harmless in HARMLESS}:
+    if name in FIXED or name in _NO_EFFECT:
         return
     near = _nearest(name)
     if name.startswith("kafka."):
@@ -190,7 +197,7 @@ def _check_name(name: str, use: Use) -> None:
 
 
 def _nearest(name: str) -> str | None:
-    names = [*_BY_NAME, *FIXED, *ALIASES]
+    names = [*_BY_NAME, *FIXED, *_NO_EFFECT, *ALIASES]
     cutoff = 0.6 if name.startswith("kafka.") else 0.85
     names = [n for n in names if n not in ("mode", "path")]  # too short to be misspelt alike
     found = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
@@ -207,6 +214,8 @@ def _check_fixed(given: Mapping[str, str]) -> None:
 def _read(option: Option, text: str) -> Any:
     if option.kind in (Kind.COUNT, Kind.MILLIS, Kind.BYTES):
         return _whole_number(option, text)
+    if option.kind is Kind.BUFFER and text.strip() == "-1":
+        return -1
     return _READERS[option.kind](option, text)
 
 
@@ -256,7 +265,7 @@ def _bool(option: Option, text: str) -> bool:
 def _text(option: Option, text: str) -> str | None:
     if not text.strip() and option.name not in ("path", "queryName"):
         raise OptionError(f"option {option.name} is empty: give a value or leave it out")
-    return text or None
+    return (text.strip() if option.name in ("topic", "deadletter.topic") else text) or None
 
 
 def _names(option: Option, text: str) -> tuple[str, ...]:
@@ -267,15 +276,22 @@ def _names(option: Option, text: str) -> tuple[str, ...]:
 
 
 def _pattern(option: Option, text: str) -> str:
+    """A pattern that means the same in Java: where Python only warns of a doubt, it means something else."""
+    pattern = str(_text(option, text)).strip()
     try:
-        re.compile(text)
-    except re.error as error:
-        raise OptionError(f"option {option.name}: {text!r} is no regular expression: {error}") from error
-    return str(_text(option, text))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            re.compile(pattern)
+    except (re.error, Warning) as error:
+        raise OptionError(
+            f"option {option.name}: {text!r} is no regular expression of Python's: {error}"
+        ) from error
+    return pattern
 
 
 _READERS: dict[Kind, Callable[[Option, str], Any]] = {
     Kind.TEXT: _text,
+    Kind.BUFFER: _whole_number,
     Kind.BOOL: _bool,
     Kind.CHOICE: _word,
     Kind.NAMES: _names,
@@ -295,6 +311,33 @@ def _check_where_from(values: Mapping[str, Any]) -> None:
         raise OptionError(f"nothing to read: give one of the options {', '.join(_WHERE_FROM)}")
     if len(given) > 1:
         raise OptionError(f"options {' and '.join(given)} are both given: keep one of them")
+
+
+def _check_limits(values: Mapping[str, Any]) -> None:
+    least, most = values.get("minoffsetspertrigger"), values.get("maxoffsetspertrigger")
+    if least is not None and most is not None and least > most:
+        raise OptionError(f"minOffsetsPerTrigger ({least}) is above maxOffsetsPerTrigger ({most}): lower it")
+    starts, ends = (values.get(f"{which}offsetsbytimestamp") for which in ("starting", "ending"))
+    won = values.get("startingtimestamp") is not None or values.get("endingtimestamp") is not None
+    if starts is None or ends is None or won:
+        return
+    until = dict(ends)
+    for (topic, partition), start in starts:
+        end = until.get((topic, partition), start)
+        if start > end:
+            raise OptionError(
+                f"startingOffsetsByTimestamp ({start}) lies after endingOffsetsByTimestamp ({end}) for "
+                f"{topic}-{partition}"
+            )
+
+
+def _check_in_flight(values: Mapping[str, Any]) -> None:
+    name = "kafka.max.in.flight.requests.per.connection"
+    if values[name] > MAX_UNANSWERED:
+        raise OptionError(
+            f"option {name} cannot be {values[name]}: brokers remember the last {MAX_UNANSWERED} batches of "
+            f"a producer, so rows could be doubled or change places; give {MAX_UNANSWERED} at most"
+        )
 
 
 def _at_time(values: Mapping[str, Any], which: str, none_is_latest: bool) -> offsets.AtTime | None:

@@ -1,8 +1,8 @@
 """Which offsets a batch covers and how its tasks share them. Pure: offsets in, ranges out."""
 
 import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql.datasource import InputPartition
 
@@ -17,6 +17,7 @@ class Range(InputPartition):
     partition: int
     start: int
     end: int
+    topic_id: str | None = None
 
     @property
     def size(self) -> int:
@@ -38,9 +39,14 @@ def share(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
     }
 
 
-def ranges(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[Range]:
+def ranges(
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    ids: Mapping[str, str] | None = None,
+) -> list[Range]:
     """One range for each partition that has offsets to read, in order."""
-    return [Range(*tp, start[tp], end[tp]) for tp in sorted(end) if end[tp] > start[tp]]
+    known = ids or {}
+    return [Range(*tp, start[tp], end[tp], known.get(tp[0])) for tp in sorted(end) if end[tp] > start[tp]]
 
 
 def split(whole: list[Range], min_partitions: int | None, max_records: int | None) -> list[Range]:
@@ -57,7 +63,7 @@ def _cut(whole: Range, count: int) -> list[Range]:
     """A range in `count` pieces of nearly equal size."""
     count = min(max(count, 1), whole.size)
     bounds = [whole.start + whole.size * i // count for i in range(count + 1)]
-    return [Range(whole.topic, whole.partition, a, b) for a, b in itertools.pairwise(bounds)]
+    return [replace(whole, start=a, end=b) for a, b in itertools.pairwise(bounds)]
 
 
 @dataclass(frozen=True)
@@ -65,23 +71,45 @@ class Losses:
     """What does not fit between where a query stands and what the log offers now.
 
     `gone`: partitions that are no longer there. `back`: partitions that end before the query's
-    position, as (position, end), because the topic was made anew or truncated.
+    position, as (position, end), because the topic was made anew or truncated. `anew`: topics that have
+    another id now, as (then, now), wherever they end.
     """
 
     gone: tuple[TopicPartition, ...]
     back: dict[TopicPartition, tuple[int, int]]
+    anew: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.gone or self.back)
+        return bool(self.gone or self.back or self.anew)
 
     def __str__(self) -> str:
-        said = [f"{topic}-{p} does not exist any more" for topic, p in self.gone]
+        said = [
+            f"topic {topic} was deleted and made anew: the query's offsets are of the one with the id "
+            f"{old}, and now its id is {new}"
+            for topic, (old, new) in self.anew.items()
+        ]
+        said += [f"{topic}-{p} does not exist any more" for topic, p in self.gone]
         said += [f"{topic}-{p} ends at {end}, before {at}" for (topic, p), (at, end) in self.back.items()]
         return "; ".join(said)
 
 
-def losses(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> Losses:
-    """Compare a query's position with the log's ends."""
-    gone = tuple(sorted(tp for tp in start if tp not in latest))
+def losses(
+    start: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+    ids: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {}),
+) -> Losses:
+    """Compare a query's position with the log's ends; `ids`: the topics' ids then and now."""
+    anew = made_anew(*ids)
+    gone = tuple(sorted(tp for tp in start if tp not in latest and tp[0] not in anew))
     back = {tp: (start[tp], latest[tp]) for tp in sorted(start) if tp in latest and latest[tp] < start[tp]}
-    return Losses(gone, back)
+    return Losses(gone, {tp: found for tp, found in back.items() if tp[0] not in anew}, anew)
+
+
+def made_anew(then: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Topics whose id is known then and now and differs, with both ids."""
+    return {t: (then[t], now[t]) for t in sorted(then) if t in now and then[t] != now[t]}
+
+
+def without(offsets: Mapping[TopicPartition, int], topics: Collection[str]) -> Offsets:
+    """Offsets but for those of some topics."""
+    return {tp: at for tp, at in offsets.items() if tp[0] not in topics}

@@ -24,8 +24,8 @@ from eoslog.connector.client.fetch import fetch
 from eoslog.connector.client.listing import list_offsets
 from eoslog.connector.client.shared import close_shared, shared
 from eoslog.connector.discover import Log
-from eoslog.connector.errors import OffsetsGone, OptionError, report_loss
-from eoslog.connector.offsets import COMMITTED, EARLIEST, LATEST, Offsets
+from eoslog.connector.errors import OffsetsGone, OptionError, TopicMadeAnew, report_loss
+from eoslog.connector.offsets import COMMITTED, EARLIEST, LATEST, Offsets, TopicIds, TopicPartition
 from eoslog.connector.options import SourceOptions
 
 StoredOffset = dict[str, dict[str, int]]
@@ -43,6 +43,7 @@ def read_range(options: SourceOptions, task: plan.Range) -> Iterator[pa.RecordBa
                 position,
                 task.end,
                 committed=options.committed,
+                topic_id=task.topic_id,
                 headers=options.headers,
             ):
                 position = records.offset[-1].as_py() + 1
@@ -51,6 +52,9 @@ def read_range(options: SourceOptions, task: plan.Range) -> Iterator[pa.RecordBa
         except OffsetsGone as error:
             report_loss(options.fail_on_data_loss, str(error))
             position = _next_in_log(options, task, position)
+        except TopicMadeAnew as error:
+            report_loss(options.fail_on_data_loss, str(error))
+            return
 
 
 def _next_in_log(options: SourceOptions, task: plan.Range, position: int) -> int:
@@ -76,7 +80,7 @@ class BatchReader(DataSourceReader):
         if turned:
             said = "; ".join(f"{t}-{p} from {start[t, p]} to {end[t, p]}" for t, p in turned)
             raise OptionError(f"startingOffsets lies after endingOffsets: {said}")
-        return _tasks(self.options, start, end) or [plan.Range("", 0, 0, 0)]
+        return _tasks(self.options, start, end, log.ids) or [plan.Range("", 0, 0, 0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, in offset order."""
@@ -92,16 +96,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._log = Log(options)
         self._initial: Offsets = {}
         self._pin = False
-        self._target: Offsets | None = None
+        self._target: tuple[Offsets, TopicIds] | None = None
         self._latest: Offsets = {}
-        self._begins: Offsets = {}
+        self._begins: dict[tuple[TopicPartition, str | None], int] = {}
         self._last_batch: float | None = None  # when a batch was planned, on the monotonic clock
 
     def initialOffset(self) -> StoredOffset:
         """Where a query without a checkpointed offset begins (startingOffsets)."""
         self._initial = self._log.resolve("startingOffsets", self.options.starting)
         self._pin = _moves(self.options.starting)
-        return offsets.to_json(self._initial)
+        return offsets.to_json(self._initial, self._log.ids)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """maxOffsetsPerTrigger or minOffsetsPerTrigger, if given."""
@@ -114,7 +118,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end of the whole query: what is there now."""
-        self._target = self._log.latest()
+        self._target = self._log.latest(), self._log.ids
 
     def latestOffset(self, start: Mapping[str, Mapping[str, int]], limit: ReadLimit) -> StoredOffset:
         """The end of the next batch.
@@ -123,31 +127,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for the beginning anew and get a later one; what arrived between would be lost without a word.
         So such a query's first batch is empty: its end stores where the query began.
         """
-        position = offsets.from_json(start)
+        position, then = offsets.from_json(start), offsets.ids_from_json(start)
         first, self._pin = self._pin, False
         if first and position == self._initial:
-            return offsets.to_json(position)
-        self._latest = self._log.latest() if self._target is None else self._reachable(self._target)
-        end = {**self._latest}
-        lost = plan.losses(position, end)
+            return offsets.to_json(position, then)
+        end, ids = self._end(position)
+        self._latest = end
+        lost = plan.losses(position, end, (then, ids))
         if lost:
             report_loss(self.options.fail_on_data_loss, str(lost))
-        if not isinstance(limit, ReadAllAvailable) and self._too_few(position, end):
-            return offsets.to_json(position)
+        begin = self._begin((position, then), (end, ids))
+        if not isinstance(limit, ReadAllAvailable) and not lost.anew and self._too_few(begin, end):
+            return offsets.to_json(position, then)
         self._last_batch = time.monotonic()
         if isinstance(limit, ReadMaxRows):
-            end = plan.share({**self._new(end, position), **position}, end, limit.max_rows)
-        return offsets.to_json(end)
+            end = plan.share(begin, end, limit.max_rows)
+        return offsets.to_json(end, ids)
 
-    def _too_few(self, position: Offsets, end: Offsets) -> bool:
+    def _end(self, position: Offsets) -> tuple[Offsets, TopicIds]:
+        """Where the log ends, or the query with availableNow; and the topics' ids."""
+        if self._target is None:
+            return self._log.latest(position), self._log.ids
+        return self._reachable(self._target[0]), self._target[1]
+
+    def _too_few(self, begin: Offsets, end: Offsets) -> bool:
         """Whether minOffsetsPerTrigger lets the batch wait. A query that has just begun does not wait."""
         least, delay_ms = self.options.min_offsets, self.options.max_delay_ms
         if least is None or delay_ms is None or self._last_batch is None:
             return False
         if (time.monotonic() - self._last_batch) * 1000 >= delay_ms:
             return False
-        start = {**self._new(end, position), **position}
-        return sum(max(end[tp] - start[tp], 0) for tp in end) < least
+        return sum(max(end[tp] - begin[tp], 0) for tp in end) < least
 
     def reportLatestOffset(self) -> StoredOffset | None:
         """The log's end as last seen, for the query's progress report."""
@@ -156,14 +166,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: StoredOffset, end: StoredOffset) -> Sequence[InputPartition]:
         """The tasks of a batch. Partitions that `start` lacks are new and read from their beginning."""
         begin, until = offsets.from_json(start), offsets.from_json(end)
+        then, ids = offsets.ids_from_json(start), offsets.ids_from_json(end)
+        anew = plan.made_anew(then, ids)
         back = {tp: (begin[tp], at) for tp, at in until.items() if begin.get(tp, at) > at}
         moved = (
             {tp for tp, (at, _) in back.items() if self._initial.get(tp) == at} if self._moved() else set()
         )
-        lost = plan.Losses((), {tp: found for tp, found in back.items() if tp not in moved})
+        lost = plan.Losses(
+            (), {tp: at for tp, at in back.items() if tp not in moved and tp[0] not in anew}, anew
+        )
         if lost:
             report_loss(self.options.fail_on_data_loss, str(lost))
-        return _tasks(self.options, {**self._new(until, begin), **begin}, until)
+        return _tasks(self.options, self._begin((begin, then), (until, ids)), until, ids)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, in offset order."""
@@ -186,16 +200,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The target, or where the query began if that was found out later and is further."""
         return {**self._initial, **{tp: max(at, self._initial.get(tp, at)) for tp, at in target.items()}}
 
-    def _new(self, end: Mapping[offsets.TopicPartition, int], start: Offsets) -> Offsets:
-        """Where partitions begin that appeared since `start`: 0, unless the log has lost that already."""
-        unknown = [tp for tp in end if tp not in start and tp not in self._begins]
+    def _begin(self, start: tuple[Offsets, TopicIds], end: tuple[Offsets, TopicIds]) -> Offsets:
+        """Where a batch begins. Partitions that were not there before, those of topics made anew among
+        them, begin at 0, unless the log has lost that already."""
+        known = plan.without(start[0], plan.made_anew(start[1], end[1]))
+        keys = {tp: (tp, end[1].get(tp[0])) for tp in end[0] if tp not in known}
+        unknown = [tp for tp, key in keys.items() if key not in self._begins]
         if unknown:
             found = self._log.ends(unknown, EARLIEST)
             late = "; ".join(f"{t}-{p} begins at {at}" for (t, p), at in found.items() if at > 0)
             if late:
                 report_loss(self.options.fail_on_data_loss, f"new partitions do not begin at 0: {late}")
-            self._begins.update(found)
-        return {tp: self._begins[tp] for tp in end if tp not in start}
+            self._begins.update({keys[tp]: at for tp, at in found.items()})
+        return {**known, **{tp: self._begins[key] for tp, key in keys.items()}}
 
 
 def _moves(starting: offsets.Bound) -> bool:
@@ -205,5 +222,5 @@ def _moves(starting: offsets.Bound) -> bool:
     return LATEST in starting.values() if isinstance(starting, dict) else starting in (LATEST, COMMITTED)
 
 
-def _tasks(options: SourceOptions, start: Offsets, end: Offsets) -> list[plan.Range]:
-    return plan.split(plan.ranges(start, end), options.min_partitions, options.max_records)
+def _tasks(options: SourceOptions, start: Offsets, end: Offsets, ids: TopicIds) -> list[plan.Range]:
+    return plan.split(plan.ranges(start, end, ids), options.min_partitions, options.max_records)

@@ -6,6 +6,7 @@ What is believed about the cluster is kept until somebody finds it wrong and cal
 """
 
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -28,17 +29,18 @@ _CREATION_PATIENCE_MS = 5_000
 """The same where asking for the topic makes the broker create it."""
 
 
-_MAX_AGE_S = 300
-"""A topic is asked about again after this time, so that partitions added to it are noticed."""
-
-
 @dataclass(frozen=True)
 class TopicInfo:
-    """A topic: `leaders` maps each partition to its leader's node id, -1 while there is none."""
+    """A topic: `leaders` maps each partition to its leader's node id, -1 while there is none.
+
+    `topic_id` is another one for a topic that was deleted and made anew (KIP-516), in the form of Kafka's
+    tools; None where the broker tells none.
+    """
 
     name: str
     leaders: dict[int, int]
     internal: bool = False
+    topic_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,9 +81,9 @@ class Cluster:
         return found
 
     def topic(self, name: str, *, create: bool = False) -> TopicInfo:
-        """A topic, from memory if known. Raises UnknownTopic, KafkaError, BrokerUnreachable."""
+        """A topic, from memory if it is fresh. Raises UnknownTopic, KafkaError, BrokerUnreachable."""
         known, since = self._topics.get(name, (None, 0.0))
-        if known is not None and time.monotonic() - since < _MAX_AGE_S:
+        if known is not None and time.monotonic() - since < self.config.metadata_max_age_ms / 1000:
             return known
         backoff = Backoff(self.config, _CREATION_PATIENCE_MS if create else _UNKNOWN_PATIENCE_MS)
         while True:
@@ -100,8 +102,12 @@ class Cluster:
 
     def partitions(self, topic: str) -> list[int]:
         """The partitions of a topic, asked anew each time: a topic may have grown."""
+        return sorted(self.describe(topic).leaders)
+
+    def describe(self, topic: str) -> TopicInfo:
+        """A topic, asked about anew."""
         self.forget_topic(topic)
-        return sorted(self.topic(topic).leaders)
+        return self.topic(topic)
 
     def leader_address(self, topic: str, partition: int, *, create: bool = False) -> Address:
         """The address of a partition's leader; KafkaError LEADER_NOT_AVAILABLE while there is none."""
@@ -274,6 +280,8 @@ def _read_metadata(answer: Message) -> Metadata:
             errors[topic["name"]] = topic["error_code"]
         else:
             leaders = {p["partition_index"]: p["leader_id"] for p in topic["partitions"]}
-            topics[topic["name"]] = TopicInfo(topic["name"], leaders, topic["is_internal"])
+            number = topic.get("topic_id") or bytes(16)
+            topic_id = urlsafe_b64encode(number).decode().rstrip("=") if any(number) else None
+            topics[topic["name"]] = TopicInfo(topic["name"], leaders, topic["is_internal"], topic_id)
     nodes = {broker["node_id"]: (broker["host"], broker["port"]) for broker in answer["brokers"]}
     return Metadata(nodes, topics, errors, answer["cluster_id"])

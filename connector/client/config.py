@@ -33,6 +33,23 @@ class ClientConfig:
     """Batches for several partitions travel in one Produce request up to this size."""
     max_response_bytes: int = 1 << 30
     """A longer answer is taken for a peer that does not speak Kafka's protocol."""
+    poll_timeout_ms: int | None = None
+    """The longest a reader waits for records; None: api_timeout_ms."""
+    max_in_flight: int = 5
+    """Produce requests unanswered at a time, on each connection."""
+    metadata_max_age_ms: int = 300_000
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    """A broker answers a Fetch when it has fetch_min_bytes, or after this time."""
+    max_partition_fetch_bytes: int = 4 << 20
+    fetch_max_bytes: int = 50 << 20
+    """The lower of the two is asked for: a request is for one partition."""
+    client_rack: str = ""
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+    """Socket buffers; -1: the system's own."""
+    connect_timeout_ms: int = 10_000
+    """The longest wait for a connection's first packet, within request_timeout_ms."""
 
     security: Security = field(default_factory=Security)
 
@@ -58,6 +75,17 @@ _FIELD_OF_OPTION = {
     "kafka.retry.backoff.ms": "retry_backoff_ms",
     "kafka.retry.backoff.max.ms": "retry_backoff_max_ms",
     "kafka.max.request.size": "max_request_bytes",
+    "kafkaconsumer.polltimeoutms": "poll_timeout_ms",
+    "kafka.max.in.flight.requests.per.connection": "max_in_flight",
+    "kafka.metadata.max.age.ms": "metadata_max_age_ms",
+    "kafka.fetch.min.bytes": "fetch_min_bytes",
+    "kafka.fetch.max.wait.ms": "fetch_max_wait_ms",
+    "kafka.max.partition.fetch.bytes": "max_partition_fetch_bytes",
+    "kafka.fetch.max.bytes": "fetch_max_bytes",
+    "kafka.client.rack": "client_rack",
+    "kafka.send.buffer.bytes": "send_buffer_bytes",
+    "kafka.receive.buffer.bytes": "receive_buffer_bytes",
+    "kafka.socket.connection.setup.timeout.ms": "connect_timeout_ms",
 }
 assert set(_FIELD_OF_OPTION.values()) <= {field.name for field in fields(ClientConfig)}
 

@@ -59,8 +59,10 @@ class Connection:
         self._renew_at = math.inf  # when to authenticate anew, on the monotonic clock
         deadline = time.monotonic() + (timeout_ms or config.request_timeout_ms) / 1000
         try:
-            self._socket = socket.create_connection((host, port), timeout=_left(deadline))
+            first = min(_left(deadline), config.connect_timeout_ms / 1000)
+            self._socket = socket.create_connection((host, port), timeout=first)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._set_buffers(self._socket)
             self._secure(deadline)
             self._negotiate(deadline)
             self._authenticate(deadline)
@@ -128,6 +130,15 @@ class Connection:
             )
         self.send(api, body, self.pick(api, max_version=max_version) if version is None else version)
         return self.receive()
+
+    def _set_buffers(self, peer: socket.socket) -> None:
+        """Socket buffers as asked for; the system's own sizes adapt to the connection."""
+        for option, size in (
+            (socket.SO_SNDBUF, self.config.send_buffer_bytes),
+            (socket.SO_RCVBUF, self.config.receive_buffer_bytes),
+        ):
+            if size > 0:
+                peer.setsockopt(socket.SOL_SOCKET, option, size)
 
     def _secure(self, deadline: float) -> None:
         """Begin TLS, if asked for. Raises OSError, and AuthenticationRefused where trying again is no use."""

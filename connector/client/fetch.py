@@ -5,6 +5,7 @@ does. Only batch headers are looked at one by one; records of all batches of an 
 once. Control batches and records of aborted transactions are passed over.
 """
 
+from base64 import urlsafe_b64decode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
@@ -14,7 +15,13 @@ from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.connection import Connection
 from eoslog.connector.client.retry import Backoff, check, passes
 from eoslog.connector.client.visible import Located, Visible, visible
-from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, OffsetsGone, RetriesExhausted
+from eoslog.connector.errors import (
+    BrokerUnreachable,
+    ConnectionLost,
+    OffsetsGone,
+    RetriesExhausted,
+    TopicMadeAnew,
+)
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import Buffer, CorruptBatch
 from eoslog.protocol.decode import PayloadTooLarge
@@ -22,9 +29,9 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.records import DecodedRecords, decode_batches
 from eoslog.protocol.schema import Message
 
-_FETCH_MAX = 12  # names the topics; later versions carry topic ids
-MAX_BYTES = 4 << 20
-_MAX_WAIT_MS = 500
+_BY_NAME = 12  # the last version that names topics
+_BY_ID = 13  # names them by their ids (KIP-516)
+_OTHER_TOPIC = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +53,20 @@ def fetch(
     end: int,
     *,
     committed: bool,
-    max_bytes: int = MAX_BYTES,
+    topic_id: str | None = None,
+    max_bytes: int | None = None,
     headers: bool = False,
 ) -> Iterator[DecodedRecords]:
     """Records with offsets start..end-1, in order, an answer's worth at a time.
 
-    `max_bytes` is asked of the broker for an answer; a single batch that is larger comes all the same.
-    Raises OffsetsGone where the log no longer holds `start` or never reached `end`, CorruptBatch,
-    KafkaError, and RetriesExhausted after api_timeout_ms without progress.
+    With `topic_id` no record of another topic is read that came to have this name. `max_bytes` (None: as
+    the config says) is asked of the broker for an answer; a single batch that is larger comes all the same.
+    Raises OffsetsGone where the log no longer holds `start` or never reached `end`, TopicMadeAnew,
+    CorruptBatch, KafkaError, and RetriesExhausted after poll_timeout_ms without progress.
     """
-    reader = _Reader(cluster, topic, partition, end, committed, max_bytes)
+    config = cluster.config
+    most = min(config.max_partition_fetch_bytes, config.fetch_max_bytes) if max_bytes is None else max_bytes
+    reader = _Reader(cluster, topic, topic_id, partition, end, committed, most)
     try:
         reader.ask(start)
         position = start
@@ -117,9 +128,18 @@ class _Reader:
     """Asks for one partition at one position after another, over whatever connection leads there."""
 
     def __init__(
-        self, cluster: Cluster, topic: str, partition: int, end: int, committed: bool, max_bytes: int
+        self,
+        cluster: Cluster,
+        topic: str,
+        topic_id: str | None,
+        partition: int,
+        end: int,
+        committed: bool,
+        max_bytes: int,
     ) -> None:
         self.cluster, self.topic, self.partition = cluster, topic, partition
+        self.topic_id = topic_id
+        self._id = b"" if topic_id is None else urlsafe_b64decode(topic_id + "==")
         self.end, self.committed, self.max_bytes = end, committed, max_bytes
         self._connection: Connection | None = None
         self._asked = -1
@@ -174,7 +194,11 @@ class _Reader:
         if self._connection is None:
             address = self.cluster.leader_address(self.topic, self.partition)
             self._connection = self.cluster.take(address)
-        version = self._connection.pick(ApiKey.FETCH, max_version=_FETCH_MAX)
+        version = self._connection.pick(
+            ApiKey.FETCH, max_version=_BY_NAME if self.topic_id is None else _BY_ID
+        )
+        if self.topic_id is not None and version < _BY_ID:
+            self._check_id()
         self._connection.send(ApiKey.FETCH, self._body(position), version)
         self._asked = position
 
@@ -184,13 +208,16 @@ class _Reader:
             "fetch_offset": position,
             "partition_max_bytes": self.max_bytes,
         }
+        config = self.cluster.config
+        name = {"topic": self.topic} if self.topic_id is None else {"topic_id": self._id}
         return {
             "replica_id": -1,
-            "max_wait_ms": min(_MAX_WAIT_MS, self.cluster.config.request_timeout_ms // 2),
-            "min_bytes": 1,
+            "max_wait_ms": min(config.fetch_max_wait_ms, config.request_timeout_ms // 2),
+            "min_bytes": config.fetch_min_bytes,
             "max_bytes": self.max_bytes,
             "isolation_level": int(self.committed),
-            "topics": [{"topic": self.topic, "partitions": [wanted]}],
+            "topics": [{"topic": self.topic, **name, "partitions": [wanted]}],
+            "rack_id": config.client_rack,
         }
 
     def _read(self) -> _Answer:
@@ -198,7 +225,9 @@ class _Reader:
         position, self._asked = self._asked, -1
         answer = self._connection.receive()
         check(answer["error_code"], f"Fetch of {self.name}")
-        part = _only_partition(answer, self.topic, self.partition)
+        part = self._only_partition(answer)
+        if part["error_code"] in _OTHER_TOPIC:
+            self._check_id()
         if part["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise OffsetsGone(
                 f"offset {position} of {self.name} is not in the log, which begins at "
@@ -221,25 +250,37 @@ class _Reader:
         config = self.cluster.config
         if not passes(error) or (isinstance(error, BrokerUnreachable) and not self.cluster.reached):
             raise error
+        limit, option = config.api_timeout_ms, "kafka.default.api.timeout.ms"
+        if config.poll_timeout_ms is not None:
+            limit, option = config.poll_timeout_ms, "kafkaConsumer.pollTimeoutMs"
         if self._backoff is None:
-            self._backoff = Backoff(config, config.api_timeout_ms)
+            self._backoff = Backoff(config, limit)
         if self._backoff.over:
             raise RetriesExhausted(
-                f"reading {self.name} at offset {position}: no progress within {config.api_timeout_ms} ms "
-                f"(kafka.default.api.timeout.ms): {error}"
+                f"reading {self.name} at offset {position}: no progress within {limit} ms ({option}): {error}"
             ) from error
         self.cluster.forget_topic(self.topic)
         self._backoff.pause(error)
 
+    def _check_id(self) -> None:
+        """Raises TopicMadeAnew if the name belongs to another topic now."""
+        self.cluster.forget_topic(self.topic)
+        now = self.cluster.topic(self.topic).topic_id
+        if now is not None and now != self.topic_id:
+            raise TopicMadeAnew(
+                f"topic {self.topic} was deleted and made anew: its id is {now}, but records of "
+                f"{self.topic_id} were to be read from {self.name}"
+            )
+
+    def _only_partition(self, answer: Message) -> Message:
+        for found in answer["responses"]:
+            for part in found["partitions"]:
+                named = found.get("topic") == self.topic or found.get("topic_id") == self._id
+                if named and part["partition_index"] == self.partition:
+                    wanted: Message = part
+                    return wanted
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer to Fetch leaves out {self.name}")
+
     def _drop(self) -> None:
         self.close()
         self._asked = -1
-
-
-def _only_partition(answer: Message, topic: str, partition: int) -> Message:
-    for found in answer["responses"]:
-        for part in found["partitions"]:
-            if found["topic"] == topic and part["partition_index"] == partition:
-                wanted: Message = part
-                return wanted
-    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer to Fetch leaves out {topic}-{partition}")

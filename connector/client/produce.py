@@ -65,11 +65,13 @@ class Producer:
         identity: Identity | None,
         transactional_id: str | None = None,
         acks: int = -1,
-        max_in_flight: int = MAX_UNANSWERED,
+        max_in_flight: int | None = None,
         retries: bool = True,
     ) -> None:
-        """`retries=False`: a batch whose fate is unknown is never sent twice; the failure is raised.
+        """`max_in_flight` None: as the config says.
+        `retries=False`: a batch whose fate is unknown is never sent twice; the failure is raised.
         Raises ValueError for combinations that would void what an identity promises."""
+        max_in_flight = cluster.config.max_in_flight if max_in_flight is None else max_in_flight
         if identity is not None and (acks != -1 or not 0 < max_in_flight <= MAX_UNANSWERED):
             raise ValueError("an idempotent producer needs acks=-1 and one to five requests in flight")
         if transactional_id is not None and identity is None:

@@ -1,10 +1,17 @@
 """A broker as the stock client (confluent-kafka) sees it: what the connector's tests compare with."""
 
+import time
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+
+
+def bare(offsets: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    """A stream's offsets without the entries that tell the topics' ids."""
+    return {topic: dict(parts) for topic, parts in offsets.items() if not topic.startswith("topic-id:")}
 
 
 class Kafka:
@@ -20,6 +27,15 @@ class Kafka:
         new = NewTopic(name, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()})
         self.admin.create_topics([new])[name].result(10)
         return name
+
+    def make_anew(self, topic: str, partitions: int = 1) -> None:
+        """Delete a topic, and create another one of its name once it is gone."""
+        self.admin.delete_topics([topic])[topic].result(10)
+        deadline = time.monotonic() + 10
+        while topic in self.admin.list_topics(timeout=10).topics:
+            assert time.monotonic() < deadline, f"{topic} is still there"
+            time.sleep(0.05)
+        self.topic(partitions, name=topic)
 
     def producer(self, **config: Any) -> Producer:
         """A stock producer; configuration with underscores for dots."""

@@ -7,7 +7,8 @@ import pytest
 
 from eoslog.connector.client.config import ClientConfig
 from eoslog.connector.errors import OptionError
-from eoslog.connector.option_table import ALIASES, FIXED, FORBIDDEN, TABLE, Kind, Use
+from eoslog.connector.option_refusals import FIXED, FORBIDDEN, NO_EFFECT
+from eoslog.connector.option_table import ALIASES, TABLE, Kind, Use
 from eoslog.connector.options import (
     Guarantee,
     SinkOptions,
@@ -70,6 +71,46 @@ def test_every_client_setting_arrives() -> None:
     assert made.client == ClientConfig((("one", 9092), ("two", 9093)), "me", 11, 12, 13, 14, 15, 16)
 
 
+def test_client_settings_by_which_people_tune() -> None:
+    made = source(
+        subscribe="t",
+        kafkaConsumer__pollTimeoutMs="1",
+        kafka__metadata__max__age__ms="2",
+        kafka__fetch__min__bytes="3",
+        kafka__fetch__max__wait__ms="4",
+        kafka__max__partition__fetch__bytes="5",
+        kafka__fetch__max__bytes="6",
+        kafka__client__rack="r",
+        kafka__send__buffer__bytes="7",
+        kafka__receive__buffer__bytes="-1",
+        kafka__socket__connection__setup__timeout__ms="8",
+        fetchOffset__numRetries="9",
+        fetchOffset__retryIntervalMs="10",
+    )
+    client = made.client
+    assert (client.poll_timeout_ms, client.metadata_max_age_ms, client.fetch_min_bytes) == (1, 2, 3)
+    assert (client.fetch_max_wait_ms, client.max_partition_fetch_bytes, client.fetch_max_bytes) == (4, 5, 6)
+    assert (client.client_rack, client.send_buffer_bytes, client.receive_buffer_bytes) == ("r", 7, -1)
+    assert (client.connect_timeout_ms, made.end_tries, made.end_pause_ms) == (8, 9, 10)
+    write = sink(kafka__max__in__flight__requests__per__connection="1", kafka__max__block__ms="2")
+    assert (write.client.max_in_flight, write.client.api_timeout_ms) == (1, 2)
+
+
+def test_what_changes_no_result_is_taken() -> None:
+    for name in NO_EFFECT:
+        source_options({**BROKERS, "subscribe": "t", name.upper(): "1"}, stream=True)
+        sink_options({**BROKERS, name: "1"}, stream=True)
+
+
+def test_a_stream_that_waits_for_more_than_it_may_take() -> None:
+    with pytest.raises(OptionError, match=r"minOffsetsPerTrigger \(5\) is above maxOffsetsPerTrigger \(4\)"):
+        source(True, subscribe="t", minOffsetsPerTrigger="5", maxOffsetsPerTrigger="4")
+
+
+def test_spaces_around_names_do_not_count() -> None:
+    assert sink(topic=" t ").topic == "t" and source(subscribePattern=" t.* ").pattern == "t.*"
+
+
 def test_options_travel_to_the_tasks() -> None:
     made = sink(topic="t", transactional__id="s", kafka__group__id="g", kafka__compression__type="zstd",
                 path="p", checkpointLocation="file:/c", queryName="q", kafka__transaction__timeout__ms="5000",
@@ -125,6 +166,13 @@ BAD: list[tuple[str, dict[str, str], str]] = [
     ("autocommit", {"subscribe": "a", "kafka.enable.auto.commit": "true"}, "always false"),
     ("brokers", {"subscribe": "a", "kafka.bootstrap.servers": "a"}, "not host:port"),
     ("group", {"subscribe": "a", "kafka.group.id": " "}, "kafka.group.id is empty"),
+    ("java pattern", {"subscribePattern": "[a-z&&[^b]]+"}, "no regular expression of Python's: Possible"),
+    ("poll", {"subscribe": "a", "kafkaConsumer.pollTimeoutMs": "2m"}, "pollTimeoutMs cannot be '2m'"),
+    ("tries", {"subscribe": "a", "fetchOffset.numRetries": "0"}, "a whole number above 0"),
+    ("buffer", {"subscribe": "a", "kafka.send.buffer.bytes": "-2"}, "or -1 for the system's own"),
+    ("crcs", {"subscribe": "a", "kafka.check.crcs": "false"}, "always true"),
+    ("times", {"subscribe": "a", "startingOffsetsByTimestamp": '{"a":{"0":7}}',
+               "endingOffsetsByTimestamp": '{"a":{"0":6}}'}, "lies after endingOffsetsByTimestamp .* a-0"),
 ]  # fmt: skip
 
 
@@ -143,6 +191,12 @@ BAD_SINK: list[tuple[dict[str, str], str]] = [
     ({"kafka.transactional.id": "x"}, "use the option transactional.id"),
     ({"kafka.value.serializer": "x"}, "encode them in the DataFrame"),
     ({"topic": ""}, "topic is empty"),
+    ({"kafka.max.in.flight.requests.per.connection": "6"}, "remember the last 5 batches.*give 5 at most"),
+    ({"kafka.partitioner.ignore.keys": "true"}, "always false"),
+    ({"kafka.max.block.ms": "5", "kafka.default.api.timeout.ms": "6"}, "mean the same option"),
+    ({"kafka.ssl.truststore.password": "x"}, "PEM has no store password"),
+    ({"kafka.sasl.kerberos.service.name": "kafka"}, "use kafka.sasl.mechanism SCRAM-SHA-512"),
+    ({"kafka.linger": "5"}, "did you mean kafka.linger.ms"),
 ]
 
 
@@ -172,7 +226,8 @@ def test_settings_that_are_so_anyway_and_harmless_ones_are_taken() -> None:
 def test_the_table_is_whole_and_says_something_of_each() -> None:
     names = [option.name.lower() for option in TABLE]
     assert len(names) == len(set(names))
-    assert not set(names) & {n.lower() for n in (*ALIASES, *FIXED, *FORBIDDEN)}
+    others = [n.lower() for n in (*ALIASES, *FIXED, *FORBIDDEN, *NO_EFFECT)]
+    assert not set(names) & set(others) and len(others) == len(set(others))
     for option in TABLE:
         assert option.meaning.endswith(".") and option.use
         assert bool(option.choices) == (option.kind is Kind.CHOICE)

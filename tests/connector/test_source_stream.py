@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from stock_kafka import Kafka
+from stock_kafka import Kafka, bare
 
 from eoslog.connector.errors import DataLoss
 from eoslog.connector.options import source_options
@@ -108,7 +108,7 @@ def test_a_continuous_query_sees_new_rows_and_new_topics(
     finally:
         query.stop()
     assert sink.values == [b"before"] * 3 + [b"after"] * 2 + [b"second"] * 4
-    assert stored_offsets(tmp_path) == {first: {"0": 5}, second: {"0": 0, "1": 4}}
+    assert bare(stored_offsets(tmp_path)) == {first: {"0": 5}, second: {"0": 0, "1": 4}}
 
 
 @pytest.mark.spark
@@ -180,16 +180,16 @@ def test_where_a_query_began_is_stored_before_anything_is_read(kafka: Kafka, top
     kafka.put(topic, [b"old"] * 3)
     first = reader(kafka, topic)
     began = first.initialOffset()
-    assert began == {topic: {"0": 3, "1": 0}}
+    assert bare(began) == {topic: {"0": 3, "1": 0}}
     kafka.put(topic, [b"between"] * 4)
     stored = first.latestOffset(began, NO_LIMIT)
     assert stored == began, "the first batch is empty and stores the beginning"
     assert planned(first, began, stored) == []
-    assert first.latestOffset(stored, NO_LIMIT) == {topic: {"0": 7, "1": 0}}
+    assert bare(first.latestOffset(stored, NO_LIMIT)) == {topic: {"0": 7, "1": 0}}
 
     again = reader(kafka, topic)  # after a crash in the first batch
     later = again.initialOffset()
-    assert later == {topic: {"0": 7, "1": 0}}
+    assert bare(later) == {topic: {"0": 7, "1": 0}}
     assert planned(again, later, stored) == []
     end = again.latestOffset(stored, NO_LIMIT)
     assert planned(again, stored, end) == [(0, 3, 7)]
@@ -200,7 +200,7 @@ def test_a_query_from_a_fixed_place_reads_in_its_first_batch(kafka: Kafka, topic
     for starting in ("earliest", f'{{"{topic}":{{"0":1,"1":-2}}}}'):
         made = reader(kafka, topic, startingOffsets=starting)
         end = made.latestOffset(made.initialOffset(), NO_LIMIT)
-        assert end == {topic: {"0": 3, "1": 0}}
+        assert bare(end) == {topic: {"0": 3, "1": 0}}
 
 
 def test_the_limit_is_shared_and_available_now_is_not_passed(kafka: Kafka, topic: str) -> None:
@@ -211,8 +211,8 @@ def test_the_limit_is_shared_and_available_now_is_not_passed(kafka: Kafka, topic
     began = made.initialOffset()
     made.prepareForTriggerAvailableNow()
     kafka.put(topic, [b"late"] * 10, 0)
-    assert made.latestOffset(began, ReadMaxRows(20)) == {topic: {"0": 18, "1": 2}}
-    assert made.latestOffset(began, NO_LIMIT) == {topic: {"0": 90, "1": 10}}
+    assert bare(made.latestOffset(began, ReadMaxRows(20))) == {topic: {"0": 18, "1": 2}}
+    assert bare(made.latestOffset(began, NO_LIMIT)) == {topic: {"0": 90, "1": 10}}
     assert made.reportLatestOffset() == {topic: {"0": 90, "1": 10}}
     assert reader(kafka, topic).getDefaultReadLimit() == NO_LIMIT
 
@@ -222,7 +222,7 @@ def test_a_query_that_began_after_its_target_was_fixed_has_nothing_to_read(kafka
     made.prepareForTriggerAvailableNow()
     kafka.put(topic, [b"x"] * 3, 0)
     began = made.initialOffset()
-    assert began == {topic: {"0": 3, "1": 0}}
+    assert bare(began) == {topic: {"0": 3, "1": 0}}
     for _ in range(2):
         assert made.latestOffset(began, NO_LIMIT) == began
     assert planned(made, began, began) == []
@@ -237,11 +237,11 @@ def test_an_open_transaction_holds_back_the_end_of_a_batch(kafka: Kafka, topic: 
     kafka.put(topic, [b"after"] * 2)
     plain = reader(kafka, topic, kafka__isolation__level="read_uncommitted")
     made = reader(kafka, topic)
-    assert plain.latestOffset({topic: {"0": 0, "1": 0}}, NO_LIMIT) == {topic: {"0": 6, "1": 0}}
-    assert made.latestOffset({topic: {"0": 0, "1": 0}}, NO_LIMIT) == {topic: {"0": 3, "1": 0}}
+    assert bare(plain.latestOffset({topic: {"0": 0, "1": 0}}, NO_LIMIT)) == {topic: {"0": 6, "1": 0}}
+    assert bare(made.latestOffset({topic: {"0": 0, "1": 0}}, NO_LIMIT)) == {topic: {"0": 3, "1": 0}}
     producer.commit_transaction(20)
     began = time.monotonic()
-    while made.latestOffset({topic: {"0": 0, "1": 0}}, NO_LIMIT) != {topic: {"0": 7, "1": 0}}:
+    while bare(made.latestOffset({topic: {"0": 0, "1": 0}}, NO_LIMIT)) != {topic: {"0": 7, "1": 0}}:
         assert time.monotonic() - began < 10, "the marker follows the answer within a moment"
 
 
@@ -249,21 +249,21 @@ def test_new_partitions_are_read_from_their_beginning(kafka: Kafka, topic: str) 
     kafka.put(topic, [b"x"] * 5, 1)
     made = reader(kafka, topic)
     assert planned(made, {topic: {"0": 0}}, {topic: {"0": 0, "1": 5}}) == [(1, 0, 5)]
-    assert made.latestOffset({topic: {"0": 0}}, ReadMaxRows(2)) == {topic: {"0": 0, "1": 2}}
+    assert bare(made.latestOffset({topic: {"0": 0}}, ReadMaxRows(2))) == {topic: {"0": 0, "1": 2}}
 
 
 def test_going_back_and_going_away_is_data_loss(kafka: Kafka, topic: str) -> None:
     kafka.put(topic, [b"x"] * 5, 1)
-    made = reader(kafka, topic)
+    made = reader(kafka, topic, fetchOffset__retryIntervalMs="1")
     with pytest.raises(DataLoss, match=rf"{topic}-1 ends at 5, before 9.*failOnDataLoss"):
         made.latestOffset({topic: {"0": 0, "1": 9}}, NO_LIMIT)
     with pytest.raises(DataLoss, match="gone-0 does not exist any more"):
         made.latestOffset({topic: {"0": 0, "1": 0}, "gone": {"0": 1}}, NO_LIMIT)
     with pytest.raises(DataLoss, match="ends at 5, before 9"):
         made.partitions({topic: {"0": 0, "1": 9}}, {topic: {"0": 0, "1": 5}})
-    careless = reader(kafka, topic, failOnDataLoss="false")
+    careless = reader(kafka, topic, failOnDataLoss="false", fetchOffset__retryIntervalMs="1")
     end = careless.latestOffset({topic: {"0": 0, "1": 9}, "gone": {"0": 1}}, NO_LIMIT)
-    assert end == {topic: {"0": 0, "1": 5}}
+    assert bare(end) == {topic: {"0": 0, "1": 5}}
     assert planned(careless, {topic: {"0": 0, "1": 9}}, end) == []
 
 

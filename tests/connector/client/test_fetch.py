@@ -175,3 +175,25 @@ def test_readers_of_two_threads_do_not_meet() -> None:
         for thread in threads:
             thread.join(10)
     assert found == {i: numbers(i, 100 - i) for i in range(4)}
+
+
+def test_a_fetch_asks_as_the_config_says() -> None:
+    log = Log()
+    config = {"fetch_min_bytes": 7, "fetch_max_wait_ms": 9, "client_rack": "here", "fetch_max_bytes": 500}
+    with FakeBroker({ApiKey.FETCH: log.fetch}) as broker:
+        with Cluster(ClientConfig((("127.0.0.1", broker.port),), **config)) as c:  # type: ignore[arg-type]
+            assert sum(len(rows) for rows in fetch(c, "t", 0, 0, 100, committed=True)) == 100
+        _, body = broker.seen(ApiKey.FETCH)[0]
+    assert (body["min_bytes"], body["max_wait_ms"], body["rack_id"], body["max_bytes"]) == (7, 9, "here", 500)
+    assert body["topics"][0]["partitions"][0]["partition_max_bytes"] == 500
+
+
+def test_a_reader_waits_as_long_as_it_was_told() -> None:
+    log = Log()
+    config = {"poll_timeout_ms": 200, "retry_backoff_ms": 1}
+    with (
+        FakeBroker({ApiKey.FETCH: log.fetch}) as broker,
+        Cluster(ClientConfig((("127.0.0.1", broker.port),), **config)) as c,  # type: ignore[arg-type]
+        pytest.raises(RetriesExhausted, match=r"within 200 ms \(kafkaConsumer.pollTimeoutMs\)"),
+    ):
+        list(fetch(c, "t", 0, 0, 101, committed=True))

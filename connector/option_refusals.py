@@ -1,0 +1,114 @@
+"""Options of Spark's connector and of Kafka's clients that change nothing here, with the reason of each.
+
+Three ways: what is as it is (taken with the value it has, refused with another), what has no effect
+(taken), and what would silently change the result (refused with what to do). Names that are in none
+of the tables are refused where they begin with `kafka.`.
+"""
+
+FIXED: dict[str, tuple[str, ...]] = {
+    "kafka.acks": ("all", "-1"),
+    "kafka.enable.idempotence": ("true",),
+    "kafka.enable.auto.commit": ("false",),
+    "kafka.check.crcs": ("true",),
+    "kafka.partitioner.ignore.keys": ("false",),
+    "kafka.exclude.internal.topics": ("true",),
+    "kafka.sasl.login.callback.handler.class": (
+        "org.apache.kafka.common.security.oauthbearer.oauthbearerlogincallbackhandler",
+        "org.apache.kafka.common.security.oauthbearer.secured.oauthbearerlogincallbackhandler",
+    ),
+}
+"""Client settings that are what they are: accepted with these values (lower case), refused with any other."""
+
+_JAVA_CLASS = "it names a Java class, which cannot run here; leave it out"
+_PEM = (
+    "stores are PEM here, and PEM has no store password: convert the store, see kafka.ssl.keystore.location"
+)
+_KERBEROS = "Kerberos is not there: use kafka.sasl.mechanism SCRAM-SHA-512, PLAIN or OAUTHBEARER"
+
+FORBIDDEN: dict[str, str] = {
+    "kafka.auto.offset.reset": "use the option startingOffsets instead",
+    "kafka.key.deserializer": "keys are always binary; cast or decode them in the DataFrame",
+    "kafka.value.deserializer": "values are always binary; cast or decode them in the DataFrame",
+    "kafka.key.serializer": "keys are written as given; encode them in the DataFrame",
+    "kafka.value.serializer": "values are written as given; encode them in the DataFrame",
+    "kafka.interceptor.classes": "interceptors are Java classes and cannot run here",
+    "kafka.partitioner.class": "give a column named partition to choose partitions yourself",
+    "kafka.transactional.id": "use the option transactional.id instead",
+    "kafka.transaction.two.phase.commit.enable": "use the option two.phase.commit instead",
+    "kafka.topic": "use the option topic instead",
+    "kafka.metric.reporters": _JAVA_CLASS,
+    "kafka.config.providers": "secrets cannot be looked up by Java classes; give them as options",
+    "kafka.ssl.engine.factory.class": _JAVA_CLASS,
+    "kafka.ssl.cipher.suites": "limit the cipher suites at the brokers, or give kafka.ssl.enabled.protocols",
+    "kafka.ssl.truststore.password": _PEM,
+    "kafka.ssl.keystore.password": _PEM,
+    "kafka.sasl.client.callback.handler.class": _JAVA_CLASS,
+    "kafka.sasl.login.class": "give kafka.sasl.oauthbearer.token.callback as module:function instead",
+    "kafka.sasl.kerberos.service.name": _KERBEROS,
+    "kafka.sasl.kerberos.kinit.cmd": _KERBEROS,
+    "kafka.sasl.kerberos.ticket.renew.window.factor": _KERBEROS,
+    "kafka.sasl.kerberos.ticket.renew.jitter": _KERBEROS,
+    "kafka.sasl.kerberos.min.time.before.relogin": _KERBEROS,
+}
+"""Settings that would change what is read or written, or whom one trusts: refused with what to do."""
+
+_TIMES_BOUND_RETRIES = "time-outs bound retries: kafka.delivery.timeout.ms and kafka.default.api.timeout.ms"
+_NO_MEMBER = "no consumer group is joined: Spark says which task reads what"
+_ONE_PAUSE = "kafka.retry.backoff.ms and kafka.retry.backoff.max.ms rule all pauses"
+_ALL_AT_ONCE = "a batch leaves when it is full or the task's rows end: nothing waits for more rows"
+_OWN_LOGIN = "tokens are renewed when most of their time is over"
+_LEVEL = "each compression has one level"
+_JAVA_TLS = "TLS is the Python interpreter's"
+_NO_JMX = "this client has no JMX metrics"
+
+NO_EFFECT: dict[str, str] = {
+    "groupIdPrefix": "no group is joined; kafka.group.id names the one to which offsets are committed",
+    "useDeprecatedOffsetFetching": "offsets are always asked for as Kafka's admin client does",
+    "kafka.retries": _TIMES_BOUND_RETRIES,
+    "kafka.linger.ms": _ALL_AT_ONCE,
+    "kafka.buffer.memory": "a task holds a few batches at most: kafka.max.in.flight.requests.per.connection",
+    "kafka.partitioner.adaptive.partitioning.enable": "rows without key take partitions in turn",
+    "kafka.partitioner.availability.timeout.ms": "rows without key take partitions in turn",
+    "kafka.metadata.max.idle.ms": "topics are forgotten with the process",
+    "kafka.compression.gzip.level": _LEVEL,
+    "kafka.compression.lz4.level": _LEVEL,
+    "kafka.compression.zstd.level": _LEVEL,
+    "kafka.max.poll.records": "an answer's records are given to Spark as they come: see "
+    "kafka.max.partition.fetch.bytes, maxOffsetsPerTrigger and maxRecordsPerPartition",
+    "kafka.max.poll.interval.ms": _NO_MEMBER,
+    "kafka.session.timeout.ms": _NO_MEMBER,
+    "kafka.heartbeat.interval.ms": _NO_MEMBER,
+    "kafka.group.instance.id": _NO_MEMBER,
+    "kafka.group.protocol": _NO_MEMBER,
+    "kafka.group.remote.assignor": _NO_MEMBER,
+    "kafka.partition.assignment.strategy": _NO_MEMBER,
+    "kafka.auto.commit.interval.ms": "offsets are committed with the rows of each micro-batch",
+    "kafka.allow.auto.create.topics": "reading makes no topic; writing does where the brokers allow it",
+    "kafka.reconnect.backoff.ms": _ONE_PAUSE,
+    "kafka.reconnect.backoff.max.ms": _ONE_PAUSE,
+    "kafka.socket.connection.setup.timeout.max.ms": "the time-out of a connection does not grow",
+    "kafka.connections.max.idle.ms": "a connection that the broker closed is opened again when needed",
+    "kafka.client.dns.lookup": "every address of a name is tried",
+    "kafka.metadata.recovery.strategy": "addresses of first contact are tried again when no broker answers",
+    "kafka.metadata.recovery.rebootstrap.trigger.ms": "the same",
+    "kafka.metrics.num.samples": _NO_JMX,
+    "kafka.metrics.recording.level": _NO_JMX,
+    "kafka.metrics.sample.window.ms": _NO_JMX,
+    "kafka.auto.include.jmx.reporter": _NO_JMX,
+    "kafka.enable.metrics.push": "nothing is measured for the brokers (KIP-714)",
+    "kafka.security.providers": _JAVA_TLS,
+    "kafka.ssl.protocol": "kafka.ssl.enabled.protocols says which versions may be used",
+    "kafka.ssl.provider": _JAVA_TLS,
+    "kafka.ssl.keymanager.algorithm": _JAVA_TLS,
+    "kafka.ssl.trustmanager.algorithm": _JAVA_TLS,
+    "kafka.ssl.secure.random.implementation": _JAVA_TLS,
+    "kafka.sasl.login.refresh.window.factor": _OWN_LOGIN,
+    "kafka.sasl.login.refresh.window.jitter": _OWN_LOGIN,
+    "kafka.sasl.login.refresh.min.period.seconds": _OWN_LOGIN,
+    "kafka.sasl.login.refresh.buffer.seconds": _OWN_LOGIN,
+    "kafka.sasl.login.connect.timeout.ms": "kafka.request.timeout.ms bounds the login, too",
+    "kafka.sasl.login.read.timeout.ms": "kafka.request.timeout.ms bounds the login, too",
+    "kafka.sasl.login.retry.backoff.ms": _ONE_PAUSE,
+    "kafka.sasl.login.retry.backoff.max.ms": _ONE_PAUSE,
+}
+"""Settings that are taken and change no result, with the reason."""
