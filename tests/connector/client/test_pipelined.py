@@ -1,0 +1,148 @@
+"""Ends and take-overs of many transactions: under way together, each with its own outcome."""
+
+from typing import Any
+
+import pytest
+from fake_broker import Drop, FakeBroker
+
+from eoslog.connector.client import transactions
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.config import ClientConfig
+from eoslog.connector.client.connection import Connection
+from eoslog.connector.client.pipelined import IN_FLIGHT
+from eoslog.connector.client.transactions import Identity, Kept
+from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.names import Identity as Own
+from eoslog.connector.commit.names import Participant
+from eoslog.connector.driver import Driver
+from eoslog.connector.errors import RetriesExhausted, UnsupportedByBroker
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+NAMES = [f"sink/1.0/0/w.{number}" for number in range(IN_FLIGHT + 5)]
+
+
+def cluster(broker: FakeBroker, **more: Any) -> Cluster:
+    limits = {"request_timeout_ms": 2_000, "delivery_timeout_ms": 3_000, "retry_backoff_ms": 1} | more
+    return Cluster(ClientConfig((("127.0.0.1", broker.port),), **limits))
+
+
+def ended(version: int, body: Any) -> Any:
+    return {"error_code": 0, "producer_id": body["producer_id"], "producer_epoch": body["producer_epoch"] + 1}
+
+
+def all_of(names: list[str]) -> dict[str, Identity]:
+    return {name: Identity(number, 3) for number, name in enumerate(names)}
+
+
+def test_requests_are_under_way_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A constant number of round trips, however many transactions (up to IN_FLIGHT at a time)."""
+    waiting: list[int] = []
+    real = Connection.receive
+
+    def receive(self: Connection, timeout_ms: float | None = None) -> Any:
+        waiting.append(self.waiting)
+        return real(self, timeout_ms)
+
+    with FakeBroker({ApiKey.END_TXN: ended}) as broker:
+        client = cluster(broker)
+        client.coordinators("transaction", NAMES)
+        monkeypatch.setattr(Connection, "receive", receive)
+        found = transactions.end_txns(client, all_of(NAMES), True)
+    assert found == {name: Identity(number, 4) for number, name in enumerate(NAMES)}
+    assert waiting == [*range(IN_FLIGHT, 0, -1), 5, 4, 3, 2, 1]
+
+
+def test_each_has_its_own_outcome_and_only_what_may_pass_is_asked_again() -> None:
+    tries: dict[str, int] = {}
+
+    def answer(version: int, body: Any) -> Any:
+        name = body["transactional_id"]
+        tries[name] = tries.get(name, 0) + 1
+        if name == "fenced":
+            return {"error_code": int(ErrorCode.PRODUCER_FENCED)}
+        if name == "busy" and tries[name] < 3:
+            return {"error_code": int(ErrorCode.CONCURRENT_TRANSACTIONS)}
+        return ended(version, body)
+
+    with FakeBroker({ApiKey.END_TXN: answer}) as broker:
+        found = transactions.end_txns(cluster(broker), all_of(["fenced", "busy", "fine"]), False)
+    refused = found["fenced"]
+    assert isinstance(refused, KafkaError) and refused.code == ErrorCode.PRODUCER_FENCED
+    assert found["busy"] == Identity(1, 4) and found["fine"] == Identity(2, 4)
+    assert tries == {"fenced": 1, "busy": 3, "fine": 1}
+
+
+def test_a_connection_lost_half_way_loses_no_answer_that_came() -> None:
+    tries: list[str] = []
+
+    def answer(version: int, body: Any) -> Any:
+        tries.append(body["transactional_id"])
+        if tries == ["a", "b"]:
+            raise Drop
+        return ended(version, body)
+
+    with FakeBroker({ApiKey.END_TXN: answer}) as broker:
+        found = transactions.end_txns(cluster(broker), all_of(["a", "b", "c"]), True)
+    assert found == {name: Identity(number, 4) for number, name in enumerate("abc")}
+    assert tries == ["a", "b", "b", "c"]
+
+
+def test_those_that_never_get_through_are_told() -> None:
+    def answer(version: int, body: Any) -> Any:
+        if body["transactional_id"] == "stuck":
+            return {"error_code": int(ErrorCode.CONCURRENT_TRANSACTIONS)}
+        return ended(version, body)
+
+    with FakeBroker({ApiKey.END_TXN: answer}) as broker:
+        short = cluster(broker, delivery_timeout_ms=200)
+        found = transactions.end_txns(short, all_of(["stuck", "fine"]), True)
+    assert found["fine"] == Identity(1, 4)
+    assert isinstance(found["stuck"], RetriesExhausted) and "kafka.delivery.timeout.ms" in str(found["stuck"])
+
+
+def test_an_open_transaction_is_taken_over() -> None:
+    def answer(version: int, body: Any) -> Any:
+        assert version == 6 and body["enable2_pc"] and body["keep_prepared_txn"]
+        open_ = body["transactional_id"] == "open"
+        wrote = {"ongoing_txn_producer_id": 7, "ongoing_txn_producer_epoch": 3} if open_ else {}
+        return {"error_code": 0, "producer_id": 7, "producer_epoch": 4, **wrote}
+
+    with FakeBroker({ApiKey.INIT_PRODUCER_ID: answer}) as broker:
+        found = transactions.keep_prepared(cluster(broker), ["open", "at rest"], 60_000)
+    assert found == {
+        "open": Kept(Identity(7, 4), Identity(7, 3)),
+        "at rest": Kept(Identity(7, 4), None),
+    }
+
+
+def test_a_broker_without_the_request_is_not_asked() -> None:
+    with FakeBroker(versions={ApiKey.INIT_PRODUCER_ID: (0, 5)}) as broker:
+        found = transactions.keep_prepared(cluster(broker), ["x"], 60_000)
+        assert isinstance(found["x"], UnsupportedByBroker)
+        assert broker.seen(ApiKey.INIT_PRODUCER_ID) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, c.NotOffered),
+        (ErrorCode.UNSUPPORTED_VERSION, c.NotOffered),
+        (ErrorCode.INVALID_REQUEST, c.Refused),
+    ],
+)
+def test_what_the_rules_are_told(code: ErrorCode, kind: type, caplog: pytest.LogCaptureFixture) -> None:
+    """And the user, once, where nothing is sealed."""
+    caplog.set_level("INFO", "eoslog")
+    seal = c.Seal((Participant("x", Own(7, 3)), Participant("y", Own(8, 3))))
+
+    def ask() -> Any:
+        answers = yield seal
+        return answers
+
+    with FakeBroker({ApiKey.INIT_PRODUCER_ID: lambda *_: {"error_code": int(code)}}) as broker:
+        driver = Driver(cluster(broker), 60_000)
+        for _ in range(2):
+            answers = driver.run(ask())
+            assert {type(answer) for answer in answers.values()} == {kind}
+    assert caplog.text.count("no two-phase commit here") == (1 if kind is c.NotOffered else 0)
