@@ -34,6 +34,7 @@ LIMIT_SECONDS = 600
 """A demo that is not through by then has failed."""
 WORKER_TRY_SECONDS = 2
 FAILURES_WHILE_RESTARTING = 5
+KILLS_BESIDE = 3  # how often a kill may miss the middle of a batch
 
 
 @dataclass
@@ -62,6 +63,7 @@ class Demo:
     peak_bytes: int = 0
     worker_tried_at: float = 0.0
     worker_losses_before: int | None = None
+    kills_beside: int = 0
 
     @property
     def seconds(self) -> float:
@@ -83,12 +85,18 @@ class Demo:
         return True
 
     def kill_application(self) -> bool:
-        """SIGKILL to the driver with all its processes, and a new one on the same checkpoints."""
+        """SIGKILL to the driver with all its processes, and a new one on the same checkpoints; true if that
+        was in mid-batch."""
         count = self.application.kill()
         self.say(f"killed the Spark application ({count} processes) in batch {self.watch.batch('route')}")
+        self.watch.look()
+        hit = self.watch.written_in_flight() > 0
+        self.kills_beside += not hit
         self.application.start()
         self.say("Spark application is starting from its checkpoints")
-        return True
+        if not hit:
+            self.say("its batch had just ended: another one will be hit in the middle")
+        return hit or self.kills_beside > KILLS_BESIDE
 
     def kill_worker(self) -> bool:
         """SIGKILL to a task's Python worker; true once Spark says that a task was lost by it."""

@@ -72,8 +72,8 @@ def test_a_fast_consumer_waits(broker: EmbeddedBroker, wire: Wire) -> None:
 
 
 def test_who_uses_the_processor_for_long_waits(broker: EmbeddedBroker, wire: Wire) -> None:
-    limit(wire, "request_percentage", 0.1, client_id=None)
-    for _ in range(500):
+    limit(wire, "request_percentage", 1.0, client_id=None)
+    for _ in range(5000):
         wait_ms = wire.call(ApiKey.METADATA, 9, topics=None)["throttle_time_ms"]
         if wait_ms:
             break
