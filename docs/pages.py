@@ -1,7 +1,8 @@
-"""Writes docs/apis.md and docs/options.md from the code they tell of: `python -m docs.pages`.
+"""Writes three pages of docs/ from the code they tell of: `python -m docs.pages`.
 
 apis.md is made of the heads of the broker's handlers, options.md of the declared options and the tables of
-the topic and group configs. A test fails when a page is not what would be written here.
+the topic and group configs, connector-options.md of the connector's tables. A test fails when a page is
+not what would be written here.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from eoslog.broker.config.base import INT32_MAX, INT64_MAX, Kind, Rule, rule_of,
 from eoslog.broker.config.group_table import GROUP_CONFIGS
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
 from eoslog.broker.config.topics import SCALED
+from eoslog.connector import option_table as connector_table
+from eoslog.connector.option_differences import DIFFERENCES, OURS_ALONE, Difference
+from eoslog.connector.option_refusals import FIXED, FORBIDDEN, NO_EFFECT
 from eoslog.protocol.apis import APIS, Api
 
 HERE = Path(__file__).parent
@@ -177,7 +181,64 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-PAGES = {"apis.md": apis_page, "options.md": options_page}
+def connector_page() -> str:
+    """The options of `format("eoslog")` beside those of Spark's connector."""
+    lines = [
+        "# The connector's options, beside those of Spark's Kafka connector",
+        "",
+        "Made from the code by `python -m docs.pages`; do not edit.",
+        "",
+        "Names are the same in any case, as everywhere in Spark. *Spark's* is the default of"
+        ' `format("kafka")` (Spark 4.2, kafka-clients 3.9) where it is another one, or *none* where that'
+        " connector does not have the option. `make test-differential` puts the same queries through both.",
+    ]
+    for title, use in _SECTIONS:
+        mine = [one for one in connector_table.TABLE if one.use & _ALL_USES in use]
+        lines += ["", f"## {title}", "", "| option | value | default | Spark's | meaning | what differs |"]
+        lines += ["|---|---|---|---|---|---|", *map(_connector_option, mine)]
+    return "\n".join([*lines, *_connector_others()]) + "\n"
+
+
+_ALL_USES = connector_table.Use.ALL
+_SECTIONS = (
+    ("Reading", tuple(connector_table.Use(bits) for bits in (1, 2, 3))),
+    ("Writing", tuple(connector_table.Use(bits) for bits in (4, 8, 12))),
+    ("Reading and writing", (connector_table.Use.ALL,)),
+)
+
+
+def _connector_option(one: connector_table.Option) -> str:
+    values = ", ".join(word or "(empty)" for word in one.choices) or one.kind.value
+    default = "" if one.default is None or one.default == "" else str(one.default).lower()
+    found = DIFFERENCES.get(one.name, Difference("", ""))
+    theirs = "none" if one.name in OURS_ALONE else found.default
+    only = {connector_table.Use.READ: "Batches. ", connector_table.Use.READ_STREAM: "Streams. "}
+    meaning = only.get(one.use, "Batches. " if one.use is connector_table.Use.WRITE else "") + one.meaning
+    cells = (values, default, theirs, meaning, found.text)
+    return f"| `{one.name}` | " + " | ".join(map(_cell, cells)) + " |"
+
+
+def _connector_others() -> list[str]:
+    lines = ["", "## Other names", "", "| name | option |", "|---|---|"]
+    lines += [f"| `{name}` | `{target}` |" for name, target in sorted(connector_table.ALIASES.items())]
+    lines += ["", "## As they are", "", "Taken with these values, refused with any other.", ""]
+    lines += ["| option | values |", "|---|---|"]
+    lines += [f"| `{name}` | {', '.join(values)} |" for name, values in sorted(FIXED.items())]
+    lines += ["", "## Without effect", "", "Taken, for people have them; they change no result here.", ""]
+    lines += ["| option | reason |", "|---|---|"]
+    lines += [f"| `{name}` | {_cell(reason)} |" for name, reason in sorted(NO_EFFECT.items())]
+    lines += ["", "## Refused", "", "| option | what to do |", "|---|---|"]
+    lines += [f"| `{name}` | {_cell(advice)} |" for name, advice in sorted(FORBIDDEN.items())]
+    return [
+        *lines,
+        "",
+        "Any other name that begins with `kafka.` is refused, with the nearest known name: a misspelt client"
+        " setting would have no effect without a word. Of other unknown names only near misses of an option"
+        " are refused, since Spark passes its own options to data sources.",
+    ]
+
+
+PAGES = {"apis.md": apis_page, "options.md": options_page, "connector-options.md": connector_page}
 
 
 def main() -> None:

@@ -252,6 +252,21 @@ def test_new_partitions_are_read_from_their_beginning(kafka: Kafka, topic: str) 
     assert bare(made.latestOffset({topic: {"0": 0}}, ReadMaxRows(2))) == {topic: {"0": 0, "1": 2}}
 
 
+def test_an_end_that_lies_behind_is_asked_for_again(
+    kafka: Kafka, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new leader may not know yet how far the log goes."""
+    made = reader(kafka, topic, fetchOffset__retryIntervalMs="1")
+    ends = [{(topic, 0): 3, (topic, 1): at} for at in (2, 4, 5)]
+    monkeypatch.setattr(made._log, "ends", lambda *_: ends.pop(0))
+    assert bare(made.latestOffset({topic: {"0": 0, "1": 5}}, NO_LIMIT)) == {topic: {"0": 3, "1": 5}}
+    ends = [{(topic, 0): 3, (topic, 1): 4}]
+    once = reader(kafka, topic, fetchOffset__numRetries="1")
+    monkeypatch.setattr(once._log, "ends", lambda *_: ends.pop(0))
+    with pytest.raises(DataLoss, match="ends at 4, before 5"):
+        once.latestOffset({topic: {"0": 0, "1": 5}}, NO_LIMIT)
+
+
 def test_going_back_and_going_away_is_data_loss(kafka: Kafka, topic: str) -> None:
     kafka.put(topic, [b"x"] * 5, 1)
     made = reader(kafka, topic, fetchOffset__retryIntervalMs="1")

@@ -11,6 +11,9 @@ import pytest
 
 from eoslog.broker import handlers
 from eoslog.broker.config import option_table
+from eoslog.connector.option_differences import DIFFERENCES, OURS_ALONE
+from eoslog.connector.option_refusals import FIXED, FORBIDDEN, NO_EFFECT
+from eoslog.connector.option_table import ALIASES, TABLE
 from eoslog.protocol.apis import APIS
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -31,7 +34,7 @@ def pages() -> ModuleType:
     return load()
 
 
-@pytest.mark.parametrize("name", ["apis.md", "options.md"])
+@pytest.mark.parametrize("name", ["apis.md", "options.md", "connector-options.md"])
 def test_a_page_is_what_would_be_written(pages: ModuleType, name: str) -> None:
     written = (DOCS / name).read_text()
     assert written == pages.PAGES[name](), f"docs/{name} is old: run python -m docs.pages"
@@ -50,6 +53,14 @@ def test_the_page_has_every_api_and_every_option() -> None:
         assert f"\n## {APIS[module.KEY].name}\n" in apis
     for name in option_table():
         assert f"\n| `{name}` |" in options
+
+
+def test_the_connector_s_page_has_every_option_once_and_no_other() -> None:
+    page = (DOCS / "connector-options.md").read_text()
+    known = [option.name for option in TABLE]
+    for name in (*known, *ALIASES, *FIXED, *NO_EFFECT, *FORBIDDEN):
+        assert page.count(f"\n| `{name}` |") == 1, name
+    assert set(DIFFERENCES) | set(OURS_ALONE) <= set(known) and not set(DIFFERENCES) & set(OURS_ALONE)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,92 @@
+"""Where an option of Spark's Kafka connector (4.2, with kafka-clients 3.9) differs from ours, and why.
+
+For the documentation's table alone. An option that is not named here has the same default and the same
+meaning in both.
+"""
+
+from typing import NamedTuple
+
+
+class Difference(NamedTuple):
+    """`default`: Spark's, where it is another one than ours, else "". `text`: what differs."""
+
+    default: str
+    text: str
+
+
+OURS_ALONE = (
+    "processing.guarantee",
+    "transactional.id",
+    "two.phase.commit",
+    "deadletter.topic",
+    "write.token",
+    "kafka.sasl.username",
+    "kafka.sasl.password",
+    "kafka.sasl.oauthbearer.token.callback",
+    "kafka.ssl.ca.location",
+    "kafka.ssl.certificate.location",
+    "kafka.ssl.key.location",
+)
+"""Options that Spark's connector does not have."""
+
+_LATER_JSON = "A topic or partition named twice is an error, not the last of the two."
+_PEM = Difference("", "PEM only; Java's clients also read JKS and PKCS12.")
+_ALWAYS_CHECKED = "An option that loses to another one must be right all the same."
+
+DIFFERENCES: dict[str, Difference] = {
+    "assign": Difference("", _LATER_JSON),
+    "subscribePattern": Difference(
+        "", "A regular expression of Python's, not of Java's; one that Java alone understands is an error."
+    ),
+    "startingOffsets": Difference(
+        "",
+        f"committed is ours alone. {_LATER_JSON} {_ALWAYS_CHECKED} Names that do "
+        "not go with subscribe or assign are refused when the options are read.",
+    ),
+    "endingOffsets": Difference(
+        "",
+        f"{_LATER_JSON} An offset beyond the log is found when the query is planned, not while it is read.",
+    ),
+    "startingTimestamp": Difference("", _ALWAYS_CHECKED),
+    "endingTimestamp": Difference("", "Refused in a stream, where Spark's connector passes over it."),
+    "failOnDataLoss": Difference(
+        "",
+        "Also stops for a topic that was deleted and made anew, which Spark's "
+        "connector notices only if the new one is shorter than the query's position; "
+        "with false the new topic is read from its beginning.",
+    ),
+    "kafkaConsumer.pollTimeoutMs": Difference("spark.network.timeout (120 s)", ""),
+    "fetchOffset.numRetries": Difference(
+        "", "At least 1. Failures of the connection are tried again for kafka.default.api.timeout.ms."
+    ),
+    "maxOffsetsPerTrigger": Difference("", "Counts offsets, as in Spark: markers and aborted records too."),
+    "minPartitions": Difference("", "About so many, as in Spark; ranges may be cut in other places."),
+    "maxRecordsPerPartition": Difference("", "Ranges may be cut in other places."),
+    "kafka.isolation.level": Difference(
+        "read_uncommitted", "Exactly once needs read_committed on both sides."
+    ),
+    "kafka.group.id": Difference(
+        "spark-kafka-source-...",
+        "No group is joined. A sink of ours commits the "
+        "source's offsets to it in the transaction of the rows; without the option "
+        "nothing is committed.",
+    ),
+    "kafka.batch.size": Difference(
+        "16384", "A batch is cut at this size; it does not wait for kafka.linger.ms."
+    ),
+    "kafka.transaction.timeout.ms": Difference("60000", "Spark's sink has no transactions."),
+    "kafka.client.id": Difference("", "Java's clients make one for each client."),
+    "kafka.max.partition.fetch.bytes": Difference("1048576", ""),
+    "kafka.client.rack": Difference(
+        "",
+        "Java's consumers follow a broker's advice to read from a replica near "
+        "them (KIP-392); here leaders are read.",
+    ),
+    "kafka.send.buffer.bytes": Difference("131072", "-1 lets the system choose, which adapts."),
+    "kafka.receive.buffer.bytes": Difference("65536 (producer 32768)", "-1 lets the system choose."),
+    "kafka.sasl.mechanism": Difference("GSSAPI", "Kerberos (GSSAPI) is not there."),
+    "kafka.ssl.truststore.location": _PEM,
+    "kafka.ssl.truststore.type": Difference("JKS", _PEM.text),
+    "kafka.ssl.keystore.location": _PEM,
+    "kafka.ssl.keystore.type": Difference("JKS", _PEM.text),
+}
