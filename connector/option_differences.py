@@ -57,7 +57,7 @@ DIFFERENCES: dict[str, Difference] = {
     ),
     "kafkaConsumer.pollTimeoutMs": Difference("spark.network.timeout (120 s)", ""),
     "fetchOffset.numRetries": Difference(
-        "", "At least 1. Failures of the connection are tried again for kafka.default.api.timeout.ms."
+        "", "Failures of the connection are tried again for kafka.default.api.timeout.ms."
     ),
     "maxOffsetsPerTrigger": Difference("", "Counts offsets, as in Spark: markers and aborted records too."),
     "minPartitions": Difference("", "About so many, as in Spark; ranges may be cut in other places."),

@@ -95,6 +95,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self._log = Log(options)
         self._initial: Offsets = {}
+        self._began: StoredOffset | None = None
         self._pin = False
         self._target: tuple[Offsets, TopicIds] | None = None
         self._latest: Offsets = {}
@@ -102,10 +103,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch: float | None = None  # when a batch was planned, on the monotonic clock
 
     def initialOffset(self) -> StoredOffset:
-        """Where a query without a checkpointed offset begins (startingOffsets)."""
-        self._initial = self._log.resolve("startingOffsets", self.options.starting)
-        self._pin = _moves(self.options.starting)
-        return offsets.to_json(self._initial, self._log.ids)
+        """Where a query without a checkpointed offset begins (startingOffsets). Spark asks more than once."""
+        if self._began is None:
+            self._initial = self._log.resolve("startingOffsets", self.options.starting)
+            self._pin = _moves(self.options.starting)
+            self._began = offsets.to_json(self._initial, self._log.ids)
+        return self._began
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """maxOffsetsPerTrigger or minOffsetsPerTrigger, if given."""

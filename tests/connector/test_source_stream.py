@@ -195,6 +195,28 @@ def test_where_a_query_began_is_stored_before_anything_is_read(kafka: Kafka, top
     assert planned(again, stored, end) == [(0, 3, 7)]
 
 
+@pytest.mark.spark
+def test_a_query_from_a_place_that_moves_reads_all_that_is_available_now(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    """Spark asks for the beginning twice; the first batch alone is to be empty, not the whole query."""
+    topic = kafka.topic()
+    for step in range(3):
+        kafka.put(topic, [b"%d" % step] * 10, timestamp=1_700_000_000_000 + step)
+    sink = Sink()
+    options = {"startingTimestamp": "1700000000001", "startingOffsetsByTimestampStrategy": "latest"}
+    run(spark, kafka, sink, tmp_path, subscribe=topic, maxOffsetsPerTrigger="15", **options)
+    assert sink.batches == [[], [b"1"] * 10 + [b"2"] * 5, [b"2"] * 5]
+
+
+def test_the_beginning_is_looked_for_once(kafka: Kafka, topic: str) -> None:
+    made = reader(kafka, topic)
+    began = made.initialOffset()
+    kafka.put(topic, [b"x"] * 3)
+    assert made.latestOffset(began, NO_LIMIT) == began == made.initialOffset()
+    assert bare(made.latestOffset(began, NO_LIMIT)) == {topic: {"0": 3, "1": 0}}
+
+
 def test_a_query_from_a_fixed_place_reads_in_its_first_batch(kafka: Kafka, topic: str) -> None:
     kafka.put(topic, [b"old"] * 3)
     for starting in ("earliest", f'{{"{topic}":{{"0":1,"1":-2}}}}'):
