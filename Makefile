@@ -9,9 +9,10 @@ MODULES := $(shell find eoslog protocol broker connector -name '*.py' | LC_ALL=C
 READY := .venv/.ready-$(MODULES)
 LINKED = $(shell ls -d build/__editable__.eoslog-*/)
 KAFKA := .peers/kafka-4.3.1
+SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test test-java test-java-tools test-kafka lint bench-codec bench-broker bench-scale dump-segments dump-upkept docs-pages fuzz clean crash-log soak-crash soak-kill9
+.PHONY: help setup java demo test test-java test-java-tools test-kafka test-differential lint bench-codec bench-broker bench-scale dump-segments dump-upkept docs-pages fuzz clean crash-log soak-crash soak-kill9
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -64,6 +65,11 @@ $(KAFKA):
 	mvn -q -f benchmarks/kafka-tools.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$@.part
 	mv $@.part $@
 
+$(SPARK_KAFKA):
+	@command -v mvn >/dev/null || { echo "Spark's Kafka connector comes by Maven: install it (Debian: apt-get install maven)"; exit 1; }
+	mvn -q -f benchmarks/spark-kafka.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$@.part
+	mv $@.part $@
+
 dump-segments: $(READY) $(KAFKA)  ## read every segment the demo left with Kafka's own DumpLogSegments
 	$(BIN)/python -m benchmarks.dump_segments --kafka $(KAFKA) --data $(DEMO_DATA)/broker
 
@@ -91,7 +97,12 @@ test-kafka: setup $(KAFKA)  ## the client scenarios with all clients on Apache K
 	$(SCENARIOS) $(ALL_CLIENTS) --scenario-seen=.peers/seen-eoslog.json $(TEST_ARGS)
 	$(BIN)/python tests/scenarios/compare_seen.py .peers/seen-eoslog.json .peers/seen-kafka.json docs/compatibility.md
 
-docs-pages: $(READY)  ## docs/apis.md and docs/options.md, made from the code they tell of
+DIFFERENTIAL := $(addprefix tests/connector/differential/,errors.py reads.py streams.py writes.py checkpoints.py)
+
+test-differential: setup $(KAFKA) $(SPARK_KAFKA)  ## the same queries through Spark's kafka and eoslog in one session on Apache Kafka (DRAWS=n SEED=n)
+	$(if $(DRAWS),DRAWS=$(DRAWS)) $(if $(SEED),SEED=$(SEED)) $(BIN)/python -m pytest -q -s --timeout 0 $(DIFFERENTIAL) $(TEST_ARGS)
+
+docs-pages: $(READY)  ## docs/apis.md, options.md and connector-options.md, made from the code they tell of
 	$(BIN)/python -m docs.pages
 
 fuzz: $(READY)  ## a million hurt requests at the broker (FUZZ_ARGS="--inputs N --seed N")
