@@ -259,13 +259,17 @@ class GroupOffsets:
                     store.replay_tombstone(group, place)
 
 
+_NEVER = 2**63 - 1
+"""The latest time that a record can hold, in ms: a client may ask for longer than that."""
+
+
 def _committed(new: NewOffset, now: int) -> Committed:
     return Committed(
         offset=new.offset,
         leader_epoch=new.leader_epoch,
         metadata=new.metadata or "",
         commit_timestamp=now,
-        expire_timestamp=-1 if new.retention_ms < 0 else now + new.retention_ms,
+        expire_timestamp=-1 if new.retention_ms < 0 else min(now + new.retention_ms, _NEVER),
         record_offset=-1,
         topic_id=new.topic_id,
     )

@@ -94,6 +94,14 @@ def test_offsets_at_every_version(wire: Wire, topic: str, topic_id: bytes) -> No
             assert fetch(wire, reading, topic + "-other", topic, topic_id, 0) == {0: (-1, 0)}
 
 
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_offsets_may_be_kept_for_longer_than_a_record_can_say(
+    wire: Wire, topic: str, topic_id: bytes, version: int
+) -> None:
+    told = commit(wire, version, topic, topic, topic_id, {0: 7}, retention_time_ms=2**63 - 1)
+    assert told == {0: 0} and fetch(wire, 5, topic, topic, topic_id, 0) == {0: (7, 0)}
+
+
 @pytest.mark.parametrize("version", versions(K.OFFSET_COMMIT))
 def test_commits_that_are_refused(wire: Wire, topic: str, topic_id: bytes, version: int) -> None:
     group = f"{topic}-g"
