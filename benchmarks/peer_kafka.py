@@ -9,10 +9,11 @@ import tempfile
 import time
 import uuid
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Self
 
-HEAP = "1g"
+MEASURED = ("-Xmx1g", "-Xms1g")
 
 
 def free_port() -> int:
@@ -25,11 +26,16 @@ def free_port() -> int:
 class ApacheKafka:
     """Runs `kafka.Kafka` from a folder of jars. A context manager."""
 
-    def __init__(self, jars: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, jars: Path, settings: Mapping[str, str] | None = None, java: Sequence[str] = MEASURED
+    ) -> None:
+        """`settings`: broker options on top of what a single node needs; `java`: options of its JVM."""
+        self.host = "127.0.0.1"
         self.port, self._controller = free_port(), free_port()
+        self._java = java
         self._classpath = f"{jars}/*"
         self._directory = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
-        self._settings = settings or {}
+        self._settings = dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self.ready_after = 0.0
@@ -66,6 +72,13 @@ class ApacheKafka:
         return path
 
     def __enter__(self) -> Self:
+        try:
+            return self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _start(self) -> Self:
         properties = self._properties()
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         tool = ["java", "-cp", self._classpath, "kafka.tools.StorageTool", "format"]
@@ -74,8 +87,7 @@ class ApacheKafka:
         started = time.monotonic()
         command = [
             "java",
-            f"-Xmx{HEAP}",
-            f"-Xms{HEAP}",
+            *self._java,
             "-cp",
             self._classpath,
             "kafka.Kafka",

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eoslog.connector.routing import column_of
 from eoslog.protocol.batch import HEADER_SIZE
 
 Bools = npt.NDArray[np.bool_]
@@ -89,7 +90,7 @@ class Screen:
         return coded.dictionary.to_pylist(), places.astype(np.int64)
 
     def _judge(self, rows: pa.RecordBatch, limits: Limits, mine: Bools, reason: npt.NDArray[np.int8]) -> None:
-        key, given = _column(rows, "key"), _column(rows, "partition")
+        key, given = column_of(rows, "key"), column_of(rows, "partition")
         if limits.needs_key:
             reason[mine & (_nulls(key, len(rows)))] = 3
         reason[mine & (_sizes(rows) > limits.max_bytes)] = 2
@@ -102,10 +103,10 @@ def _sizes(rows: pa.RecordBatch) -> Ints:
     """Bytes of a batch that holds one row alone, at most."""
     size = np.full(len(rows), HEADER_SIZE + RECORD_OVERHEAD, np.int64)
     for name in ("key", "value"):
-        column = _column(rows, name)
+        column = column_of(rows, name)
         if column is not None:
             size += _lengths(column)
-    headers = _column(rows, "headers")
+    headers = column_of(rows, "headers")
     if headers is not None:
         each = headers.flatten()
         bytes_of = np.concatenate(
@@ -131,7 +132,7 @@ def _nulls(column: pa.Array | None, count: int) -> Bools:
 
 def _letters(rows: pa.RecordBatch, reason: npt.NDArray[np.int8], topics: pa.Array) -> pa.RecordBatch:
     """The rows with what is said of them in their headers; no column sends them anywhere."""
-    given = _column(rows, "partition")
+    given = column_of(rows, "partition")
     partitions = pc.cast(given, pa.string()) if given is not None else pa.nulls(len(rows), pa.string())
     said = {
         "deadletter.reason": pa.array(REASONS).take(pa.array(reason)),
@@ -140,7 +141,7 @@ def _letters(rows: pa.RecordBatch, reason: npt.NDArray[np.int8], topics: pa.Arra
     }
     columns = {name: rows.column(name) for name in ("key", "value") if name in rows.schema.names}
     return pa.RecordBatch.from_pydict(
-        {**columns, "headers": _headers(_column(rows, "headers"), said, len(rows))}
+        {**columns, "headers": _headers(column_of(rows, "headers"), said, len(rows))}
     )
 
 
@@ -169,8 +170,3 @@ def _header(name: str, values: pa.Array, item: pa.DataType) -> pa.Array:
 
 def _only(rows: pa.RecordBatch, wanted: Bools) -> pa.RecordBatch:
     return rows.filter(pa.array(wanted))
-
-
-def _column(rows: pa.RecordBatch, name: str) -> pa.Array | None:
-    index = rows.schema.get_field_index(name)
-    return None if index < 0 else rows.column(index)

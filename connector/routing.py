@@ -99,7 +99,7 @@ class Router:
         """
         topics, topic_of = self._topics(rows)
         partition_of = self._partitions(rows, topics, topic_of)
-        key, value, headers = (_column(rows, name) for name in ("key", "value", "headers"))
+        key, value, headers = (column_of(rows, name) for name in ("key", "value", "headers"))
         now = int(time.time() * 1000)
         for indices in _groups(topic_of, partition_of):
             first = indices[0]
@@ -131,8 +131,8 @@ class Router:
     def _partitions(self, rows: pa.RecordBatch, topics: list[str], topic_of: Ints) -> Ints:
         """For each row: its column partition, else its key's hash, else the partition whose turn it is."""
         counts = np.array([self._partitions_of(topic) for topic in topics], np.int64)
-        given = _column(rows, "partition")
-        key = _column(rows, "key")
+        given = column_of(rows, "partition")
+        key = column_of(rows, "key")
         found = np.full(len(rows), NO_PARTITION, np.int64)
         if given is not None:
             found[:] = pc.fill_null(given, NO_PARTITION).to_numpy(zero_copy_only=False)
@@ -163,7 +163,8 @@ class Router:
             )
 
 
-def _column(rows: pa.RecordBatch, name: str) -> pa.Array | None:
+def column_of(rows: pa.RecordBatch, name: str) -> pa.Array | None:
+    """A column by its name, None if there is none."""
     index = rows.schema.get_field_index(name)
     return None if index < 0 else rows.column(index)
 

@@ -18,11 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
 
-Message = dict[str, Any]
 TopicKey = str | bytes
 """A topic's name, or from version 13 on its id."""
 Place = tuple[TopicKey, int]
