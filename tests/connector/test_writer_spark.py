@@ -292,3 +292,34 @@ def test_without_a_checkpoint_option_a_transactional_id_is_needed(
     finally:
         spark.conf.unset("spark.sql.streaming.checkpointLocation")
     assert stream.copied() == rows
+
+
+def test_mode_update_as_the_page_on_migrating_has_it(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "migrating.md").read_text()
+    (block,) = (part for part in page.split("```") if "foreachBatch(write)" in part)
+    source, target, place = kafka.topic(1), kafka.topic(1), tmp_path / "checkpoint"
+    servers = {"kafka.bootstrap.servers": kafka.bootstrap}
+    rows = spark.readStream.format("eoslog").options(**servers).option("subscribe", source)
+    words = rows.option("startingOffsets", "earliest").load().selectExpr("cast(value as string) as key")
+    counts = words.groupBy("key").count().selectExpr("key", "cast(count as string) as value")
+    names: dict[str, Any] = {
+        "counts": counts,
+        "options": {**servers, "topic": target},
+        "place": str(place),
+        "name": "counts",
+    }
+
+    def run() -> None:
+        code = block.removeprefix("python").replace("counts.writeStream", "query = counts.writeStream")
+        exec(code.replace(".start()", ".trigger(availableNow=True).start()"), names)
+        assert names["query"].awaitTermination(90)
+
+    kafka.put(source, [b"a", b"b", b"a"])
+    run()
+    assert values(kafka, target) == [b"1", b"2"]
+    for name in ("0", ".0.crc"):
+        (place / "commits" / name).unlink()  # as if the application had died before it noted the batch
+    run()
+    assert values(kafka, target) == [b"1", b"2"], "the batch that runs again is not written again"
