@@ -6,6 +6,7 @@ Arguments: bootstrap, source topic, target topic, checkpoint.
 import sys
 
 from pyspark.sql import SparkSession
+from spark_probe import ProbeSource
 
 
 def main(bootstrap: str, source: str, target: str, checkpoint: str) -> None:
@@ -13,9 +14,11 @@ def main(bootstrap: str, source: str, target: str, checkpoint: str) -> None:
         SparkSession.builder.master("local[2,4]")  # a task may be tried four times
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "700m")
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "500")  # a task has some before its last
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
+    spark.dataSource.register(ProbeSource)
     rows = (
         spark.readStream.format("eoslog")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -26,8 +29,9 @@ def main(bootstrap: str, source: str, target: str, checkpoint: str) -> None:
     )
     query = (
         rows.select("key", "value")
-        .writeStream.format("eoslog")
+        .writeStream.format("eoslog_probe")
         .option("kafka.bootstrap.servers", bootstrap)
+        .option("kafka.max.request.size", 5000)  # and has sent them
         .option("topic", target)
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)

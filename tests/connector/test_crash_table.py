@@ -1,18 +1,14 @@
 """The crash table of docs/exactly-once.md, line by line: real processes, a real broker, SIGKILL, and the
 stock consumer as the reader."""
 
-import contextlib
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from crash_query import GROUP, IN_DRIVER, IN_TASKS, ROWS, SOURCE, Crash, Query, run, start
+from spark_application import PATIENCE_SECONDS, Application
+from spark_probe import PREPARED, UNDECIDED, WRITING
 from stock_kafka import Kafka
 
 from eoslog.connector.client import offsets, transactions
@@ -253,56 +249,29 @@ def test_participant_timed_out_after_the_decision(hasty: EmbeddedBroker, tmp_pat
     assert len(early) == 3 * ROWS and set(bench.batch(0)) <= set(early) <= set(bench.query.rows())
 
 
-class Application:
-    """crash_spark.py with a JVM, planner processes and Python workers, as one group of processes."""
-
-    def __init__(self, kafka: Kafka, source: str, target: str, checkpoint: Path) -> None:
-        script = Path(__file__).with_name("crash_spark.py")
-        command = [sys.executable, str(script), kafka.bootstrap, source, target, str(checkpoint)]
-        self.checkpoint = checkpoint
-        self.process = psutil.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
-
-    def wait_for(self, log: str, batch: int) -> None:
-        deadline = time.monotonic() + 90
-        while not (self.checkpoint / log / str(batch)).exists():
-            assert time.monotonic() < deadline and self.process.is_running()
-            time.sleep(0.01)
-
-    def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):  # it came to its end
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-    def kill_workers(self) -> int:
-        """SIGKILL to every Python worker; Spark starts others and tries the tasks again."""
-        killed = 0
-        for process in self.process.children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if "pyspark.daemon" in process.cmdline() and not process.children():
-                    process.kill()
-                    killed += 1
-        return killed
-
-
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(3 * PATIENCE_SECONDS)
 def test_spark_killed_and_its_workers_killed(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    """The workers in one batch, the whole application in a later one; then it runs to its end."""
+    """The workers in the middle of one batch, the whole application in a later one; then it runs to its end.
+
+    Only task workers: Spark starts others and tries the tasks again. A query whose planner or committer
+    dies stops with an error (test_driver_processes_killed in executors/).
+    """
     kafka = Kafka(broker.bootstrap)
     source, target = kafka.topic(2), kafka.topic(2)
-    rows = [b"%06d" % number for number in range(24_000)]
+    rows = [b"%06d" % number for number in range(16_000)]
     for partition in range(2):
         kafka.put(source, rows[partition::2], partition=partition)
-    first = Application(kafka, source, target, tmp_path / "checkpoint")
-    try:
-        first.wait_for("offsets", 1)
-        assert first.kill_workers() > 0
-        first.wait_for("offsets", 3)
-    finally:
-        first.kill()
-    again = Application(kafka, source, target, tmp_path / "checkpoint")
-    try:
-        assert again.process.wait(120) == 0
-    finally:
-        again.kill()
+    copy = ("crash_spark.py", kafka.bootstrap, source, target, tmp_path / "checkpoint")
+    with Application(tmp_path / "first", *copy) as first:
+        first.order({"at": WRITING, "batch": 1, "do": "wait"}, {"at": UNDECIDED, "batch": 2, "do": "wait"})
+        first.wait_for(2, WRITING, batch=1, attempt=0)
+        workers = first.task_workers()
+        assert {note["pid"] for note in first.notes(WRITING, batch=1)} <= {worker.pid for worker in workers}
+        for worker in workers:
+            worker.kill()
+        first.wait_for(2, PREPARED, batch=1, attempt=1)
+        first.wait_for(1, UNDECIDED, batch=2)
+    with Application(tmp_path / "again", *copy) as again:
+        assert again.end() == 0, again.tail()
     assert sorted(row[3] for row in kafka.rows(target, 2)) == rows
