@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 from drivers.base import TIMEOUT, Client, Consumer, Place, Producer, Record
 
@@ -56,14 +57,19 @@ def everything(
 def until(
     condition: Callable[[], bool], what: str, *consumers: Consumer, timeout: float = 2 * TIMEOUT
 ) -> None:
-    """Poll the consumers in turn until the condition holds."""
+    """Poll the consumers at the same time, as members of a group do, until the condition holds.
+
+    One after the other would not do: a join ends when the last member asks for it, and kafka-python throws
+    away a join that ends while nobody polls it.
+    """
     deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
-        for consumer in consumers:
-            consumer.poll(consumer.patience)
-        if not consumers:
-            time.sleep(0.02)
+    with ThreadPoolExecutor(max(len(consumers), 1)) as pool:
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
+            for polled in [pool.submit(consumer.poll, consumer.patience) for consumer in consumers]:
+                polled.result()
+            if not consumers:
+                time.sleep(0.02)
 
 
 def put(producer: Producer, place: Place, *sent: bytes) -> list[int]:

@@ -108,7 +108,7 @@ def test_a_dead_members_partitions_go_to_the_others(
 @pytest.mark.parametrize(
     "key",
     [
-        pytest.param(ApiKey.JOIN_GROUP, marks=pytest.mark.needs("steady-joins")),
+        ApiKey.JOIN_GROUP,
         ApiKey.SYNC_GROUP,
         ApiKey.HEARTBEAT,
         ApiKey.OFFSET_COMMIT,

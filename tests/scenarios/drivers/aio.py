@@ -331,7 +331,7 @@ class AioKafka(Client):
 
     name = "aiokafka"
     features = frozenset({
-        "roundrobin", "sticky", "steady-joins", "static", "configs", "create-partitions", "delete-records",
+        "roundrobin", "sticky", "static", "configs", "create-partitions", "delete-records",
         "group-offsets", "null-headers",
     })  # fmt: skip
     fenced = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "ProducerFenced"})

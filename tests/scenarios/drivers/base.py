@@ -255,7 +255,6 @@ FEATURES = {
     "roundrobin": "group strategy roundrobin",
     "sticky": "group strategy sticky",
     "cooperative-sticky": "group strategy cooperative-sticky (KIP-429)",
-    "steady-joins": "a join goes on in the next poll; kafka-python begins it anew, which may repeat for long",
     "static": "static members (KIP-345)",
     "static-fencing": "says who it is in heartbeats and commits too, so that a static member can be fenced",
     "group-metadata": "says which member it is when it commits offsets in a transaction (KIP-447)",

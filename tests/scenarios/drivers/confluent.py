@@ -347,7 +347,7 @@ class Confluent(Client):
 
     name = "confluent-kafka"
     features = frozenset({
-        "roundrobin", "cooperative-sticky", "steady-joins",
+        "roundrobin", "cooperative-sticky",
         "static", "consumer-protocol", "configs", "broker-configs",
         "create-partitions", "delete-records", "groups", "group-offsets", "alter-offsets", "list-offsets",
         "null-headers", "late-timestamps", "static-fencing",

@@ -193,7 +193,7 @@ class Java(Client):
 
     name = "java"
     features = frozenset({
-        "roundrobin", "sticky", "cooperative-sticky", "steady-joins",
+        "roundrobin", "sticky", "cooperative-sticky",
         "static", "consumer-protocol", "configs",
         "broker-configs", "create-partitions", "delete-records", "groups", "group-offsets", "alter-offsets",
         "delete-offsets", "list-offsets", "late-timestamps", "transactions", "log-dirs", "features", "quorum",

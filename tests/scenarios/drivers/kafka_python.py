@@ -126,8 +126,8 @@ class _Producer(Producer):
 
 class _Consumer(Consumer):
     patience = 0.5
-    """A poll that ends between the answers to JoinGroup and SyncGroup joins again, and a leader that joins
-    again makes a new generation: with short polls on a busy machine that goes on and on."""
+    """A join that ends between two polls is thrown away and begun anew (join_group_async begins one whenever
+    the last is done); when the leader does so, the group rebalances again. Longer polls make that rare."""
 
     def __init__(self, **config: Any) -> None:
         self.native = KafkaConsumer(**config)
@@ -140,10 +140,14 @@ class _Consumer(Consumer):
                 self.native.seek(at(place), offset)
 
     def subscribe(self, topics: list[str]) -> None:
-        """After a look at the topics: a leader that joins before it knows them assigns nothing to anybody."""
-        for topic in topics:
-            self.native.partitions_for_topic(topic)
+        """And look at the topics before the first join.
+
+        A leader that joins before it knows them joins again when it does, and forgets that it has to as soon
+        as it has assigned (_perform_assignment): should a poll end just then, it never takes the join in,
+        sends no heartbeats, and stays out of the group for good.
+        """
         self.native.subscribe(topics)
+        self.native.topics()
 
     def poll(self, timeout: float = 0.2) -> list[Record]:
         with calls:
@@ -203,7 +207,7 @@ class KafkaPython(Client):
     name = "kafka-python"
     features = frozenset({
         "roundrobin", "sticky", "cooperative-sticky", "static", "static-fencing",
-            "group-metadata", "configs", "broker-configs",
+        "group-metadata", "configs", "broker-configs",
         "create-partitions", "delete-records", "groups", "group-offsets", "alter-offsets", "delete-offsets",
         "list-offsets", "late-timestamps", "transactions", "log-dirs", "features", "quorum", "elect",
         "reassign",
