@@ -18,6 +18,7 @@ OURS_ALONE = (
     "processing.guarantee",
     "transactional.id",
     "two.phase.commit",
+    "on.lost.transaction",
     "deadletter.topic",
     "write.token",
     "kafka.sasl.username",

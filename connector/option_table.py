@@ -10,6 +10,7 @@ from enum import Enum, Flag, auto
 from typing import Any
 
 from eoslog.connector.client.security import PROTOCOLS
+from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
 
 
@@ -136,6 +137,11 @@ TABLE: tuple[Option, ...] = (
            "Whether transactions are kept from timing out once a batch is about to be decided (KIP-939): "
            "auto, where the cluster offers it; false, never; require, else the query does not start.",
            tuple(policy.value for policy in TwoPhase)),
+    Option("on.lost.transaction", Kind.CHOICE, "stop", Use.SINK,
+           "When a batch was decided, and transactions of it timed out before anybody could finish it: stop, "
+           "every start says so; replay, the next run writes the lost partitions again, after comparing "
+           "what all partitions hold with the first time. For queries whose partitions replay equally.",
+           tuple(policy.value for policy in OnLost)),
     Option("kafka.compression.type", Kind.CHOICE, "none", Use.SINK,
            "Compression of record batches.", CODEC_NAMES),
     Option("kafka.max.in.flight.requests.per.connection", Kind.COUNT, 5, Use.SINK,

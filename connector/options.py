@@ -15,6 +15,7 @@ from typing import Any
 from eoslog.connector import offsets
 from eoslog.connector.client.config import ClientConfig, parse_addresses
 from eoslog.connector.client.window import MAX_UNANSWERED
+from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.errors import OptionError
 from eoslog.connector.option_refusals import FIXED, FORBIDDEN, NO_EFFECT
@@ -76,6 +77,7 @@ class SinkOptions:
     group_id: str | None
     transaction_timeout_ms: int
     two_phase: TwoPhase
+    on_lost: OnLost
     codec: int
     max_batch_bytes: int
     checkpoint_location: str | None
@@ -125,6 +127,7 @@ def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
         group_id=values["kafka.group.id"],
         transaction_timeout_ms=values["kafka.transaction.timeout.ms"],
         two_phase=TwoPhase(values["two.phase.commit"]),
+        on_lost=_on_lost(values, stream),
         codec=CODEC_NAMES.index(values["kafka.compression.type"]),
         max_batch_bytes=values["kafka.batch.size"],
         checkpoint_location=values["checkpointlocation"],
@@ -145,6 +148,15 @@ def _token(values: Mapping[str, Any]) -> str | None:
     if token is not None and values["processing.guarantee"] != "exactly_once":
         raise OptionError("write.token needs processing.guarantee=exactly_once: nothing else writes once")
     return token
+
+
+def _on_lost(values: Mapping[str, Any], stream: bool) -> OnLost:
+    policy = OnLost(values["on.lost.transaction"])
+    if policy is OnLost.REPLAY and values["processing.guarantee"] != "exactly_once":
+        raise OptionError("on.lost.transaction=replay needs processing.guarantee=exactly_once")
+    if policy is OnLost.REPLAY and not stream and values["write.token"] is None:
+        raise OptionError("on.lost.transaction=replay needs write.token: no other batch write is run again")
+    return policy
 
 
 def parse(raw: Mapping[str, str], use: Use) -> dict[str, Any]:

@@ -69,6 +69,7 @@ def begin_stream(options: SinkOptions, driver: Driver | None = None) -> Begun | 
             completed=view.completed,
             once_at_most=options.guarantee is Guarantee.AT_MOST_ONCE,
             two_phase=options.two_phase,
+            on_lost=options.on_lost,
         )
     )
     if run is not None:
@@ -86,7 +87,8 @@ def begin_batch(options: SinkOptions, driver: Driver | None = None) -> Begun | N
     sink = _sink_of_write(options, write_id)
     completed = token_rules.BATCH if token and driver.run(token_rules.is_finished(sink, token)) else None
     batch = Batch(write_id, token_rules.BATCH)
-    begun, _ = driver.run(begin(sink, batch, completed=completed, two_phase=options.two_phase))
+    rules = begin(sink, batch, completed=completed, two_phase=options.two_phase, on_lost=options.on_lost)
+    begun, _ = driver.run(rules)
     return begun
 
 

@@ -23,10 +23,12 @@ from eoslog.connector.client.retry import retrying
 from eoslog.connector.commit.messages import Begun, Decided, Empty, Prepared, Report, Stamp
 from eoslog.connector.commit.names import Identity, Participant
 from eoslog.connector.commit.prepare import Task, judge, participant_name
+from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.deadletters import LIMITING, Limits, Screen
 from eoslog.connector.driver import shared_cluster
 from eoslog.connector.options import SinkOptions
 from eoslog.connector.routing import Router
+from eoslog.connector.tally import Tally
 
 log = logging.getLogger(__name__)
 
@@ -58,16 +60,27 @@ def write_rows(
     if begun is None:
         _write_plainly(options, attempt, rows)
         return TaskMessage(None)
-    task, stamp = judge(begun, attempt.query_id, attempt.batch_id)
+    task, stamp = judge(begun, attempt.query_id, attempt.batch_id, attempt.partition)
+    tally = Tally(checksum=options.on_lost is OnLost.REPLAY)
+    rows = _tallied(rows, tally)
     if task is Task.WRITE:
-        return TaskMessage(_prepare(options, stamp, attempt, rows))
+        return TaskMessage(_prepare(options, stamp, attempt, rows, tally))
     for _ in rows:  # Spark expects a task to take all of its rows
         continue
-    report = Decided if task is Task.PASS_DECIDED else Empty
-    return TaskMessage(report(stamp, attempt.partition))
+    if task is Task.DROP:
+        return TaskMessage(Empty(stamp, attempt.partition))
+    return TaskMessage(Decided(stamp, attempt.partition, tally.rows, tally.checksum))
 
 
-def _prepare(options: SinkOptions, stamp: Stamp, attempt: Attempt, rows: Iterator[pa.RecordBatch]) -> Report:
+def _tallied(rows: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
+    for batch in rows:
+        tally.add(batch)
+        yield batch
+
+
+def _prepare(
+    options: SinkOptions, stamp: Stamp, attempt: Attempt, rows: Iterator[pa.RecordBatch], tally: Tally
+) -> Report:
     first = next((batch for batch in rows if len(batch)), None)
     if first is None:
         return Empty(stamp, attempt.partition)
@@ -85,9 +98,8 @@ def _prepare(options: SinkOptions, stamp: Stamp, attempt: Attempt, rows: Iterato
         _give_up(cluster, name, identity, error)
         raise
     participant = Participant(name, Identity(identity.producer_id, identity.epoch))
-    return Prepared(
-        stamp, attempt.partition, participant, producer.records, tuple(sorted(producer.partitions))
-    )
+    written = tuple(sorted(producer.partitions))
+    return Prepared(stamp, attempt.partition, participant, tally.rows, written, tally.checksum)
 
 
 def _give_up(cluster: Cluster, name: str, identity: transactions.Identity, error: BaseException) -> None:

@@ -16,11 +16,12 @@ from eoslog.connector.commit.commands import (
     demand,
 )
 from eoslog.connector.commit.decision import ANCHOR, Decision, Stored, decode
-from eoslog.connector.commit.faults import CheckpointMismatch, CommitFault
+from eoslog.connector.commit.faults import CheckpointMismatch, CommitFault, ParticipantsLost
 from eoslog.connector.commit.finish import clear, fenced, finish
 from eoslog.connector.commit.messages import Batch, Begun, Run
 from eoslog.connector.commit.names import Identity, Sink
 from eoslog.connector.commit.prove import prove
+from eoslog.connector.commit.replay import OnLost, to_replay
 from eoslog.connector.commit.seal import TwoPhase, check_offered
 
 
@@ -40,6 +41,7 @@ def begin(
     completed: int | None = None,
     once_at_most: bool = False,
     two_phase: TwoPhase = TwoPhase.AUTO,
+    on_lost: OnLost = OnLost.STOP,
 ) -> Rules[tuple[Begun, Run | None]]:
     """Make the sink ready for the tasks of `batch` (None: not known, as the checkpoint cannot be read).
 
@@ -54,9 +56,9 @@ def begin(
         if two_phase is TwoPhase.REQUIRE:
             yield from check_offered(sink)
     last = decode(sink, owned.stored.chunks)
+    lost: tuple[int, ...] = ()
     if last is not None and not _is_complete(last, batch, completed):
-        yield from finish(last)
-        yield from prove(last)
+        lost = yield from _roll_forward(sink, last, batch, on_lost)
     if batch is not None:
         check_checkpoint(sink, last, batch)
     yield from clear(sink, last.participants if last else (), owner=owned.identity)
@@ -72,8 +74,24 @@ def begin(
         batch=batch,
         decided=last.batch if last else None,
         dropped=dropped,
+        lost=lost,
     )
     return begun, Run(owned.incarnation, owned.identity, batch) if batch else None
+
+
+def _roll_forward(sink: Sink, last: Decision, batch: Batch | None, on_lost: OnLost) -> Rules[tuple[int, ...]]:
+    """Carry the last decision out; returns the Spark partitions of `batch` that are to be written again."""
+    lost: tuple[int, ...] = ()
+    try:
+        yield from finish(last)
+    except ParticipantsLost as loss:
+        if on_lost is OnLost.STOP:
+            raise
+        if batch is not None:
+            check_checkpoint(sink, last, batch)
+        lost = to_replay(loss, last, batch)
+    yield from prove(last.without(lost))
+    return lost
 
 
 def _acquire(sink: Sink) -> Rules[_Owned]:
@@ -131,16 +149,15 @@ def check_checkpoint(sink: Sink, last: Decision | None, batch: Batch) -> None:
     if last is None or last.batch.query_id != batch.query_id or batch.batch_id > last.batch.batch_id:
         return
     if batch.batch_id < last.batch.batch_id:
-        why = f"the sink has decided {last.batch} already, the checkpoint is at {batch.batch_id}"
-    elif batch.digest and last.batch.digest and batch.digest != last.batch.digest:
-        why = f"the sink has decided {last.batch} with other source offsets than the checkpoint plans now"
-    else:
-        return
-    raise CheckpointMismatch(
-        f"sink {sink.id}: {why}. Was the checkpoint restored from an older copy? Rows would be lost or "
-        "doubled. Bring the right checkpoint back; or start with a new one, at the source offsets of the "
-        "last decided batch (startingOffsets; kafka.group.id holds them if it was given)"
-    )
+        raise CheckpointOlder(
+            f"sink {sink.id}: the sink has decided {last.batch} already, and the checkpoint is at batch "
+            f"{batch.batch_id}. {CheckpointOlder.advice}"
+        )
+    if batch.digest and last.batch.digest and batch.digest != last.batch.digest:
+        raise CheckpointMismatch(
+            f"sink {sink.id}: the sink has decided {last.batch} with other source offsets than the "
+            f"checkpoint plans now. {CheckpointMismatch.advice}"
+        )
 
 
 def _mark_attempt(sink: Sink, batch: Batch | None) -> Rules[bool]:

@@ -26,9 +26,10 @@ from eoslog.connector.commit.commands import (
 from eoslog.connector.commit.decision import ANCHOR, Decision, Winner, decode, encode
 from eoslog.connector.commit.faults import BatchRefused, CommitFault, OutcomeUnknown
 from eoslog.connector.commit.finish import clear, fenced, finish, is_open, try_abort
-from eoslog.connector.commit.messages import Batch, Begun, Decided, Prepared, Report, Stamp
+from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Stamp
 from eoslog.connector.commit.names import Identity, Participant, Sink, parity
 from eoslog.connector.commit.prepare import stamp_of
+from eoslog.connector.commit.replay import check_replay
 from eoslog.connector.commit.seal import TwoPhase, seal
 from eoslog.protocol.errors import ErrorCode
 
@@ -49,12 +50,14 @@ class SourceOffsets(NamedTuple):
 
 
 class Ballot(NamedTuple):
-    """All reports of a batch, counted."""
+    """All reports of a batch, counted. `decided`: in an earlier run, with nothing to write again."""
 
     stamp: Stamp
     winners: tuple[Winner, ...]
     written: tuple[tuple[str, int], ...]
     decided: bool
+    rows: tuple[int, ...]
+    checksums: tuple[int, ...]
 
 
 def count(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Ballot:
@@ -68,8 +71,9 @@ def count(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Ballot
     stamp = present[0].stamp
     if len(stamps) > 1 or stamp.batch.batch_id != batch_id or stamp.sink_id != sink.id:
         raise CommitFault(f"batch {batch_id}: reports do not belong together or to sink {sink.id}: {stamps}")
-    decided = [report for report in present if isinstance(report, Decided)]
-    if decided and len(decided) < len(present):
+    decided = {report.partition for report in present if isinstance(report, Decided)}
+    others = {report.partition for report in present if not isinstance(report, Decided)}
+    if decided & set(stamp.lost) or ((decided or stamp.lost) and others - set(stamp.lost)):
         raise CommitFault(
             f"{stamp.batch}: some tasks found it decided and others did not; nothing was decided"
         )
@@ -78,7 +82,19 @@ def count(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Ballot
         raise CommitFault(f"{stamp.batch}: two reports for one partition; nothing was decided")
     winners = tuple(sorted(Winner(report.partition, report.participant) for report in prepared))
     written = tuple(sorted({place for report in prepared for place in report.written}))
-    return Ballot(stamp, winners, written, bool(decided))
+    return Ballot(stamp, winners, written, bool(decided) and not stamp.lost, *_contents(present))
+
+
+def _contents(reports: Sequence[Report]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Rows and checksums by Spark partition; nothing where not every task has told them."""
+    by_partition = {report.partition: report for report in reports}
+    in_order = [by_partition[partition] for partition in range(len(reports)) if partition in by_partition]
+    if len(in_order) < len(reports):
+        return (), ()
+    rows = tuple(0 if isinstance(report, Empty) else report.rows for report in in_order)
+    checksums = [0 if isinstance(report, Empty) else report.checksum for report in in_order]
+    told = tuple(checksum for checksum in checksums if checksum is not None)
+    return rows, told if len(told) == len(checksums) else ()
 
 
 def commit(
@@ -98,14 +114,26 @@ def commit(
     stamp = ballot.stamp
     stored = yield from fetch_stored(sink)
     last = decode(sink, stored.chunks)
-    decision = Decision(stamp.sequence + 1, stamp.batch, stamp.incarnation, ballot.winners, ballot.written)
-    if not _covers(last, stamp.batch):
-        if ballot.decided:
+    decision = Decision(
+        stamp.sequence + 1,
+        stamp.batch,
+        stamp.incarnation,
+        ballot.winners,
+        ballot.written,
+        ballot.rows,
+        ballot.checksums,
+    )
+    to_replay = (stamp.sequence, stamp.batch) if stamp.lost else None
+    replays = last is not None and (last.sequence, last.batch) == to_replay
+    if replays or not _covers(last, stamp.batch):
+        if ballot.decided or (stamp.lost and not replays):
             raise CommitFault(
                 f"{stamp.batch}: tasks found it decided, but its decision is gone from group {sink.group}"
             )
         if (last.sequence if last else 0) != stamp.sequence:
             raise fenced(sink, f"it has decided {last.batch if last else 'nothing'} since")
+        if last is not None and stamp.lost:
+            check_replay(last, decision, stamp.lost)
         last = yield from _decide(sink, decision, stamp, source, two_phase)
     elif last is not None and not ballot.decided and last.unsealed != decision:
         raise fenced(sink, f"it has decided {last.batch} since")

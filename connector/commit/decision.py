@@ -8,7 +8,7 @@ leaves chunks of older ones behind in higher partitions: the highest sequence nu
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
@@ -45,13 +45,18 @@ class Winner(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """One decided batch. `sequence` counts a sink's decisions from 1."""
+    """One decided batch. `sequence` counts a sink's decisions from 1.
+
+    `rows` of each of the batch's tasks, by Spark partition, and `checksums` of them; empty: not recorded.
+    """
 
     sequence: int
     batch: Batch
     incarnation: Identity
     winners: tuple[Winner, ...]
     written: tuple[TopicPartition, ...]
+    rows: tuple[int, ...] = ()
+    checksums: tuple[int, ...] = ()
 
     @property
     def participants(self) -> tuple[Participant, ...]:
@@ -62,6 +67,14 @@ class Decision(NamedTuple):
     def enders(self) -> tuple[Participant, ...]:
         """The same, under the identities that can end them."""
         return tuple(winner.ender for winner in self.winners)
+
+    def without(self, partitions: Collection[int]) -> "Decision":
+        """The same without the winners of some Spark partitions."""
+        return self._replace(winners=tuple(w for w in self.winners if w.partition not in partitions))
+
+    def rows_of(self, partition: int) -> int | None:
+        """Rows of one Spark partition; None: not recorded."""
+        return self.rows[partition] if partition < len(self.rows) else None
 
     @property
     def unsealed(self) -> "Decision":
@@ -148,6 +161,7 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
         workers.setdefault(slot.worker, []).append(
             (slot.number, partition, *identity, *_held(identity, holder))
         )
+    contents = {"rows": decision.rows, "sums": decision.checksums}
     return {
         "query": decision.batch.query_id,
         "batch": decision.batch.batch_id,
@@ -155,6 +169,7 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
         "run": decision.incarnation,
         "won": workers,
         "wrote": _by_topic(decision.written),
+        **{name: numbers for name, numbers in contents.items() if numbers},
     }
 
 
@@ -173,12 +188,13 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
             for number, partition, producer_id, epoch, *held in slots
         ]
         written = tuple((topic, p) for topic, parts in found["wrote"].items() for p in parts)
+        rows, checksums = (tuple(map(int, found.get(name, ()))) for name in ("rows", "sums"))
     except (ValueError, KeyError, TypeError) as error:
         raise DecisionDamaged(
             f"decision {sequence} in consumer group {sink.group} makes no sense: {error}. "
             f"{DecisionDamaged.advice}"
         ) from error
-    return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written)
+    return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, rows, checksums)
 
 
 def _held(identity: Identity, holder: Identity | None) -> tuple[int, ...]:

@@ -3,7 +3,12 @@
 All pickle with their message alone, since Spark carries them between processes.
 """
 
+from typing import TYPE_CHECKING
+
 from eoslog.connector.errors import EoslogError
+
+if TYPE_CHECKING:  # decision.py raises some of these
+    from eoslog.connector.commit.decision import Winner
 
 
 class CommitFault(EoslogError):
@@ -27,7 +32,19 @@ class Unfinished(CommitFault):
 
 
 class ParticipantsLost(CommitFault):
-    """The batch is decided, and the broker has aborted rows of it. Nobody can repair that silently."""
+    """The batch is decided, and the broker has aborted rows of it. Nobody can repair that silently.
+
+    `winners`: those that are lost for sure, if that is sure of all that are missing. `unfinished`: whether
+    others are open still.
+    """
+
+    def __init__(self, message: str, winners: "tuple[Winner, ...]" = (), *, unfinished: bool = False) -> None:
+        super().__init__(message)
+        self.winners, self.unfinished = winners, unfinished
+
+
+class ReplayDiffers(CommitFault):
+    """Lost rows were to be written again, and Spark gave other rows than the first time. Nothing was."""
 
 
 class MarkersMissing(CommitFault):

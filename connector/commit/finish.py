@@ -26,6 +26,8 @@ from eoslog.connector.commit.seal import end_sealed
 ONGOING = "Ongoing"
 COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
 """States of a transaction whose commit is certain: after PrepareCommit only markers are missing."""
+ABORTED = frozenset({"PrepareAbort", "CompleteAbort"})
+"""States of one whose abort is certain."""
 
 
 def finish(decision: Decision) -> Rules[None]:
@@ -49,15 +51,15 @@ def finish(decision: Decision) -> Rules[None]:
         Describe(names), f"{decision.batch} is decided, but its state is unknown", Unfinished
     )
     still = [w for w in doubtful if is_open(states[w.participant.name], w.participant, w.holder)]
-    lost = [
-        w.participant for w in doubtful if w not in still and not _is_committed(states[w.participant.name])
-    ]
+    lost = [w for w in doubtful if w not in still and not _is_committed(states[w.participant.name])]
     taken = [w.participant for w in still if _is_held_elsewhere(w, answers[w.participant.name])]
     if taken:
         answers |= yield from end_sealed(True, taken)
     unfinished = [w.participant for w in still if not isinstance(answers[w.participant.name], Identity)]
     if lost:
-        raise ParticipantsLost(_lost_text(decision, lost, states))
+        proven = all(is_aborted(states[w.participant.name], w.participant) for w in lost)
+        text = _lost_text(decision, lost, states, proven)
+        raise ParticipantsLost(text, tuple(lost) if proven else (), unfinished=bool(unfinished))
     if unfinished:
         raise Unfinished(
             f"{decision.batch} is decided, but {len(unfinished)} of its transactions could not be committed "
@@ -81,19 +83,41 @@ def _is_committed(state: Description | None) -> bool:
     return state is not None and state.state in COMMITTED
 
 
-def _lost_text(decision: Decision, lost: list[Participant], states: Mapping[str, Description | None]) -> str:
-    def told(participant: Participant) -> str:
-        state = states[participant.name]
-        told_state = f"{state.state} at {state.identity}" if state else "unknown to the broker"
-        return f"{participant.name} ({participant.identity}): {told_state}"
+def is_aborted(state: Description | None, participant: Participant) -> bool:
+    """Whether it is certain that this very transaction was aborted: its rows will never be visible.
 
-    partitions = sorted(w.partition for w in decision.winners if w.participant in lost)
+    A time-out raises the epoch by one. An epoch further on, the abort may be that of a next transaction,
+    empty, after a commit (transaction.version 2); and an id that is unknown or started anew tells nothing.
+    """
+    if state is None or state.state not in ABORTED:
+        return False
+    producer_id, epoch = participant.identity
+    return state.identity.producer_id == producer_id and epoch <= state.identity.epoch <= epoch + 1
+
+
+def _lost_text(
+    decision: Decision, lost: list[Winner], states: Mapping[str, Description | None], proven: bool
+) -> str:
+    def told(winner: Winner) -> str:
+        name, identity = winner.participant
+        state, rows = states[name], decision.rows_of(winner.partition)
+        told_rows = "" if rows is None else f"{rows} rows of "
+        told_state = f"{state.state} at {state.identity}" if state else "unknown to the broker"
+        return f"{told_rows}partition {winner.partition}: {name} ({identity}): {told_state}"
+
+    counts = [decision.rows_of(w.partition) for w in lost]
+    rows = f"{sum(c or 0 for c in counts)} rows" if None not in counts else "the rows"
+    replay = (
+        "Start the query again with on.lost.transaction=replay, if its partitions replay equally: that "
+        "writes just these partitions of the batch again. Or publish"
+    )
     return (
-        f"{decision.batch} is decided, but the rows of its partitions {partitions} are lost: their "
-        "transactions timed out or were aborted before they could be committed "
-        f"({'; '.join(map(told, lost))}). The other rows of the batch are visible, none is doubled. Publish "
-        "the missing rows again, then start behind this batch with a new checkpoint and transactional.id; "
-        "and raise kafka.transaction.timeout.ms"
+        f"{decision.batch} is decided, but {rows} of its partitions {[w.partition for w in lost]} are lost: "
+        "their transactions timed out or were aborted before they could be committed "
+        f"({'; '.join(map(told, lost))}). The other rows of the batch are visible, none is doubled. "
+        f"{replay if proven and decision.rows else 'Publish'} "
+        "the missing rows yourself, then start behind this batch with a new checkpoint and transactional.id. "
+        "And raise kafka.transaction.timeout.ms"
     )
 
 

@@ -46,7 +46,8 @@ class Begun:
 
     `batch` is the batch begun, None where the checkpoint cannot be read; `decided` is the last
     decided batch; `sequence` the number of its decision (0: none); `anchors` the number of
-    partitions that can hold a decision; `dropped`: at_most_once has attempted this batch before.
+    partitions that can hold a decision; `dropped`: at_most_once has attempted this batch before. `lost`:
+    Spark partitions of the decided batch whose rows the broker has aborted, to be written again.
     """
 
     sink_id: str
@@ -57,11 +58,12 @@ class Begun:
     batch: Batch | None
     decided: Batch | None
     dropped: bool = False
+    lost: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """Under what a task worked; the same in all reports of a batch."""
+    """Under what a task worked; the same in all reports of a batch. `lost`: as in Begun."""
 
     sink_id: str
     incarnation: Identity
@@ -69,17 +71,22 @@ class Stamp:
     sequence: int
     anchors: int
     batch: Batch
+    lost: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A task wrote its rows in a transaction, open still: every one of them is acknowledged."""
+    """A task wrote its rows in a transaction, open still: every one of them is acknowledged.
+
+    `checksum`: of the rows that Spark gave it, whatever their order; None: not asked for.
+    """
 
     stamp: Stamp
     partition: int
     participant: Participant
     rows: int
     written: tuple[TopicPartition, ...]
+    checksum: int | None = None
 
 
 @dataclass(frozen=True)
@@ -92,10 +99,12 @@ class Empty:
 
 @dataclass(frozen=True)
 class Decided:
-    """A task found its batch decided in an earlier run and let its rows pass."""
+    """A task found its batch decided in an earlier run and let its rows pass: so many, with this checksum."""
 
     stamp: Stamp
     partition: int
+    rows: int = 0
+    checksum: int | None = None
 
 
 Report = Prepared | Empty | Decided

@@ -11,12 +11,14 @@ class Task(Enum):
     """What to do with the rows of a task."""
 
     WRITE = "write them in a transaction of the task's own"
-    PASS_DECIDED = "let them pass: the batch was decided in an earlier run"
+    PASS_DECIDED = "count them and let them pass: the batch was decided in an earlier run"
     DROP = "let them pass: at_most_once has attempted the batch before"
 
 
-def judge(begun: Begun, query_id: str, batch_id: int) -> tuple[Task, Stamp]:
-    """What to do, and the stamp for the report. Query and batch ids are those that Spark tells the task.
+def judge(begun: Begun, query_id: str, batch_id: int, partition: int = -1) -> tuple[Task, Stamp]:
+    """What to do, and the stamp for the report. Ids and partition are those that Spark tells the task.
+
+    Of a decided batch only partitions that were lost are written again (replay.py).
 
     Raises CommitFault if they are not those that begin prepared for, CheckpointMismatch if the sink
     is ahead of the query.
@@ -34,13 +36,15 @@ def judge(begun: Begun, query_id: str, batch_id: int) -> tuple[Task, Stamp]:
             raise CheckpointMismatch(
                 f"sink {begun.sink_id} has decided {decided} already; this is batch {batch_id}"
             )
-        return Task.PASS_DECIDED, stamp
+        return Task.WRITE if partition in begun.lost else Task.PASS_DECIDED, stamp
     return Task.DROP if begun.dropped else Task.WRITE, stamp
 
 
 def stamp_of(begun: Begun, batch: Batch) -> Stamp:
     """Under what the tasks of `batch` work."""
-    return Stamp(begun.sink_id, begun.incarnation, begun.identity, begun.sequence, begun.anchors, batch)
+    return Stamp(
+        begun.sink_id, begun.incarnation, begun.identity, begun.sequence, begun.anchors, batch, begun.lost
+    )
 
 
 def participant_name(stamp: Stamp, worker: str, number: int) -> str:

@@ -9,6 +9,7 @@ from eoslog.connector.commit.decide import SourceOffsets, abort, commit
 from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Run
 from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.commit.prepare import Task, judge, participant_name
+from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
 from tests.connector.commit.model_broker import ModelBroker
 
@@ -23,8 +24,14 @@ class Bench:
     """Runs rules on a cluster and notes each command. `intercept` may answer in the cluster's place, by
     returning something else than None, or crash the driver by raising."""
 
-    def __init__(self, tv: int = 2, two_phase: TwoPhase = TwoPhase.AUTO, **broker: Any) -> None:
-        self.two_phase = two_phase
+    def __init__(
+        self,
+        tv: int = 2,
+        two_phase: TwoPhase = TwoPhase.AUTO,
+        on_lost: OnLost = OnLost.STOP,
+        **broker: Any,
+    ) -> None:
+        self.two_phase, self.on_lost = two_phase, on_lost
         self.broker = ModelBroker(tv, **broker)
         self.sink = Sink("sink")
         self.commands: list[c.Command[Any]] = []
@@ -47,15 +54,15 @@ class Bench:
     def begin(self, batch_id: int, query: str = "q", run: Run | None = None, **more: Any) -> Begun:
         batch = Batch(query, batch_id, more.pop("digest", f"digest {batch_id}"))
         begun, self.remembered = self.run(
-            begin(self.sink, batch, last_run=run, two_phase=self.two_phase, **more)
+            begin(self.sink, batch, last_run=run, two_phase=self.two_phase, on_lost=self.on_lost, **more)
         )
         return begun
 
     def prepare(self, begun: Begun, partition: int, rows: list[str], worker: str = "") -> Report:
         assert begun.batch is not None
-        task, stamp = judge(begun, begun.batch.query_id, begun.batch.batch_id)
+        task, stamp = judge(begun, begun.batch.query_id, begun.batch.batch_id, partition)
         if task is Task.PASS_DECIDED:
-            return Decided(stamp, partition)
+            return Decided(stamp, partition, len(rows))
         if not rows:
             return Empty(stamp, partition)
         name = participant_name(stamp, worker or f"w{partition}", 0)
@@ -97,8 +104,8 @@ class Bench:
     def _perform(self, command: c.Command[Any]) -> Any:
         broker = self.broker
         match command:
-            case c.Acquire(name):
-                return broker.init(name)
+            case c.Acquire(name, current):
+                return broker.go_on(name, current) if current else broker.init(name)
             case c.FetchStored(group):
                 return broker.fetch(group)
             case c.StageOffsets((name, identity), group, offsets):
