@@ -54,6 +54,25 @@ class MarkersMissing(CommitFault):
 class CheckpointMismatch(CommitFault):
     """The checkpoint and the sink's decisions tell different stories."""
 
+    advice = (
+        "Was the checkpoint restored from an older copy, or do two queries use copies of one? Rows would be "
+        "lost or doubled. Bring the right checkpoint back; or start with a new one, at the source offsets of "
+        "the last decided batch (startingOffsets=committed, if kafka.group.id was given)"
+    )
+
+
+class CheckpointOlder(CheckpointMismatch):
+    """The sink has decided later batches than the checkpoint knows: it was set back."""
+
+
+class DecisionGone(CommitFault):
+    """The group's offsets tell that a batch is decided, and the sink does not know its decision."""
+
+    advice = (
+        "Was transactional.id changed, or did another query use it? Give the old transactional.id back; or, "
+        "if the decision is gone, start with a new checkpoint and startingOffsets=committed"
+    )
+
 
 class DecisionTooLarge(CommitFault):
     """A decision names more transactions than the cluster has room for."""
