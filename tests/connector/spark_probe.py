@@ -1,7 +1,8 @@
 """The sink with appointed places: format("eoslog_probe") writes as "eoslog" does, notes where its tasks and
-its driver are, and waits or fails there if a test asks for it.
+its driver are, and waits ("wait") or fails ("fail") there if a test asks for it.
 
-The folder in EOSLOG_PROBE holds the orders (orders.json), the notes (notes.jsonl), and a file for each
+The folder in EOSLOG_PROBE holds the orders (orders.json: what to do at a place, in a batch, in a partition
+if one is named; only at the first `visits`, by default one for each partition), the notes (notes.jsonl), and a file for each
 place whose waiters may go on (go-<place>). The sink's own code runs unchanged around it. Without a
 folder it does nothing.
 """
@@ -51,16 +52,16 @@ def at(place: str, batch: int, partition: int = -1, attempt: int = 0, **more: An
     if "EOSLOG_PROBE" not in os.environ:
         return
     folder = Path(os.environ["EOSLOG_PROBE"])
-    _note(folder, {"at": place, "batch": batch, "partition": partition, "attempt": attempt, **more})
+    here = {"at": place, "batch": batch, "partition": partition}
+    _note(folder, here | {"attempt": attempt} | more)
     path = folder / "orders.json"
     orders = json.loads(path.read_text()) if path.exists() else []
     for order in orders:
-        if (order["at"], order["batch"]) == (place, batch) and _meant(order, partition, attempt):
-            _obey(folder, place, order["do"])
-
-
-def _meant(order: dict[str, Any], partition: int, attempt: int) -> bool:
-    return order.get("partition", partition) == partition and attempt < order.get("attempts", 1)
+        if here == here | {key: value for key, value in order.items() if key in here}:
+            lines = (folder / "notes.jsonl").read_text().splitlines()
+            visits = sum(here.items() <= json.loads(line).items() for line in lines)
+            if visits <= order.get("visits", 1):
+                _obey(folder, place, order["do"])
 
 
 def _obey(folder: Path, place: str, do: str) -> None:

@@ -1,0 +1,101 @@
+"""A Spark cluster that a test can hurt, and one copy of a topic that runs on it, read by a stock client."""
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import psutil
+from spark_application import PATIENCE_SECONDS, Application
+from stock_kafka import Kafka
+
+from eoslog.connector.client import transactions
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.config import ClientConfig, parse_addresses
+
+LOCAL_CLUSTER = "local-cluster[2,1,1024]"
+"""Two executors of one core, each a JVM of its own."""
+
+
+class SparkCluster(Application):
+    """An application with executors of its own, which runs one query after another."""
+
+    def __init__(self, folder: Path, master: str = LOCAL_CLUSTER, **settings: str) -> None:
+        named = {name.replace("__", "."): value for name, value in settings.items()}
+        self._answered = 0
+        super().__init__(folder, "executors/cluster_app.py", master, json.dumps(named))
+
+    def tell(self, command: dict[str, Any]) -> None:
+        """Start a query."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(command).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        """How the query ended that was started last."""
+        path = self.folder / "answers.jsonl"
+
+        def lines() -> list[str]:
+            return path.read_text().splitlines() if path.exists() else []
+
+        self.wait_until("an answer", lambda: len(lines()) > self._answered)
+        answer: dict[str, Any] = json.loads(lines()[self._answered])
+        self._answered += 1
+        return answer
+
+    def stage_attempts(self, stages: set[int]) -> list[int]:
+        """The newest attempt of each stage, from 0; stages that Spark has forgotten are left out."""
+        self.tell({"stages": sorted(stages)})
+        return list(self.answer()["attempts"].values())
+
+    def kill_executor(self, jvm: int) -> None:
+        """SIGKILL to an executor's JVM; its Python workers end by themselves."""
+        executor = psutil.Process(jvm)
+        assert "CoarseGrainedExecutorBackend" in " ".join(executor.cmdline())
+        executor.kill()
+        executor.wait(PATIENCE_SECONDS)
+
+
+class Copy:
+    """A topic of numbered rows, and a query that copies it."""
+
+    def __init__(self, kafka: Kafka, folder: Path, rows: int = 6_000, partitions: int = 2) -> None:
+        self.kafka, self.checkpoint = kafka, folder / f"checkpoint-{uuid.uuid4().hex[:8]}"
+        self.source, self.target = kafka.topic(partitions), kafka.topic(2)
+        self.rows = [b"%06d" % number for number in range(rows)]
+        self.sink = f"sink-{self.target}"
+        for partition in range(partitions):
+            kafka.put(self.source, self.rows[partition::partitions], partition=partition)
+
+    def stream(self, batches: int = 2, **more: Any) -> dict[str, Any]:
+        """The command for a stream of about so many batches."""
+        limit = str(-(-len(self.rows) // batches))
+        return self._command(checkpoint=str(self.checkpoint), read={"maxOffsetsPerTrigger": limit}, **more)
+
+    def write(self, **more: Any) -> dict[str, Any]:
+        """The command for one batch write."""
+        return self._command(**more)
+
+    def _command(self, **more: Any) -> dict[str, Any]:
+        return {
+            "bootstrap": self.kafka.bootstrap,
+            "source": self.source,
+            "target": self.target,
+            "write": {"transactional.id": self.sink} | more.pop("options", {}),
+            **more,
+        }
+
+    def visible(self, *, committed: bool = True) -> list[bytes]:
+        """What a stock reader sees: read_committed, or everything ever written."""
+        return sorted(row[3] for row in self.kafka.rows(self.target, 2, committed=committed))
+
+    def open(self) -> list[str]:
+        """Transactions of the sink that hold back readers."""
+        with Cluster(ClientConfig(parse_addresses(self.kafka.bootstrap))) as cluster:
+            found = transactions.list_transactions(cluster, self.sink, ["Ongoing"])
+            return [listing.transactional_id for listing in found]
+
+    def check(self) -> None:
+        """Every row once, nothing left open."""
+        assert self.visible() == self.rows
+        assert self.open() == []
