@@ -111,7 +111,8 @@ class Driver:
         return answer
 
     def _acquire(self, command: Acquire) -> Identity:
-        return _own(transactions.init_producer_id(self._cluster, command.name, self._timeout_ms))
+        current = _theirs(command.current) if command.current else None
+        return _own(transactions.init_producer_id(self._cluster, command.name, self._timeout_ms, current))
 
     def _fetch_stored(self, command: FetchStored) -> Stored:
         # The first look-up of a group makes the broker create the anchor topic, where it is new.

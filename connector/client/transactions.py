@@ -30,6 +30,7 @@ _END_TXN_TV2 = 5
 _END_TXN_TV1 = 4
 _INIT_MAX = 5  # version 6 is two-phase commit (KIP-939)
 _INIT_KEEPS = 6
+_INIT_CURRENT = 3
 _ADD_PARTITIONS_MAX = 3  # later versions are for brokers
 _ADD_OFFSETS_MAX = 4
 _TXN_OFFSETS_TV1 = 4
@@ -71,14 +72,22 @@ class Listing:
     state: str
 
 
-def init_producer_id(cluster: Cluster, transactional_id: str | None, timeout_ms: int) -> Identity:
+def init_producer_id(
+    cluster: Cluster, transactional_id: str | None, timeout_ms: int, current: Identity | None = None
+) -> Identity:
     """A producer id and epoch (InitProducerId). With a transactional id: fences its older users and
-    aborts their open transaction. Raises KafkaError, such as INVALID_TRANSACTION_TIMEOUT where the
+    aborts their open transaction; `current`: only if it has this identity still (KIP-360), else
+    PRODUCER_FENCED or INVALID_PRODUCER_EPOCH. Raises KafkaError, such as INVALID_TRANSACTION_TIMEOUT where the
     broker's transaction.max.timeout.ms is lower than `timeout_ms`."""
-    body = {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
+    body: Message = {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
+    if current is not None:
+        body |= {"producer_id": current.producer_id, "producer_epoch": current.epoch}
 
     def attempt(connection: Connection) -> Identity:
-        answer = connection.call(ApiKey.INIT_PRODUCER_ID, body, max_version=_INIT_MAX)
+        version = connection.pick(
+            ApiKey.INIT_PRODUCER_ID, min_version=_INIT_CURRENT if current else 0, max_version=_INIT_MAX
+        )
+        answer = connection.call(ApiKey.INIT_PRODUCER_ID, body, version=version)
         check(answer["error_code"], f"InitProducerId of {transactional_id!r} with time-out {timeout_ms} ms")
         return Identity(answer["producer_id"], answer["producer_epoch"])
 

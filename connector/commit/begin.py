@@ -7,12 +7,16 @@ out, and nothing is aborted before it is sure that no newer driver owns the sink
 from typing import NamedTuple
 
 from eoslog.connector.commit.commands import (
+    FENCED,
     Acquire,
     CommitOffsets,
     Describe,
     Description,
     FetchStored,
+    Refused,
     Rules,
+    Unknown,
+    ask,
     demand,
 )
 from eoslog.connector.commit.decision import ANCHOR, Decision, Stored, decode
@@ -110,7 +114,10 @@ def _keep(sink: Sink, run: Run) -> Rules[_Owned | None]:
     The next number means that Spark has committed the batch begun here: this is the same run. (The
     same number is a replay, and after a gap somebody else has begun batches in between.) The state is
     asked before the decision, never after: a state that is followed by our own decision as the newest
-    cannot have been left by another driver. Raises SinkFenced.
+    cannot have been left by another driver. On transaction.version 1 a commit leaves the epoch as it is; it
+    is raised here, so that no request of the last batch that comes late can get into the next transaction:
+    neither its commit, before the next batch is verified, nor its decision in the place of the next one.
+    Raises SinkFenced.
     """
     states = yield from demand(Describe((sink.coordinator,)), f"sink {sink.id} cannot be looked up")
     state = states[sink.coordinator]
@@ -119,8 +126,22 @@ def _keep(sink: Sink, run: Run) -> Rules[_Owned | None]:
         return None
     if state.identity != run.identity and not _left_by(run, state, decode(sink, stored.chunks)):
         raise fenced(sink, f"it is at {state.identity} {state.state}, this driver began as {run.identity}")
-    usable = state.state in ("Empty", "CompleteCommit")
-    return _Owned(run.incarnation, state.identity, stored) if usable else None
+    if state.state not in ("Empty", "CompleteCommit"):
+        return None
+    identity = state.identity
+    if identity == run.identity and state.state == "CompleteCommit":
+        identity = yield from _raise_epoch(sink, identity)
+    return _Owned(run.incarnation, identity, stored)
+
+
+def _raise_epoch(sink: Sink, identity: Identity) -> Rules[Identity]:
+    """The sink's next identity, if this one still owns it."""
+    raised = yield from ask(Acquire(sink.coordinator, identity))
+    if isinstance(raised, Refused) and raised.code in FENCED:
+        raise fenced(sink, raised)
+    if isinstance(raised, (Refused, Unknown)):
+        raise CommitFault(f"sink {sink.id} cannot be acquired: {raised}")
+    return raised
 
 
 def _left_by(run: Run, state: Description, last: Decision | None) -> bool:

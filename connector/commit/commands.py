@@ -14,6 +14,7 @@ from eoslog.connector.commit.decision import Stored
 from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.messages import TopicPartition
 from eoslog.connector.commit.names import Identity, Participant
+from eoslog.protocol.errors import ErrorCode
 
 T = TypeVar("T")
 
@@ -38,6 +39,10 @@ class Unknown(NamedTuple):
 
 
 Failure = Refused | Unknown
+FENCED = frozenset(
+    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+)
+"""Refusals that say: somebody else has taken this transactional id over."""
 Offsets = Mapping[TopicPartition, tuple[int, str]]
 """(topic, partition) -> (offset, metadata)"""
 
@@ -79,9 +84,13 @@ Rules = Generator[Command[Any], Any, T]
 
 @dataclass(frozen=True)
 class Acquire(Command[Identity]):
-    """InitProducerId on the sink's own id: fences older drivers, ends their open decision."""
+    """InitProducerId on the sink's own id: fences older drivers, ends their open decision.
+
+    `current`: only if this is its identity still, else refused.
+    """
 
     name: str
+    current: Identity | None = None
 
 
 @dataclass(frozen=True)

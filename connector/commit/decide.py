@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from eoslog.connector.commit.begin import fetch_stored
 from eoslog.connector.commit.commands import (
+    FENCED,
     Describe,
     Description,
     End,
@@ -31,15 +32,10 @@ from eoslog.connector.commit.names import Identity, Participant, Sink, parity
 from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.replay import check_replay
 from eoslog.connector.commit.seal import TwoPhase, seal
-from eoslog.protocol.errors import ErrorCode
 
 SAFETY_MS = 10_000
 """A participant must have this much of its time left when the batch is decided, or a quarter of its
 time-out if that is less, so that it cannot time out before it is finished."""
-
-FENCED = frozenset(
-    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
-)
 
 
 class SourceOffsets(NamedTuple):

@@ -103,6 +103,18 @@ def test_an_older_owner_is_fenced(cluster: Cluster, kafka: Kafka) -> None:
     assert kafka.rows(topic) == []
 
 
+def test_only_who_still_has_it_raises_its_epoch(cluster: Cluster) -> None:
+    name = f"raised-{uuid.uuid4()}"
+    first = transactions.init_producer_id(cluster, name, 60_000)
+    second = transactions.init_producer_id(cluster, name, 60_000, first)
+    assert (second.producer_id, second.epoch) == (first.producer_id, first.epoch + 1)
+    assert transactions.init_producer_id(cluster, name, 60_000, first) == second, "the same request again"
+    transactions.init_producer_id(cluster, name, 60_000)
+    with pytest.raises(KafkaError) as refusal:
+        transactions.init_producer_id(cluster, name, 60_000, second)
+    assert refusal.value.code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+
+
 def test_the_end_of_a_transaction_may_be_asked_for_again(cluster: Cluster, kafka: Kafka) -> None:
     topic, name = kafka.topic(), f"tx-{uuid.uuid4().hex}"
     identity = transactions.init_producer_id(cluster, name, 60_000)

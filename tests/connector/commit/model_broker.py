@@ -37,8 +37,10 @@ class Transaction:
     start_ms: int = -1
     timeout_ms: int = TIMEOUT_MS
     previous: Identity | None = None  # before a rotation of the producer id
+    raised: Identity | None = None  # whose request to go on raised it to the present identity
     holder: Identity | None = None  # of a transaction that was kept (KIP-939); `identity` wrote it
     rows: dict[int, tuple[int, str]] = field(default_factory=dict)
+    sequences: set[tuple[Identity, int]] = field(default_factory=set)  # as partitions remember them
     offsets: dict[str, dict[tuple[str, int], tuple[int, str]]] = field(default_factory=dict)
 
     @property
@@ -83,9 +85,22 @@ class ModelBroker:
         if txn.state == "Ongoing":
             self._fence(txn)
         self._settle(txn)
-        txn.previous = None
+        txn.previous = txn.raised = None
         txn.identity, txn.timeout_ms = self._next(txn.identity), TIMEOUT_MS
         txn.state, txn.start_ms = "Empty", -1
+        return txn.identity
+
+    def go_on(self, name: str, current: Identity) -> Identity | Refused:
+        """InitProducerId by who names the identity that it has (KIP-360)."""
+        txn = self.transactions.get(name)
+        if txn is None:
+            return UNMAPPED
+        if txn.raised == current and txn.state == "Empty":
+            return txn.identity
+        if txn.current != current:
+            return FENCED
+        self.init(name)
+        txn.raised = current
         return txn.identity
 
     def keep(self, name: str) -> Kept | NotOffered:
@@ -102,10 +117,13 @@ class ModelBroker:
         return Kept(txn.holder, wrote)
 
     def produce(self, name: str, identity: Identity, sequence: int, rows: Iterable[str]) -> Refused | None:
-        problem = self._enter(name, identity)
+        written = self.transactions[name].sequences if name in self.transactions else set()
+        new = [(at, row) for at, row in enumerate(rows, sequence) if (identity, at) not in written]
+        problem = self._enter(name, identity) if new else None
         if problem is None:
-            for at, row in enumerate(rows):
-                self.transactions[name].rows.setdefault(sequence + at, (self.log_end, row))
+            for at, row in new:
+                written.add((identity, at))
+                self.transactions[name].rows[at] = (self.log_end, row)
                 self.log_end += 1
         return problem
 
@@ -144,6 +162,11 @@ class ModelBroker:
 
     def describe(self, names: Iterable[str]) -> Mapping[str, Description | None]:
         return {name: self._describe(self.transactions.get(name)) for name in names}
+
+    @property
+    def rows_committed(self) -> tuple[tuple[int, str], ...]:
+        """With their places in the log."""
+        return tuple(self._committed)
 
     def visible(self) -> list[str]:
         """What a read_committed reader gets, in the order of the log."""

@@ -14,7 +14,17 @@ class Fault(Enum):
     TIMEOUT_DONE = "applied, but no answer comes and the client gives up"
     REPEAT = "applied, the answer is lost, and the client sends it again"
     SUSPEND = "the driver hangs before it; another one is started, and later this one wakes up"
-    EXPIRE = "before it, an open participant times out"
+    EXPIRE = "before it, an open transaction times out: a participant's, or the sink's own"
+    HANG = "the task hangs before it; another attempt is started, and later this one wakes up"
+    LATE = "sent twice: one is answered, the other comes to the cluster at some later moment"
+    TIMEOUT_LATE = "the client gives up, and later it comes to the cluster all the same"
+
+
+DISTURBING = {Fault.SUSPEND, Fault.HANG, Fault.LATE, Fault.TIMEOUT_LATE}
+"""Faults after which somebody or something else is still on its way."""
+AT_ONCE = tuple(kind for kind in Fault if kind not in (Fault.HANG, Fault.LATE, Fault.TIMEOUT_LATE))
+"""Faults whose harm is done, or begins, where they strike: a history for each place of theirs. The others
+strike again at any later moment: as many histories as there are pairs of places."""
 
 
 class Choices:
@@ -46,7 +56,8 @@ class Choices:
 class Shape:
     """What kind of histories.
 
-    `spread`: any process may be next; else one runs as long as it can. `late_markers`, `last_epoch`,
+    `spread`: any process may be next; else one runs as long as it can, and `switches` is how often two
+    drivers that are awake take turns in the middle. `twice`: Spark calls every commit twice. `late_markers`, `last_epoch`,
     `keeps` (None: nobody asks it to), `tells_holder`: of the broker. `empty`: (batch, partition) without
     rows. `blind`: begin cannot read the checkpoint.
     """
@@ -57,6 +68,8 @@ class Shape:
     faults: int = 1
     kinds: tuple[Fault, ...] = (Fault.KILL, Fault.TIMEOUT_LOST, Fault.TIMEOUT_DONE)
     spread: bool = False
+    switches: int = 0
+    twice: bool = False
     last_epoch: int = 32_766
     late_markers: bool = False
     empty: frozenset[tuple[int, int]] = frozenset()

@@ -7,7 +7,7 @@ import pytest
 
 from eoslog.connector.commit import begin, decide, decision, finish, prepare, seal
 from eoslog.connector.commit import commands as c
-from tests.connector.commit import model_spark
+from tests.connector.commit import model_programs
 from tests.connector.commit.model_history import Fault, Shape
 from tests.connector.commit.model_judge import explore
 
@@ -48,23 +48,23 @@ def parity_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def decided_batches_written_again(patch: pytest.MonkeyPatch) -> None:
-    def write(begun: Any, query_id: str, batch_id: int) -> Any:
-        _, stamp = prepare.judge(begun, query_id, batch_id)
+    def write(*told: Any) -> Any:
+        _, stamp = prepare.judge(*told)
         return prepare.Task.WRITE, stamp
 
-    patch.setattr(model_spark, "judge", write)
+    patch.setattr(model_programs, "judge", write)
 
 
 def skipped_by_number_alone(patch: pytest.MonkeyPatch) -> None:
-    def skip(begun: Any, query_id: str, batch_id: int) -> Any:
-        task, stamp = prepare.judge(begun, query_id, batch_id)
+    def skip(begun: Any, query_id: str, batch_id: int, *more: Any) -> Any:
+        task, stamp = prepare.judge(begun, query_id, batch_id, *more)
         covered = begun.decided is not None and begun.decided.batch_id >= batch_id
         return prepare.Task.PASS_DECIDED if covered else task, stamp
 
     def covers(last: Any, batch: Any) -> bool:
         return last is not None and last.batch.batch_id >= batch.batch_id
 
-    patch.setattr(model_spark, "judge", skip)
+    patch.setattr(model_programs, "judge", skip)
     patch.setattr(decide, "_covers", covers)
 
 

@@ -367,6 +367,63 @@ def test_trap_13_a_partly_refused_decision_is_refused(tv: int) -> None:
 
 
 @BOTH
+@pytest.mark.parametrize("late", ["its commit", "its decision"])
+def test_trap_26_what_comes_late_of_the_last_batch_does_not_get_into_the_next_one(tv: int, late: str) -> None:
+    """Sent twice, answered once; the other copy comes when the next batch's decision is staged. On
+    transaction.version 1 a commit leaves the epoch as it is: raised by nobody, it would be let in."""
+    bench = Bench(tv)
+    bench.whole_batch(0)
+    copies = {"its commit": decides, "its decision": lambda command: isinstance(command, c.StageOffsets)}
+    (copy,) = [command for command in bench.commands if copies[late](command)]
+    reports = bench.prepare_all(bench.begin(1, run=bench.remembered, completed=0))
+    bench.broker.expire(bench.open()[0])
+
+    def arrive(command: c.Command[Any]) -> None:
+        if isinstance(command, c.Describe):
+            bench.intercept = None
+            bench._perform(copy)
+
+    bench.intercept = arrive
+    with pytest.raises(BatchRefused, match="batch 1 of query q was not decided"):
+        bench.commit(reports, 1)
+    bench.whole_batch(1)
+    bench.whole_batch(2, run=bench.remembered, completed=1)
+    assert bench.broker.visible() == [f"q{batch}p{partition}" for batch in range(3) for partition in (0, 1)]
+
+
+@BOTH
+def test_trap_26_a_late_decision_does_not_take_the_place_of_the_next_one(tv: int) -> None:
+    bench = Bench(tv)
+    bench.whole_batch(0)
+    (copy,) = [command for command in bench.commands if isinstance(command, c.StageOffsets)]
+    reports = bench.prepare_all(bench.begin(1, run=bench.remembered, completed=0))
+
+    def arrive(command: c.Command[Any]) -> None:
+        if decides(command):
+            bench.intercept = None
+            bench._perform(copy)
+
+    bench.intercept = arrive
+    bench.commit(reports, 1)
+    replayed = bench.prepare_all(bench.begin(1))
+    assert all(isinstance(report, Decided) for report in replayed), "a decided batch would be written again"
+
+
+def test_trap_26_the_epoch_is_raised_only_by_who_still_has_it() -> None:
+    bench = Bench(tv=1)
+    bench.whole_batch(0)
+
+    def take_over(command: c.Command[Any]) -> None:
+        if isinstance(command, c.Acquire):
+            bench.intercept = None
+            bench.broker.init("sink")
+
+    bench.intercept = take_over
+    with pytest.raises(SinkFenced):
+        bench.begin(1, run=bench.remembered, completed=0)
+
+
+@BOTH
 def test_source_offsets_that_the_cluster_does_not_take_refuse_the_batch(tv: int) -> None:
     bench = Bench(tv)
     reports = bench.prepare_all(bench.begin(0))

@@ -1,0 +1,252 @@
+"""What the processes of the model do: drivers run batches by the protocol's rules, tasks write their rows.
+
+Each is a generator that yields one request at a time, with a label that says which request of which step
+it is; model_spark.py decides what becomes of it.
+"""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+from eoslog.connector.commit import begin as begin_rules
+from eoslog.connector.commit import commands as c
+from eoslog.connector.commit import decide as decide_rules
+from eoslog.connector.commit.faults import CommitFault
+from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Run
+from eoslog.connector.commit.names import Participant, Sink
+from eoslog.connector.commit.prepare import Task, judge, participant_name
+from eoslog.connector.commit.seal import TwoPhase
+from tests.connector.commit.model_broker import ModelBroker
+from tests.connector.commit.model_history import DISTURBING, Choices, Fault, Shape
+
+T = TypeVar("T")
+Steps = Generator[Any, Any, T]
+
+USER_GROUP = "dashboards"
+SOURCE = ("source", 0)
+ROWS = 2  # of a partition
+
+
+class Request(NamedTuple):
+    """One step of a process that the world can see: a request, or (local) a write to the checkpoint."""
+
+    label: str
+    do: Callable[[], Any]
+    local: bool = False
+
+
+class Spawn(NamedTuple):
+    """A driver starts the tasks of a batch and waits until each partition has a report."""
+
+    begun: Begun
+    batch: Batch
+    slice: int
+
+
+class TaskFailed(Exception):
+    """A task got an answer that it cannot go on from, or too many of its attempts died."""
+
+
+class QueryFailed(Exception):
+    """Spark itself stops a driver: somebody else has written to its checkpoint."""
+
+
+@dataclass(eq=False)
+class Process:
+    """A driver (`partition` None) or a task's attempt."""
+
+    steps: Steps[Any] | None = None
+    parent: "Process | None" = None
+    partition: int | None = None
+    worker: int = -1
+    pending: Request | Spawn | None = None
+    spawn: Spawn | None = None
+    suspended: bool = False
+    memory: dict[str, Run] = field(default_factory=dict)
+    reports: dict[int, Report] = field(default_factory=dict)
+    attempts: dict[int, int] = field(default_factory=dict)
+
+
+class Programs:
+    """The world as drivers and tasks see it, and what they do in it."""
+
+    def __init__(self, shape: Shape, choices: Choices) -> None:
+        self.shape, self.choices = shape, choices
+        self.two_phase = TwoPhase.NEVER if shape.keeps is None else TwoPhase.AUTO
+        self.broker = ModelBroker(
+            shape.tv,
+            last_epoch=shape.last_epoch,
+            late_markers=shape.late_markers,
+            keeps=bool(shape.keeps),
+            tells_holder=shape.tells_holder,
+        )
+        self.sink = Sink("sink")
+        self.query, self.first_slice, self.slices = 0, 0, shape.batches
+        self.planned: set[int] = set()
+        self.completed: set[int] = set()
+        self.live: list[Process] = []
+        self.numbers: dict[tuple[int, int], tuple[int, int]] = {}
+        self.used: list[Fault] = []
+        self.faults: list[Exception] = []
+
+    @property
+    def calm(self) -> bool:
+        """Nobody else is at work, and nothing of them is on its way."""
+        return len(self.live) == 1 and not DISTURBING & set(self.used)
+
+    def rows(self, slice_: int, partition: int) -> list[str]:
+        """What one partition of one slice of the source holds; a batch is one slice."""
+        if (slice_, partition) in self.shape.empty:
+            return []
+        return [f"{slice_}/{partition}/{number}" for number in range(ROWS)]
+
+    def _driver(self, process: Process) -> Steps[None]:
+        batch_id = self._newest()
+        replay = batch_id in self.planned
+        try:
+            while self.first_slice + batch_id < self.slices:
+                if not replay:
+                    yield from self._local("Spark's offset log", lambda b=batch_id: self._log(self.planned, b))
+                replay = False
+                yield from self._batch(
+                    process, Batch(f"query {self.query}", batch_id, f"slice {self.first_slice + batch_id}")
+                )
+                yield from self._local("Spark's commit log", lambda b=batch_id: self._log(self.completed, b))
+                batch_id += 1
+        except (CommitFault, TaskFailed, QueryFailed) as fault:
+            self.faults.append(fault)
+
+    def _newest(self) -> int:
+        newest = max(self.planned, default=0)
+        return newest + 1 if newest in self.completed else newest
+
+    def _local(self, label: str, write: Callable[[], bool]) -> Steps[None]:
+        if not (yield Request(label, write, local=True)):
+            raise QueryFailed("the checkpoint was written by somebody else")
+
+    def _log(self, log: set[int], batch_id: int) -> bool:
+        new = batch_id not in log
+        log.add(batch_id)
+        return new
+
+    def _batch(self, process: Process, batch: Batch) -> Steps[None]:
+        reports: list[Report | None] = [None] * self.shape.partitions
+        try:
+            begun = yield from self._begin(process, batch)
+            reports = yield Spawn(begun, batch, self.first_slice + batch.batch_id)
+            end = self.first_slice + batch.batch_id + 1
+            source = decide_rules.SourceOffsets(USER_GROUP, {SOURCE: (end, "")})
+            for _ in range(2 if self.shape.twice else 1):
+                rules = decide_rules.commit(self.sink, reports, batch.batch_id, source, self.two_phase)
+                yield from self._client("commit", rules)
+        except (CommitFault, TaskFailed):
+            if reports[0] is None:
+                reports = [process.reports.get(p) for p in range(self.shape.partitions)]
+            yield from self._client("abort", decide_rules.abort(self.sink, reports, batch.batch_id))
+            raise
+
+    def _begin(self, process: Process, batch: Batch) -> Steps[Begun]:
+        planner = str(self.choices.pick(2)) if self.shape.spread else "0"  # each remembers for itself
+        rules = begin_rules.begin(
+            self.sink,
+            None if self.shape.blind else batch,
+            last_run=process.memory.pop(planner, None),
+            completed=None if self.shape.blind else max(self.completed, default=None),
+            once_at_most=self.shape.at_most_once,
+            two_phase=self.two_phase,
+        )
+        begun, run = yield from self._client("begin", rules)
+        if self.calm:
+            assert not self.broker.ongoing(self.sink.prefix), "begin leaves readers held back"
+        process.reports = {}
+        if run is not None:
+            process.memory[planner] = run
+        return begun
+
+    def _task(self, spawn: Spawn, partition: int, worker: int) -> Steps[Report]:
+        batch_id = spawn.batch.batch_id
+        task, stamp = judge(spawn.begun, spawn.batch.query_id, batch_id, partition)
+        rows = self.rows(spawn.slice, partition)
+        if task is not Task.WRITE or not rows:
+            return Decided(stamp, partition) if task is Task.PASS_DECIDED else Empty(stamp, partition)
+        name = participant_name(stamp, f"w{worker}", self._next_number(worker, batch_id))
+        identity = yield Request("task: InitProducerId", lambda: self.broker.init(name))
+        if isinstance(identity, c.Unknown):
+            raise TaskFailed
+        for number, row in enumerate(rows):
+            write = lambda n=number, r=row: self.broker.produce(name, identity, n, [r])  # noqa: E731
+            if (yield Request("task: Produce", write)) is not None:
+                yield Request("task: EndTxn(abort)", lambda: self.broker.end(name, identity, False))
+                raise TaskFailed
+        return Prepared(stamp, partition, Participant(name, identity), len(rows), (("out", partition),))
+
+    def _next_number(self, worker: int, batch_id: int) -> int:
+        """As task.py counts: a process never uses a name again in a batch, nor in the one after."""
+        of_batch, number = self.numbers.get((worker, batch_id % 2), (-1, 0))
+        number = number + 1 if of_batch == batch_id else 0
+        self.numbers[worker, batch_id % 2] = (batch_id, number)
+        return number
+
+    def _client(self, step: str, rules: c.Rules[T]) -> Steps[T]:
+        """Runs rules as connector/driver.py does, a request at a time."""
+        answer: Any = None
+        while True:
+            try:
+                command = rules.send(answer)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            answer = yield from self._perform(f"{step}: {_told(command)}", command)
+
+    def _perform(self, label: str, command: c.Command[Any]) -> Steps[Any]:
+        broker = self.broker
+        if isinstance(command, c.End):
+            answers = {}
+            for name, identity in command.participants:
+                end = lambda n=name, i=identity: broker.end(n, i, command.commit)  # noqa: E731
+                answers[name] = yield Request(label, end)
+            return answers
+        if isinstance(command, c.Seal):
+            kept = {}
+            for name, _ in command.participants:
+                kept[name] = yield Request(label, lambda n=name: broker.keep(n))
+            return kept
+        calls: dict[type, Callable[[Any], Any]] = {
+            c.Acquire: lambda x: broker.go_on(x.name, x.current) if x.current else broker.init(x.name),
+            c.FetchStored: lambda x: broker.fetch(x.group),
+            c.StageOffsets: lambda x: broker.stage(*x.sink, x.group, x.offsets),
+            c.CommitOffsets: lambda x: broker.commit_offsets(x.group, x.offsets),
+            c.ListOngoing: lambda x: broker.ongoing(x.prefix),
+            c.Describe: lambda x: broker.describe(x.names),
+            c.FindHeld: lambda x: broker.settle_all() or (),
+        }
+        return (yield Request(label, lambda: calls[type(command)](command)))
+
+
+def _told(command: c.Command[Any]) -> str:
+    """Which request of a step it is."""
+    match command:
+        case c.Acquire(_, current):
+            return "InitProducerId to raise the epoch" if current else "InitProducerId"
+        case c.End(commit, ((name, _), *_)):
+            return f"EndTxn({'commit' if commit else 'abort'}) of {_whose(name)}"
+        case c.StageOffsets(_, group, _):
+            return f"TxnOffsetCommit of the {'source offsets' if group == USER_GROUP else 'decision'}"
+        case c.FetchStored(group):
+            return f"OffsetFetch of {'the attempt' if group.endswith('/attempts') else 'the decision'}"
+        case c.Describe(names):
+            whose = sorted({_whose(name) for name in names})
+            return f"DescribeTransactions of {' and '.join(whose)}"
+    return _API[type(command)]
+
+
+def _whose(name: str) -> str:
+    return "a participant" if "/" in name else "the sink"
+
+
+_API: dict[type, str] = {
+    c.CommitOffsets: "OffsetCommit of the attempt",
+    c.Seal: "InitProducerId(keep) of a participant",
+    c.ListOngoing: "ListTransactions",
+    c.FindHeld: "DescribeProducers",
+}
