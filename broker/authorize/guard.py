@@ -10,9 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.authorize.store import Authorizer
+from eoslog.broker.coordinator.cluster_view import Sight
 from eoslog.broker.dispatch import CloseConnection, Settled
 from eoslog.broker.rules.acls import CLUSTER_NAME, SUPPORTED, Client, Operation, ResourceType
 from eoslog.protocol.schema import Message
@@ -113,6 +115,12 @@ class Guard:
             return result if verdict is None else _mended(result, verdict)
 
         return guarded
+
+    def sight(self, context: RequestContext) -> Sight:
+        """Which topics the client may describe. What it may not is not logged: it did not ask by name."""
+        client = Client(context.principal, context.client_host)
+        sees = partial(self.authorizer.allows, client, Operation.DESCRIBE, ResourceType.TOPIC)
+        return Sight(sees, self.authorizer.version)
 
     def asked(self, context: RequestContext, request: Message) -> Asked:
         """The request as checks see it."""

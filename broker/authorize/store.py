@@ -43,6 +43,8 @@ class Authorizer:
         if fs.exists(self._path):
             known = decode(files.read_whole(fs, self._path), self._path)
         self.acls = Acls(known, open_without=open_without)
+        self.version = 0
+        """Grows with each change of the ACLs."""
         self._decided: dict[tuple[Client, Operation, ResourceType, str], bool] = {}
 
     def allows(self, client: Client, operation: Operation, resource: ResourceType, name: str) -> bool:
@@ -81,6 +83,7 @@ class Authorizer:
                 ErrorCode.KAFKA_STORAGE_ERROR, f"the ACLs are not changed, {FILE} cannot be written: {error}"
             ) from error
         self.acls = acls
+        self.version += 1
         self._decided.clear()
 
 

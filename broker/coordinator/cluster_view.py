@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eoslog.broker.rules.consumer_regex import matching
-from eoslog.broker.rules.consumer_state import TopicInfo
+from eoslog.broker.rules.consumer_state import Cluster, TopicInfo
 
 if TYPE_CHECKING:
     from eoslog.broker.topics import Topic, Topics
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Which topics a client may describe, by the ACLs of now."""
+
+    sees: Callable[[str], bool]
+    version: int
+    """A number that grows with each change of the ACLs."""
 
 
 class ClusterView:
@@ -40,6 +51,27 @@ class ClusterView:
         if regex not in self._matches:
             self._matches[regex] = matching(regex, self._topics.names())
         return self._matches[regex]
+
+    def seen_by(self, sight: Sight | None) -> Cluster:
+        """The topics with what a regular expression stands for cut down to what a client may describe."""
+        return self if sight is None else _Seen(self, sight)
+
+
+class _Seen:
+    """The topics to one client: named ones are checked before, so regular expressions alone are cut down."""
+
+    def __init__(self, whole: ClusterView, sight: Sight) -> None:
+        self._whole, self._sight = whole, sight
+        self.topic, self.by_id = whole.topic, whole.by_id
+
+    @property
+    def version(self) -> int:
+        """Changes with the topics and with the ACLs, as both numbers only grow."""
+        return self._whole.version + self._sight.version
+
+    def matching(self, regex: str) -> frozenset[str]:
+        """See `Cluster.matching`; without what the client may not describe, as in Kafka."""
+        return frozenset(filter(self._sight.sees, self._whole.matching(regex)))
 
 
 def _info(topic: Topic | None) -> TopicInfo | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.config.groups import ASSIGNORS
 from eoslog.broker.coordinator import consumer_records
-from eoslog.broker.coordinator.cluster_view import ClusterView
+from eoslog.broker.coordinator.cluster_view import ClusterView, Sight
 from eoslog.broker.coordinator.deadlines import GroupDeadlines
 from eoslog.broker.coordinator.group_journal import GroupJournal, WhenDurable
 from eoslog.broker.coordinator.group_members import RETRY_S, GroupMembers
@@ -31,6 +31,7 @@ from eoslog.broker.rules.consumer_state import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
+    Cluster,
     Group,
     Member,
     MemberState,
@@ -48,7 +49,7 @@ _log = logging.getLogger(__name__)
 _UPGRADES = ("bidirectional", "upgrade")
 _DOWNGRADES = ("bidirectional", "downgrade")
 
-Rule = Callable[[Group, Any, ClusterView, Now, Settings], tuple[Outcome, Any]]
+Rule = Callable[[Group, Any, Cluster, Now, Settings], tuple[Outcome, Any]]
 
 _CLASSIC_RULES: dict[type[Request], Rule] = {
     Join: consumer_classic.join,
@@ -140,13 +141,18 @@ class ConsumerGroups:
 
     # Requests
 
-    def heartbeat(self, group_id: str, beat: Beat) -> Awaitable[BeatAnswer]:
-        """Apply a heartbeat, a first or a last one too. Raises KafkaError with nothing changed."""
+    def heartbeat(self, group_id: str, beat: Beat, sight: Sight | None = None) -> Awaitable[BeatAnswer]:
+        """Apply a heartbeat, a first or a last one too. Raises KafkaError with nothing changed.
+
+        `sight`: what the client may see, where there are ACLs; with these rights the group's regular
+        expressions are looked up if it is time to.
+        """
         partition = self._journal.partition(group_id)  # Before looking at the clock: it may be made here.
         leaves = beat.epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH)
         group, records = self._begin(group_id, joins=beat.epoch == JOIN_EPOCH)
         rule = consumer_group.leave if leaves else consumer_group.heartbeat
-        outcome, answer = rule(group, beat, self._cluster, self._now(), self.settings(group_id))
+        cluster = self._cluster.seen_by(sight)
+        outcome, answer = rule(group, beat, cluster, self._now(), self.settings(group_id))
         sessions = self._sessions(group) if records else {}
         self._commit(partition, group_id, outcome, records, sessions)
         return WhenDurable(self._journal, partition, answer)
@@ -169,14 +175,18 @@ class ConsumerGroups:
             apply(group, fact)
         return group, [encode_group_tombstone(group_id), *self._encode(group_id, facts)]
 
-    def classic(self, group_id: str, event: Request) -> asyncio.Future[Any]:
-        """Apply a request of a member that speaks the classic protocol; the future gets its answer."""
+    def classic(self, group_id: str, event: Request, sight: Sight | None = None) -> asyncio.Future[Any]:
+        """Apply a request of a member that speaks the classic protocol; the future gets its answer.
+
+        `sight` as in `heartbeat`; a join needs it.
+        """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         kind: type[Answer] = ANSWER_TO[type(event)]
         try:
             partition = self._journal.partition(group_id)
             rule, group = _CLASSIC_RULES[type(event)], self._groups[group_id]
-            outcome, answer = rule(group, event, self._cluster, self._now(), self.settings(group_id))
+            cluster = self._cluster.seen_by(sight)
+            outcome, answer = rule(group, event, cluster, self._now(), self.settings(group_id))
             self._commit(partition, group_id, outcome)
         except KafkaError as error:
             future.set_result(kind(error=error.code))

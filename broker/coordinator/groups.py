@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from eoslog.broker.coordinator.cluster_view import ClusterView
+from eoslog.broker.coordinator.cluster_view import ClusterView, Sight
 from eoslog.broker.coordinator.consumer_groups import ConsumerGroups
 from eoslog.broker.coordinator.group_cleanup import GroupCleanup
 from eoslog.broker.coordinator.group_journal import TOPIC, GroupJournal, replay
@@ -125,8 +125,11 @@ class GroupCoordinator:
 
     # Members
 
-    def join(self, group_id: str, event: Join) -> asyncio.Future[JoinAnswer]:
-        """Apply a join now; the future gets its answer when the join phase ends."""
+    def join(self, group_id: str, event: Join, sight: Sight | None = None) -> asyncio.Future[JoinAnswer]:
+        """Apply a join now; the future gets its answer when the join phase ends.
+
+        `sight`: which topics the client may see, where there are ACLs.
+        """
         if not event.member_id and not self.consumers.has_members(group_id):
             try:
                 self.consumers.make_room(group_id)
@@ -134,7 +137,7 @@ class GroupCoordinator:
                 future: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
                 future.set_result(JoinAnswer(error.code))
                 return future
-        return self._submit(group_id, event)
+        return self._submit(group_id, event, sight)
 
     def sync(self, group_id: str, event: Sync) -> asyncio.Future[SyncAnswer]:
         """Apply a sync now; the future gets its answer when the leader has assigned."""
@@ -148,17 +151,20 @@ class GroupCoordinator:
         """Take members out."""
         return self._submit(group_id, event)
 
-    def _submit(self, group_id: str, event: Request) -> asyncio.Future[Any]:
+    def _submit(self, group_id: str, event: Request, sight: Sight | None = None) -> asyncio.Future[Any]:
         if self.consumers.has_members(group_id):
-            return self.consumers.classic(group_id, event)
+            return self.consumers.classic(group_id, event, sight)
         return self._members.submit(group_id, event)
 
-    def consumer_heartbeat(self, group_id: str, beat: Beat) -> Awaitable[BeatAnswer]:
+    def consumer_heartbeat(
+        self, group_id: str, beat: Beat, sight: Sight | None = None
+    ) -> Awaitable[BeatAnswer]:
         """Apply a heartbeat of KIP-848; the awaitable gives its answer once that is durable.
 
-        Raises KafkaError with nothing changed.
+        `sight`: which topics the client may see, where there are ACLs. Raises KafkaError with nothing
+        changed.
         """
-        return self.consumers.heartbeat(group_id, beat)
+        return self.consumers.heartbeat(group_id, beat, sight)
 
     # Offsets
 

@@ -8,10 +8,12 @@ A classic group becomes a consumer group with its first such member, as group.co
 allows; its other members go on speaking the classic protocol. When the last one that speaks the new one
 leaves, it becomes a classic group again. Unlike with Kafka a static member whose first answer was lost may
 join again under its own id; another id is UNRELEASED_INSTANCE_ID till the member has left.
+With ACLs a regular expression stands for topics that may be described only. It is looked up with its first
+member, and all of a group's when topics or ACLs change, with the rights of the member whose heartbeat comes
+next; Kafka looks at ACLs again after group.consumer.regex.refresh.interval.ms, or with the next new topic.
 
 Left out: racks are taken down but do not change the assignment, as there is one broker; assignments are made
-at once (group.consumer.assignment.interval.ms would be 0); with ACLs, topics that a regular expression stands
-for are not cut down to those that the member may describe (it is refused their records).
+at once (group.consumer.assignment.interval.ms would be 0).
 """
 
 from __future__ import annotations
@@ -36,10 +38,11 @@ _OWN_ID = 1
 
 def handle(context: RequestContext, request: Message) -> Message | Settled:
     """Hand the heartbeat to the group."""
-    groups = context.broker.groups
+    groups, guard = context.broker.groups, context.broker.guard
+    sight = None if guard is None else guard.sight(context)
     try:
         _check(request, context.header.api_version, groups.consumers.assignors)
-        pending = groups.consumer_heartbeat(request["group_id"], _beat(context, request))
+        pending = groups.consumer_heartbeat(request["group_id"], _beat(context, request), sight)
     except KafkaError as error:
         return _refusal(error)
     return Settled(_answer(pending))

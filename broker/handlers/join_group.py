@@ -28,7 +28,9 @@ _SKIP_ASSIGNMENT = 9
 def handle(context: RequestContext, request: Message) -> Message | Settled:
     """Hand the join to the group."""
     version = context.header.api_version
-    pending = context.broker.groups.join(request["group_id"], _event(context, request))
+    guard = context.broker.guard
+    sight = None if guard is None else guard.sight(context)
+    pending = context.broker.groups.join(request["group_id"], _event(context, request), sight)
     return _body(pending.result(), version) if pending.done() else Settled(_answer(pending, version))
 
 

@@ -175,10 +175,18 @@ def update_profile(work: Work, before: Member, profile: Profile) -> bool:
 
 
 def refresh_regexes(work: Work) -> bool:
-    """Look up again what the group's regular expressions stand for; tell whether that changed."""
+    """Look up what the group's regular expressions stand for; tell whether that changed.
+
+    All of them if the topics, or who may see them, changed; else the new ones alone, so that members with
+    other rights do not take each other's topics away by joining.
+    """
     group, changed = work.group, False
+    again = group.seen_version != work.cluster.version
     for regex in sorted({m.profile.regex for m in group.members.values()} - {""}):
-        old, topics = group.regexes.get(regex), work.cluster.matching(regex)
+        old = group.regexes.get(regex)
+        if old is not None and not again:
+            continue
+        topics = work.cluster.matching(regex)
         if old is None or topics != old.topics:
             work.say(RegexFact(regex, Resolved(topics, work.cluster.version, work.now.wall)))
             changed = True

@@ -26,6 +26,7 @@ class Topics:
 
     def __init__(self, **partitions: int) -> None:
         self.version = 0
+        self.hidden: frozenset[str] = frozenset()
         self.found = {name: TopicInfo(name, topic_id(name), size) for name, size in partitions.items()}
 
     def set(self, name: str, partitions: int | None) -> None:
@@ -35,6 +36,11 @@ class Topics:
         if partitions is not None:
             self.found[name] = TopicInfo(name, topic_id(name), partitions)
 
+    def hide(self, *names: str, rules_changed: bool = False) -> None:
+        """Who asks from now on may not see these; either by other rules, or because it is somebody else."""
+        self.version += rules_changed
+        self.hidden = frozenset(names)
+
     def topic(self, name: str) -> TopicInfo | None:
         return self.found.get(name)
 
@@ -42,7 +48,7 @@ class Topics:
         return next((topic for topic in self.found.values() if topic.topic_id == wanted), None)
 
     def matching(self, regex: str) -> frozenset[str]:
-        return matching(regex, self.found)
+        return matching(regex, self.found) - self.hidden
 
 
 @dataclass

@@ -242,6 +242,39 @@ def test_regular_expressions() -> None:
     world.check()
 
 
+def test_a_new_rule_is_seen_with_the_next_heartbeat() -> None:
+    world = World(topics=Topics(web=1, weblog=1))
+    world.topics.hide("weblog")
+    client = joined(world, topics=None, regex="web.*")
+    settle([client])
+    assert client.reading == world.everything("web")
+    world.topics.hide(rules_changed=True)
+    settle([client])
+    assert client.reading == world.everything("web", "weblog")
+    world.topics.hide("web", rules_changed=True)
+    settle([client])
+    assert client.reading == world.everything("weblog")
+    world.check()
+
+
+def test_members_with_other_rights_take_nothing_away_by_joining() -> None:
+    """What an expression stands for is kept till topics or rules change, whoever joins."""
+    world = World(topics=Topics(web=1, weblog=1))
+    world.topics.hide("weblog")
+    first = joined(world, topics=None, regex="web.*")
+    settle([first])
+    world.topics.hide("web")
+    second, third = (
+        joined(world, "m2", topics=None, regex="web.*"),
+        joined(world, "m3", topics=None, regex="w.*"),
+    )
+    settle([first, second, third])
+    assert world.group.regexes["web.*"].topics == {"web"}
+    assert world.group.regexes["w.*"].topics == {"weblog"}
+    assert third.reading == world.everything("weblog")
+    world.check()
+
+
 def test_the_assignor_that_most_want() -> None:
     world = World(topics=Topics(a=4, b=4))
     both = frozenset({"a", "b"})
