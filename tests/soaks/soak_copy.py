@@ -1,0 +1,100 @@
+"""`make soak-copy`: a copy whose driver is killed 20 times, on the bundled broker and on Apache Kafka, and
+the same through Spark's own connector.
+
+    python tests/soaks/soak_copy.py [--rows 200000] [--kills 20] [--seed N] [--only bundled,kafka,spark]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from copy_audit import audit
+from copy_lives import Job
+from copy_rows import publish
+from copy_soak import Copy, Report
+
+from benchmarks.peer_kafka import ApacheKafka
+from eoslog.testing import EmbeddedBroker
+
+ROOT = Path(__file__).parents[2]
+KAFKA, SPARK_KAFKA = ROOT / ".peers" / "kafka-4.3.1", ROOT / ".peers" / "spark-kafka-4.2.0"
+SOURCE, TARGET, GROUP = "source", "target", "copied"
+PARTITIONS, TARGET_PARTITIONS = 4, 3
+FEW = {"offsets.topic.num.partitions": "8", "transaction.state.log.num.partitions": "8"}
+
+SUBJECTS = {
+    "bundled": ("eoslog", "eoslog on the bundled broker"),
+    "kafka": ("eoslog", "eoslog on Apache Kafka 4.3.1"),
+    "spark": ("kafka", "Spark's own connector on Apache Kafka 4.3.1"),
+}
+
+
+@contextlib.contextmanager
+def broker_of(subject: str) -> Iterator[str]:
+    """The subject's broker; its bootstrap address."""
+    if subject == "bundled":
+        with EmbeddedBroker() as broker:
+            yield broker.bootstrap
+    else:
+        with ApacheKafka(KAFKA, FEW) as node:
+            yield node.bootstrap
+
+
+def make_topics(bootstrap: str, replicas: int = 1) -> None:
+    """Source and target, empty."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    new = [NewTopic(SOURCE, PARTITIONS, replicas), NewTopic(TARGET, TARGET_PARTITIONS, replicas)]
+    for made in admin.create_topics(new).values():
+        made.result(60)
+
+
+def copy(subject: str, bootstrap: str, options: argparse.Namespace, directory: Path) -> Report:
+    """Publish, copy under kills, audit."""
+    make_topics(bootstrap)
+    publish(bootstrap, SOURCE, options.rows, PARTITIONS, options.seed)
+    connector, _ = SUBJECTS[subject]
+    jars = ",".join(map(str, sorted(SPARK_KAFKA.glob("*.jar")))) if connector == "kafka" else ""
+    place = directory / "checkpoint"
+    job = Job(connector, bootstrap, SOURCE, TARGET, place, GROUP, options.batch, jars, options.java)
+    report = Copy(job, options.rows // options.batch, options.kills, options.seed, directory).run()
+    group = (GROUP, SOURCE) if connector == "eoslog" else None
+    report.verdict = audit(bootstrap, TARGET, options.rows, PARTITIONS, group)
+    return report
+
+
+def main() -> None:
+    """Run the subjects asked for; fails if eoslog's copy is not right."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--batch", type=int, default=2_500, help="maxOffsetsPerTrigger")
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
+    parser.add_argument("--only", default=",".join(SUBJECTS), help=f"of {', '.join(SUBJECTS)}")
+    parser.add_argument("--java", default="", help="options of the driver's JVM, such as a shared archive")
+    options = parser.parse_args()
+    wrong = []
+    for subject in options.only.split(","):
+        connector, title = SUBJECTS[subject]
+        print(f"{title}: {options.rows} rows, {options.kills} kills, seed {options.seed}", flush=True)
+        directory = Path(tempfile.mkdtemp(prefix="soak-copy-"))
+        with broker_of(subject) as bootstrap:
+            report = copy(subject, bootstrap, options, directory)
+        print("\n".join(f"  {line}" for line in report.lines()), flush=True)
+        if connector == "eoslog" and (not report.verdict.right or report.stops):
+            wrong.append(title)
+            print(f"  what the application wrote: {directory}", flush=True)
+        else:
+            shutil.rmtree(directory)
+    sys.exit(f"not right: {'; '.join(wrong)}" if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
