@@ -15,7 +15,7 @@ from typing import Any, Self
 from pyarrow import ArrowException, fs
 
 from eoslog.connector.errors import EoslogError
-from eoslog.connector.offsets import Offsets
+from eoslog.connector.offsets import Offsets, cluster_from_json
 
 
 class CheckpointUnreadable(EoslogError):
@@ -33,6 +33,11 @@ class Planned:
     def digest(self) -> str:
         """Short digest of the source offsets: the same for a replay of the batch."""
         return hashlib.sha256("\n".join(self.sources).encode()).hexdigest()[:16]
+
+    def clusters(self) -> set[str]:
+        """Ids of the clusters that the sources' offsets are of, as far as they tell."""
+        found = (cluster_from_json(topics) for text in self.sources for topics in [_topics(text)])
+        return {cluster for cluster in found if cluster is not None}
 
     def topic_offsets(self) -> Offsets:
         """End offsets of every source that reads topics. Where two sources read the same partition, the
@@ -91,6 +96,15 @@ class Checkpoint:
             )
         return Planned(batch_id, tuple(lines[1:]))
 
+    def planned_if_kept(self, batch_id: int) -> Planned | None:
+        """The same; None where Spark has removed it by now (spark.sql.streaming.minBatchesToRetain)."""
+        name = f"{self._root}/offsets/{batch_id}"
+        try:
+            (info,) = self._files.get_file_info([name])
+        except (OSError, ArrowException) as error:
+            raise CheckpointUnreadable(f"checkpoint {self.location}, {name}: {error}") from error
+        return None if info.type is fs.FileType.NotFound else self.planned(batch_id)
+
     def _newest(self, log: str) -> int | None:
         try:
             found = self._files.get_file_info(fs.FileSelector(f"{self._root}/{log}", allow_not_found=True))
@@ -108,13 +122,20 @@ class Checkpoint:
 
 def _topic_offsets(text: str) -> list[tuple[tuple[str, int], int]]:
     """`{"topic": {"0": 17}}` as pairs; nothing for the offsets of other kinds of sources."""
+    return [
+        ((topic, int(p)), offset) for topic, parts in _topics(text).items() for p, offset in parts.items()
+    ]
+
+
+def _topics(text: str) -> dict[str, dict[str, int]]:
+    """A source's offsets by topic and partition; empty for other kinds of sources."""
     try:
         topics: Any = json.loads(text)
     except ValueError:  # "-": the source had no offset yet; or a source with a notation of its own
-        return []
+        return {}
     if not isinstance(topics, dict) or not all(_is_topic(parts) for parts in topics.values()):
-        return []
-    return [((topic, int(p)), offset) for topic, parts in topics.items() for p, offset in parts.items()]
+        return {}
+    return topics
 
 
 def _is_topic(parts: Any) -> bool:

@@ -36,6 +36,8 @@ class Log:
         self.options = options
         self.ids: TopicIds = {}
         """Ids of the topics, as last seen; brokers older than 2.8 tell none."""
+        self.cluster_id: str | None = None
+        """Id of the cluster, as last seen."""
 
     @property
     def cluster(self) -> Cluster:
@@ -52,6 +54,7 @@ class Log:
             topics = self._matching()
         found = {topic: self._describe(topic) for topic in topics}
         self.ids = {topic: info.topic_id for topic, info in found.items() if info.topic_id is not None}
+        self.cluster_id = self.cluster.cluster_id
         if self.options.assign is not None:
             return list(self.options.assign)
         return sorted((topic, p) for topic, info in found.items() for p in info.leaders)
@@ -68,6 +71,18 @@ class Log:
                 return found
             time.sleep(self.options.end_pause_ms / 1000)
         raise AssertionError("fetchOffset.numRetries is 1 at least")
+
+    def met_cluster(self) -> str | None:
+        """The cluster's id; asked for where nothing has been asked yet. Raises BrokerUnreachable."""
+        if self.cluster_id is None:
+            self.cluster_id = self._ask("Metadata", lambda: self.cluster.metadata([])).cluster_id
+        return self.cluster_id
+
+    def beginnings(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The first offset that each partition still holds."""
+        return list_offsets(
+            self.cluster, dict.fromkeys(partitions, EARLIEST), committed=self.options.committed
+        )
 
     def ends(self, partitions: Iterable[TopicPartition], which: int) -> Offsets:
         """LATEST or EARLIEST of each partition."""

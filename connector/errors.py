@@ -74,6 +74,10 @@ class TopicMadeAnew(EoslogError):
     """A topic of a planned range was deleted since, and another one has its name now."""
 
 
+class WrongCluster(EoslogError):
+    """The offsets of a checkpoint are of another cluster than the one that answers."""
+
+
 class DataLoss(EoslogError):
     """A query would skip records silently, and failOnDataLoss is true."""
 

@@ -4,15 +4,16 @@ JSON is that of Spark's Kafka source, `{"topic":{"0":123}}`; in options, -2 stan
 offset and -1 for the latest, as in Kafka's ListOffsets. Pure: no sockets.
 
 A stream's offsets also say which topics they are of, for a topic that was made anew has the name of the
-old one: for each topic an entry `"topic-id:<topic>:<id>": {}`. No topic can have a name with a colon, and
-Spark's Kafka source, for which an entry is a topic and the partitions it names, sees no partition in it.
-So either source goes on from the other's checkpoint.
+old one: for each topic an entry `"topic-id:<topic>:<id>": {}`; and of which cluster, as
+`"cluster-id:<id>": {}`. No topic can have a name with a colon, and Spark's Kafka source, for which an entry
+is a topic and the partitions it names, sees no partition in it. So either source goes on from the other's
+checkpoint.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from eoslog.connector.errors import OptionError
 
@@ -47,17 +48,20 @@ Bound = int | Offsets | AtTime
 
 
 _ID = "topic-id"
+_CLUSTER = "cluster-id"
 
 
 def to_json(
-    offsets: Mapping[TopicPartition, int], ids: Mapping[str, str] | None = None
+    offsets: Mapping[TopicPartition, int], ids: Mapping[str, str] | None = None, cluster: str | None = None
 ) -> dict[str, dict[str, int]]:
     """Offsets as the nested dict that Spark stores; sorted, because Spark compares texts."""
     nested: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         nested.setdefault(topic, {})[str(partition)] = int(offset)
     known = {topic: ids[topic] for topic in nested if ids is not None and topic in ids}
-    return {**nested, **{f"{_ID}:{topic}:{number}": {} for topic, number in known.items()}}
+    names = [f"{_ID}:{topic}:{number}" for topic, number in known.items()]
+    names += [] if cluster is None else [f"{_CLUSTER}:{cluster}"]
+    return {**nested, **{name: {} for name in names}}
 
 
 def ids_from_json(nested: Mapping[str, Mapping[str, int]]) -> TopicIds:
@@ -66,8 +70,27 @@ def ids_from_json(nested: Mapping[str, Mapping[str, int]]) -> TopicIds:
     return {topic: number for _, topic, number in parts}
 
 
+def cluster_from_json(nested: Mapping[str, Any]) -> str | None:
+    """The id of the cluster that such offsets are of; None where it is not told."""
+    found = [key.partition(":")[2] for key in nested if key.startswith(f"{_CLUSTER}:")]
+    return found[0] if found else None
+
+
+class Stood(NamedTuple):
+    """Offsets that Spark hands back, read: and of which topics, of which cluster they are."""
+
+    offsets: Offsets
+    ids: TopicIds
+    cluster: str | None
+
+
+def stood(nested: Mapping[str, Mapping[str, int]]) -> Stood:
+    """The reverse of to_json."""
+    return Stood(from_json(nested), ids_from_json(nested), cluster_from_json(nested))
+
+
 def from_json(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """The reverse of to_json, for offsets that Spark hands back."""
+    """The offsets alone."""
     return {(topic, int(p)): int(offset) for topic, parts in nested.items() for p, offset in parts.items()}
 
 

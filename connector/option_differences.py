@@ -21,6 +21,7 @@ OURS_ALONE = (
     "on.lost.transaction",
     "deadletter.topic",
     "write.token",
+    "cluster.moved.to",
     "kafka.sasl.username",
     "kafka.sasl.password",
     "kafka.sasl.oauthbearer.token.callback",

@@ -106,6 +106,9 @@ TABLE: tuple[Option, ...] = (
     Option("failOnDataLoss", Kind.BOOL, True, Use.SOURCE,
            "Stop when records of the range are gone from the log (retention, deleted topics, topics made "
            "anew); false: warn and go on with what is left."),
+    Option("cluster.moved.to", Kind.TEXT, None, Use.READ_STREAM,
+           "The id of the cluster to which the topics were moved with their offsets as they are: a "
+           "checkpoint of another cluster is then taken to be of this one. Else the query stops."),
     Option("kafkaConsumer.pollTimeoutMs", Kind.MILLIS, None, Use.SOURCE,
            "The longest that a task waits for the next records of its range; "
            "kafka.default.api.timeout.ms if not given."),

@@ -58,6 +58,7 @@ class SourceOptions:
     max_records: int | None
     headers: bool
     fail_on_data_loss: bool
+    moved_to: str | None
     committed: bool
     group_id: str | None
     end_tries: int
@@ -106,6 +107,7 @@ def source_options(raw: Mapping[str, str], *, stream: bool) -> SourceOptions:
         max_records=values["maxrecordsperpartition"],
         headers=values["includeheaders"],
         fail_on_data_loss=values["failondataloss"],
+        moved_to=values.get("cluster.moved.to"),
         committed=values["kafka.isolation.level"] == "read_committed",
         group_id=values["kafka.group.id"],
         end_tries=values["fetchoffset.numretries"],

@@ -72,15 +72,17 @@ class Losses:
 
     `gone`: partitions that are no longer there. `back`: partitions that end before the query's
     position, as (position, end), because the topic was made anew or truncated. `anew`: topics that have
-    another id now, as (then, now), wherever they end.
+    another id now, as (then, now), wherever they end. `early`: partitions that begin after the query's
+    position, as (position, beginning, end), because records were deleted.
     """
 
     gone: tuple[TopicPartition, ...]
     back: dict[TopicPartition, tuple[int, int]]
     anew: dict[str, tuple[str, str]] = field(default_factory=dict)
+    early: dict[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.gone or self.back or self.anew)
+        return bool(self.gone or self.back or self.anew or self.early)
 
     def __str__(self) -> str:
         said = [
@@ -89,7 +91,16 @@ class Losses:
             for topic, (old, new) in self.anew.items()
         ]
         said += [f"{topic}-{p} does not exist any more" for topic, p in self.gone]
-        said += [f"{topic}-{p} ends at {end}, before {at}" for (topic, p), (at, end) in self.back.items()]
+        said += [
+            f"{topic}-{p} ends at {end}, before {at}, where the query stands: the log was cut, or restored "
+            "from an older copy"
+            for (topic, p), (at, end) in self.back.items()
+        ]
+        said += [
+            f"{topic}-{p} begins at {first} and ends at {end}, and the query stands at {at}: what lies "
+            "between was deleted before it was read (retention.ms, retention.bytes, or by hand)"
+            for (topic, p), (at, first, end) in self.early.items()
+        ]
         return "; ".join(said)
 
 
@@ -97,12 +108,16 @@ def losses(
     start: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
     ids: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {}),
+    earliest: Mapping[TopicPartition, int] | None = None,
 ) -> Losses:
-    """Compare a query's position with the log's ends; `ids`: the topics' ids then and now."""
+    """Compare a query's position with the log's ends, and with its beginnings where they are given; `ids`:
+    the topics' ids then and now."""
     anew = made_anew(*ids)
     gone = tuple(sorted(tp for tp in start if tp not in latest and tp[0] not in anew))
     back = {tp: (start[tp], latest[tp]) for tp in sorted(start) if tp in latest and latest[tp] < start[tp]}
-    return Losses(gone, {tp: found for tp, found in back.items() if tp[0] not in anew}, anew)
+    begins = {tp: (start[tp], first, latest[tp]) for tp, first in (earliest or {}).items() if tp in latest}
+    early = {tp: found for tp, found in begins.items() if found[0] < found[1] and tp[0] not in anew}
+    return Losses(gone, {tp: found for tp, found in back.items() if tp[0] not in anew}, anew, early)
 
 
 def made_anew(then: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:

@@ -7,6 +7,7 @@ the tasks, where `read` runs. So a reader holds options and plans, never a socke
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -23,9 +24,10 @@ from eoslog.connector import offsets, plan, rows
 from eoslog.connector.client.fetch import fetch
 from eoslog.connector.client.listing import list_offsets
 from eoslog.connector.client.shared import close_shared, shared
+from eoslog.connector.crosscheck import check_cluster
 from eoslog.connector.discover import Log
 from eoslog.connector.errors import OffsetsGone, OptionError, TopicMadeAnew, report_loss
-from eoslog.connector.offsets import COMMITTED, EARLIEST, LATEST, Offsets, TopicIds, TopicPartition
+from eoslog.connector.offsets import COMMITTED, EARLIEST, LATEST, Offsets, Stood, TopicIds, TopicPartition
 from eoslog.connector.options import SourceOptions
 
 StoredOffset = dict[str, dict[str, int]]
@@ -97,17 +99,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: Offsets = {}
         self._began: StoredOffset | None = None
         self._pin = False
-        self._target: tuple[Offsets, TopicIds] | None = None
+        self._target: Stood | None = None
         self._latest: Offsets = {}
         self._begins: dict[tuple[TopicPartition, str | None], int] = {}
         self._last_batch: float | None = None  # when a batch was planned, on the monotonic clock
+        self._compared = False  # the checkpoint with the log: once a run
 
     def initialOffset(self) -> StoredOffset:
         """Where a query without a checkpointed offset begins (startingOffsets). Spark asks more than once."""
         if self._began is None:
             self._initial = self._log.resolve("startingOffsets", self.options.starting)
             self._pin = _moves(self.options.starting)
-            self._began = offsets.to_json(self._initial, self._log.ids)
+            self._began = offsets.to_json(self._initial, self._log.ids, self._log.cluster_id)
         return self._began
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -121,7 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end of the whole query: what is there now."""
-        self._target = self._log.latest(), self._log.ids
+        self._target = self._now(self._log.latest())
 
     def latestOffset(self, start: Mapping[str, Mapping[str, int]], limit: ReadLimit) -> StoredOffset:
         """The end of the next batch.
@@ -130,28 +133,67 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for the beginning anew and get a later one; what arrived between would be lost without a word.
         So such a query's first batch is empty: its end stores where the query began.
         """
-        position, then = offsets.from_json(start), offsets.ids_from_json(start)
+        stood = offsets.stood(start)
         first, self._pin = self._pin, False
-        if first and position == self._initial:
-            return offsets.to_json(position, then)
-        end, ids = self._end(position)
+        if first and stood.offsets == self._initial:
+            return offsets.to_json(*stood)
+        stood = self._on_this_cluster(stood, self._log.met_cluster())
+        until = self._end(stood.offsets)
+        stood = self._on_this_cluster(stood, until.cluster)
+        end, ids, _ = until
         self._latest = end
-        lost = plan.losses(position, end, (then, ids))
+        lost = plan.losses(stood.offsets, end, (stood.ids, ids), self._beginnings(stood, until))
         if lost:
             report_loss(self.options.fail_on_data_loss, str(lost))
-        begin = self._begin((position, then), (end, ids))
+        begin = self._begin((stood.offsets, stood.ids), (end, ids))
         if not isinstance(limit, ReadAllAvailable) and not lost.anew and self._too_few(begin, end):
-            return offsets.to_json(position, then)
+            return offsets.to_json(*offsets.stood(start))
         self._last_batch = time.monotonic()
         if isinstance(limit, ReadMaxRows):
-            end = plan.share(begin, end, limit.max_rows)
-        return offsets.to_json(end, ids)
+            until = until._replace(offsets=plan.share(begin, end, limit.max_rows))
+        return offsets.to_json(*until)
 
-    def _end(self, position: Offsets) -> tuple[Offsets, TopicIds]:
-        """Where the log ends, or the query with availableNow; and the topics' ids."""
+    def _now(self, ends: Offsets) -> Stood:
+        """Ends that were just asked for."""
+        return Stood(ends, self._log.ids, self._log.cluster_id)
+
+    def _end(self, position: Offsets) -> Stood:
+        """Where the log ends, or the query with availableNow."""
         if self._target is None:
-            return self._log.latest(position), self._log.ids
-        return self._reachable(self._target[0]), self._target[1]
+            return self._now(self._log.latest(position))
+        return self._target._replace(offsets=self._reachable(self._target.offsets))
+
+    def _on_this_cluster(self, stood: Stood, now: str | None) -> Stood:
+        """The same, of the cluster that answers; of a query that has moved, the topics have other ids there.
+
+        Raises WrongCluster.
+        """
+        moved = check_cluster(stood.cluster, now, self.options.moved_to)
+        return Stood(stood.offsets, {}, now) if moved else stood
+
+    def _beginnings(self, stood: Stood, until: Stood) -> Offsets:
+        """Where the log begins now, in the partitions that the query has been reading; asked once a run."""
+        if self._compared:
+            return {}
+        self._compared = True
+        anew = plan.made_anew(stood.ids, until.ids)
+        return self._log.beginnings(tp for tp in stood.offsets if tp in until.offsets and tp[0] not in anew)
+
+    def _compare_replay(self, begin: Stood, until: Stood) -> Stood:
+        """A batch that was planned by an earlier run: the log must hold all of it. Returns its end.
+
+        Raises DataLoss, WrongCluster.
+        """
+        until = self._on_this_cluster(until, self._log.met_cluster())
+        latest = self._now(self._log.latest(until.offsets))
+        read = {tp: at for tp, at in until.offsets.items() if begin.offsets.get(tp, 0) < at}
+        first = {tp: begin.offsets[tp] for tp in read if tp in begin.offsets}
+        earliest = self._beginnings(until._replace(offsets=first), latest)
+        early = plan.losses(first, latest.offsets, earliest=earliest).early
+        lost = replace(plan.losses(read, latest.offsets, (until.ids, latest.ids)), early=early)
+        if lost:
+            report_loss(self.options.fail_on_data_loss, str(lost))
+        return until
 
     def _too_few(self, begin: Offsets, end: Offsets) -> bool:
         """Whether minOffsetsPerTrigger lets the batch wait. A query that has just begun does not wait."""
@@ -168,8 +210,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: StoredOffset, end: StoredOffset) -> Sequence[InputPartition]:
         """The tasks of a batch. Partitions that `start` lacks are new and read from their beginning."""
-        begin, until = offsets.from_json(start), offsets.from_json(end)
-        then, ids = offsets.ids_from_json(start), offsets.ids_from_json(end)
+        stood, planned = offsets.stood(start), offsets.stood(end)
+        if not self._compared and stood.offsets != planned.offsets:
+            planned = self._compare_replay(stood, planned)
+        begin, until, ids = stood.offsets, planned.offsets, planned.ids
+        then = (
+            stood.ids if None in (stood.cluster, planned.cluster) or stood.cluster == planned.cluster else {}
+        )
         anew = plan.made_anew(then, ids)
         back = {tp: (begin[tp], at) for tp, at in until.items() if begin.get(tp, at) > at}
         moved = (

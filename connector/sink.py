@@ -18,9 +18,11 @@ from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import Aborted, SourceOffsets, abort, commit
 from eoslog.connector.commit.messages import Batch, Begun, Report
 from eoslog.connector.commit.names import Sink
+from eoslog.connector.crosscheck import Note
 from eoslog.connector.driver import Driver, shared_cluster
 from eoslog.connector.errors import OptionError
 from eoslog.connector.options import Guarantee, SinkOptions
+from eoslog.connector.start_of_run import check_source_cluster, check_start
 
 log = logging.getLogger(__name__)
 
@@ -61,17 +63,23 @@ def begin_stream(options: SinkOptions, driver: Driver | None = None) -> Begun | 
     if view.query_id is not None and view.planned is not None:
         batch = Batch(view.query_id, view.planned.batch_id, view.planned.digest)
     key = (repr(options.client.bootstrap), sink.id, str(view.query_id))
+    last_run = memory.take(*key)
+    cluster = shared_cluster(options.client)
+    if last_run is None:
+        check_source_cluster(options, cluster, view.planned)
     begun, run = (driver or driver_for(options)).run(
         begin(
             sink,
             batch,
-            last_run=memory.take(*key),
+            last_run=last_run,
             completed=view.completed,
             once_at_most=options.guarantee is Guarantee.AT_MOST_ONCE,
             two_phase=options.two_phase,
             on_lost=options.on_lost,
         )
     )
+    if last_run is None:
+        check_start(options, cluster, view.planned, view.completed, begun)
     if run is not None:
         memory.keep(run, *key)
     return begun
@@ -103,7 +111,7 @@ def commit_stream(
     options: SinkOptions, reports: Sequence[Report | None], batch_id: int, driver: Driver | None = None
 ) -> None:
     """Make a micro-batch visible with its source offsets. Raises CommitFault."""
-    source = _source_offsets(options, batch_id)
+    source = _source_offsets(options, reports, batch_id)
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         if source is not None and source.offsets:
             group_offsets.commit_plain(shared_cluster(options.client), source.group, source.offsets)
@@ -162,13 +170,21 @@ def _sink_of(reports: Sequence[Report | None]) -> Sink:
     return Sink(next((report.stamp.sink_id for report in reports if report is not None), ""))
 
 
-def _source_offsets(options: SinkOptions, batch_id: int) -> SourceOffsets | None:
+def _source_offsets(
+    options: SinkOptions, reports: Sequence[Report | None], batch_id: int
+) -> SourceOffsets | None:
+    """The batch's end offsets for the user's group, with a note whose they are (crosscheck.py).
+
+    With at_least_once they tell of no decision, and have no note.
+    """
     if options.group_id is None:
         return None
     if options.checkpoint_location is None:
         raise OptionError(_needs_checkpoint("kafka.group.id", "checkpointLocation is not among the options"))
     ends = Checkpoint.at(options.checkpoint_location).planned(batch_id).topic_offsets()
-    return SourceOffsets(options.group_id, {place: (offset, "") for place, offset in ends.items()})
+    stamp = next((report.stamp for report in reports if report is not None), None)
+    note = "" if stamp is None else Note(stamp.sink_id, stamp.batch.query_id, batch_id).text()
+    return SourceOffsets(options.group_id, {place: (offset, note) for place, offset in ends.items()})
 
 
 def _read_checkpoint(options: SinkOptions) -> _View:

@@ -59,6 +59,8 @@ class Cluster:
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
         self.reached = False
+        self.cluster_id: str | None = None
+        """As the brokers told it last; None: not asked yet, or they tell none."""
         self._nodes: dict[int, Address] = {}
         self._topics: dict[str, tuple[TopicInfo, float]] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
@@ -75,7 +77,7 @@ class Cluster:
             "allow_auto_topic_creation": create,
         }
         found = _read_metadata(self.ask_any(ApiKey.METADATA, body, _METADATA_MAX))
-        self._nodes = found.nodes
+        self._nodes, self.cluster_id = found.nodes, found.cluster_id
         now = time.monotonic()
         self._topics.update({name: (info, now) for name, info in found.topics.items()})
         return found

@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 
 def bare(offsets: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    """A stream's offsets without the entries that tell the topics' ids."""
-    return {topic: dict(parts) for topic, parts in offsets.items() if not topic.startswith("topic-id:")}
+    """A stream's offsets without the entries that tell the ids of topics and cluster."""
+    return {topic: dict(parts) for topic, parts in offsets.items() if ":" not in topic}
 
 
 class Kafka:

@@ -1,0 +1,212 @@
+"""The start of a query: checkpoint, decision, group and cluster compared; what stops it and what is said."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from eoslog.connector.commit.faults import CheckpointMismatch, CheckpointOlder, DecisionGone
+from eoslog.connector.commit.messages import Batch
+from eoslog.connector.crosscheck import (
+    Committed,
+    Note,
+    Story,
+    check_cluster,
+    check_group_cluster,
+    check_story,
+    read_note,
+)
+from eoslog.connector.errors import WrongCluster
+from eoslog.connector.offsets import cluster_from_json, stood, to_json
+from eoslog.connector.plan import losses
+
+PLACE = ("t", 0)
+
+
+def story(
+    batch: int, decided: Batch | None = None, *, completed: int | None = None, at: Any = None, **more: Any
+) -> Story:
+    """Query q's sink s at a batch that ends at 10 x its number; `at`: the group's offset, and its note."""
+    committed: Mapping[tuple[str, int], Committed] = {} if at is None else {PLACE: Committed(*at)}
+    ended = None
+    if decided is not None and decided.query_id == "q":
+        ended = (f"d{decided.batch_id}", {PLACE: 10 * decided.batch_id})
+    known: dict[str, Any] = {"sink": "s", "group": "g", "ended": ended, **more}
+    return Story(
+        batch=Batch("q", batch, f"d{batch}"),
+        ends={PLACE: 10 * batch},
+        completed=completed,
+        decided=decided,
+        committed=committed,
+        **known,
+    )
+
+
+def of(query: str, batch: int) -> Batch:
+    return Batch(query, batch, f"d{batch}")
+
+
+def note(batch: int, query: str = "q", sink: str = "s") -> Note:
+    return Note(sink, query, batch)
+
+
+@pytest.mark.parametrize(
+    "fits",
+    [
+        pytest.param(story(0), id="all is new"),
+        pytest.param(story(5, of("q", 4), completed=4, at=(40, note(4))), id="the next batch"),
+        pytest.param(story(5, of("q", 5), completed=4, at=(50, note(5))), id="killed after the decision"),
+        pytest.param(story(0, of("q", 0), at=(0, note(0))), id="killed in its first batch, decided"),
+        pytest.param(story(5, of("q", 4), completed=4), id="kafka.group.id is new"),
+        pytest.param(story(5, of("q", 4), completed=4, group=None), id="no kafka.group.id"),
+        pytest.param(story(0, of("old", 7), at=(0, note(7, "old"))), id="a new checkpoint, from committed"),
+        pytest.param(story(5, of("q", 4), completed=4, ended=None, at=(33, None)), id="batch 4 is removed"),
+    ],
+)
+def test_what_fits_is_not_talked_about(fits: Story) -> None:
+    assert check_story(fits) == []
+
+
+@pytest.mark.parametrize(
+    ("odd", "says"),
+    [
+        pytest.param(
+            story(5, of("q", 4), completed=4, at=(33, None)),
+            r"group g were changed by somebody else \(by hand.*t-0 at 33, not at 40, where batch 4 ended",
+            id="moved by hand",
+        ),
+        pytest.param(
+            story(5, of("q", 4), completed=4, at=(33, note(9, "other", "s2"))),
+            r"changed by the sink s2: t-0 at 33.*Give each query a kafka.group.id of its own",
+            id="two queries share a group",
+        ),
+        pytest.param(
+            story(0, of("old", 7), at=(70, note(7, "old"))),
+            r"checkpoint is new, and group g holds source offsets of an earlier query \(t-0 at 70.* at 0\): "
+            r"rows may be written again, or left out.*startingOffsets=committed",
+            id="a lost checkpoint, not from committed",
+        ),
+        pytest.param(
+            story(0, at=(70, note(7, "old", "old"))),
+            "group g holds source offsets of an earlier query",
+            id="the same without transactional.id",
+        ),
+        pytest.param(
+            story(0, of("old", 7), group=None),
+            "checkpoint is new, and the sink has written batch 7 of query old.*startingOffsets=committed.*"
+            "transactional.id of its own",
+            id="a lost checkpoint, no group",
+        ),
+        pytest.param(
+            story(5, completed=4),
+            "completed batch 4, but the sink has decided no batch of this query. That is right where another "
+            "connector.*killed right after it decided batch 5, its rows are written twice",
+            id="no decision",
+        ),
+        pytest.param(
+            story(5, of("other", 2), completed=4),
+            r"decided no batch of this query \(its last decision is batch 2 of query other\)",
+            id="another query used the sink",
+        ),
+        pytest.param(
+            story(9, of("q", 4), completed=8),
+            "completed batch 8, but the sink has decided batch 4 last",
+            id="the cluster was set back",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_said(odd: Story, says: str) -> None:
+    (said,) = check_story(odd)
+    assert said.startswith("sink s: ")
+    assert re.search(says, said), said
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fault", "says"),
+    [
+        pytest.param(
+            story(5, completed=4, at=(50, note(5, sink="before"))),
+            DecisionGone,
+            "group g holds the source offsets that the sink before committed with batch 5 of query q, so its "
+            "rows are written.*Give the old transactional.id back.*startingOffsets=committed",
+            id="transactional.id changed after a decision",
+        ),
+        pytest.param(
+            story(5, of("other", 1), completed=4, at=(50, note(5))),
+            DecisionGone,
+            "did another query use it",
+            id="another query's decision took the place of ours",
+        ),
+        pytest.param(
+            story(0, at=(0, note(0))), DecisionGone, "batch 0 of query q", id="the same in the first batch"
+        ),
+        pytest.param(
+            story(5, completed=4, at=(90, note(9))),
+            CheckpointOlder,
+            "batch 9 of query q, and the checkpoint is at batch 5.*Bring the right checkpoint back",
+            id="checkpoint older than the group's offsets",
+        ),
+        pytest.param(
+            story(9, of("q", 4), completed=8, ended=("another", {PLACE: 44})),
+            CheckpointMismatch,
+            "decided batch 4 of query q with other source offsets than the checkpoint has for it",
+            id="a checkpoint that went another way",
+        ),
+    ],
+)
+def test_what_would_double_or_lose_rows_stops_the_query(wrong: Story, fault: type, says: str) -> None:
+    with pytest.raises(fault, match=says):
+        check_story(wrong)
+
+
+def test_notes() -> None:
+    assert read_note(note(3).text()) == note(3)
+    for text in (
+        "",
+        "{}",
+        "[]",
+        "7",
+        "null",
+        '{"eoslog":1}',
+        "somebody's own",
+        '{"eoslog":1,"sink":"s","query":1}',
+    ):
+        assert read_note(text) is None
+    assert note(1, sink="x" * 4000).text() == "", "the offset itself must fit"
+
+
+def test_a_cluster_is_known_by_its_id() -> None:
+    assert not check_cluster("one", "one")
+    assert not check_cluster(None, "one"), "offsets that Spark's own source stored"
+    assert not check_cluster("one", None), "a broker that tells none"
+    assert check_cluster("one", "two", "two"), "moved, as the user says"
+    for moved_to in (None, "three"):
+        with pytest.raises(
+            WrongCluster, match=r"of the cluster one, .* to the cluster two.*cluster.moved.to=two"
+        ):
+            check_cluster("one", "two", moved_to)
+
+
+def test_a_group_is_on_the_cluster_of_its_offsets() -> None:
+    check_group_cluster(["one"], "one", "g")
+    check_group_cluster(["one"], None, "g")
+    with pytest.raises(
+        WrongCluster, match=r"kafka.group.id=g.*offsets of the cluster two to .* the cluster one"
+    ):
+        check_group_cluster(["one", "two"], "one", "g")
+
+
+def test_the_cluster_is_beside_the_offsets() -> None:
+    told = to_json({PLACE: 5}, {"t": "id"}, "a:b")
+    assert told == {"t": {"0": 5}, "topic-id:t:id": {}, "cluster-id:a:b": {}}
+    assert cluster_from_json(told) == "a:b" and cluster_from_json({"t": {"0": 1}}) is None
+    assert to_json(*stood(told)) == told
+
+
+def test_what_the_log_has_lost_before_it_was_read() -> None:
+    start, latest = {("t", 0): 5, ("t", 1): 5}, {("t", 0): 50, ("t", 1): 50}
+    found = losses(start, latest, earliest={("t", 0): 7, ("t", 1): 5})
+    assert str(found).startswith("t-0 begins at 7 and ends at 50, and the query stands at 5") and found
+    assert found.early == {("t", 0): (5, 7, 50)}
+    assert not losses(start, latest, earliest=start)
