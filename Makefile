@@ -12,7 +12,7 @@ KAFKA := .peers/kafka-4.3.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test test-java test-java-tools test-kafka test-differential lint bench-codec bench-broker bench-scale dump-segments dump-upkept docs-pages fuzz clean crash-log soak-crash soak-kill9
+.PHONY: help setup java demo test test-java test-java-tools test-kafka test-differential lint bench-codec bench-broker bench-scale dump-segments dump-upkept docs-pages fuzz clean crash-log soak-crash soak-kill9 soak-stateful
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -56,6 +56,18 @@ soak-crash: $(READY)  ## crash the broker at random points of random lives for M
 
 soak-kill9: $(READY)  ## ROUNDS=5 of kill -9 and power loss under stock clients at work (SEED=n repeats)
 	$(BIN)/python tests/crash/soak_kill9.py --rounds $(or $(ROUNDS),5) $(if $(SEED),--seed $(SEED))
+
+soak-stateful: $(READY) $(if $(filter kafka,$(BROKER)),$(KAFKA))  ## stateful queries killed at random (KILLS=6 SEED=n QUERIES="..." BROKER=kafka GUARANTEE=at_least_once)
+	$(BIN)/python tests/stateful/soak_stateful.py --kills $(or $(KILLS),6) --guarantee $(GUARANTEE) --broker $(or $(BROKER),eoslog) \
+		$(if $(SEED),--seed $(SEED)) $(if $(QUERIES),--queries $(QUERIES))
+
+SOAK_COPY = PYTHONPATH=. nice -n 5 $(BIN)/python -u tests/soaks
+
+soak-copy: setup $(KAFKA) $(SPARK_KAFKA)  ## a copy of 200,000 rows, its driver killed 20 times, with eoslog and with Spark's connector (SEED=n)
+	$(SOAK_COPY)/soak_copy.py $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
+
+soak-copy-cluster: setup $(KAFKA)  ## the copy on three Apache Kafka nodes that are killed in turn, and all but one (SEED=n)
+	$(SOAK_COPY)/soak_copy_cluster.py $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
 
 bench-codec: $(READY)  ## records a second of the vectorised codec, on one core
 	$(BIN)/python -m benchmarks.codec --check

@@ -121,15 +121,15 @@ def _records(consumer: Consumer, topic: str, partitions: int) -> Iterable[Seen]:
         for message in consumer.consume(10_000, 1.0):
             deadline = time.monotonic() + PATIENCE
             if message.error():
-                ended.add(message.partition())
+                ended.add(int(message.partition() or 0))
             else:
-                yield message.partition(), _row(message)
+                yield int(message.partition() or 0), _row(message)
         if time.monotonic() > deadline:
             raise TimeoutError(f"{topic}: nothing to read for {PATIENCE} s; at their end: {ended}")
 
 
 def _row(message: Message) -> Row:
-    return Row(message.key(), message.value(), tuple(message.headers() or ()))
+    return Row(message.key(), message.value(), tuple(list(message.headers() or ())))
 
 
 def _held_back(bootstrap: str, topic: str, partitions: int) -> int:

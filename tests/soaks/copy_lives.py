@@ -149,6 +149,14 @@ class Life:
         return (named[-1] if named else text[-500:])[:1500]
 
 
+def sink_of(job: Job) -> Sink | None:
+    """The sink of an eoslog query; None before there is one."""
+    try:
+        return Sink(Checkpoint.at(str(job.checkpoint)).query_id())
+    except CheckpointUnreadable:
+        return None
+
+
 class Watch:
     """What the cluster knows of an eoslog query, and what of it is new since `mark`."""
 
@@ -168,13 +176,6 @@ class Watch:
         self._old, last = frozenset(self._open()), self._decision()
         self._sequence = last.sequence if last else 0
 
-    def sink(self) -> Sink | None:
-        """The query's sink; None before there is one."""
-        try:
-            return Sink(Checkpoint.at(str(self._job.checkpoint)).query_id())
-        except CheckpointUnreadable:
-            return None
-
     def writes(self) -> bool:
         """Whether tasks of this life have transactions open."""
         return not self._open() <= self._old
@@ -185,12 +186,12 @@ class Watch:
         return last is not None and last.sequence > self._sequence and last.batch.batch_id >= batch
 
     def _open(self) -> set[str]:
-        sink = self.sink()
+        sink = sink_of(self._job)
         listed = [] if sink is None else list_transactions(self._cluster, sink.prefix, ["Ongoing"])
         return {listing.transactional_id for listing in listed}
 
     def _decision(self) -> Decision | None:
-        sink = self.sink()
+        sink = sink_of(self._job)
         if sink is None:
             return None
         places = [(ANCHOR, number) for number in range(_ANCHORS)]
