@@ -12,7 +12,7 @@ KAFKA := .peers/kafka-4.3.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test test-java test-java-tools test-kafka test-differential lint bench-codec bench-broker bench-scale dump-segments dump-upkept docs-pages fuzz clean crash-log soak-crash soak-kill9 soak-stateful
+.PHONY: help setup java demo test test-java test-java-tools test-kafka test-differential lint bench-codec bench-broker bench-scale dump-segments dump-upkept docs-pages fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
