@@ -150,6 +150,7 @@ def test_groups_without_members(group: Group | None, who: Committer, plain: E, t
     [
         (committer(), E.NONE, E.NONE),
         (committer("x"), E.UNKNOWN_MEMBER_ID, E.UNKNOWN_MEMBER_ID),
+        (committer(""), E.UNKNOWN_MEMBER_ID, E.UNKNOWN_MEMBER_ID),
         (committer(generation=0), E.ILLEGAL_GENERATION, E.ILLEGAL_GENERATION),
         (committer(generation=2), E.ILLEGAL_GENERATION, E.ILLEGAL_GENERATION),
         (committer(generation=-1), E.ILLEGAL_GENERATION, E.ILLEGAL_GENERATION),

@@ -114,6 +114,18 @@ def test_epochs(log: Log) -> None:
     assert log.refuses(header(1, epoch=3)) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
+def test_the_epoch_alone_can_be_asked_for(log: Log) -> None:
+    """As the coordinator does for a producer id that it has replaced since (its epochs were used up)."""
+    log.states.check_epoch(7, 0)
+    log.write(header(0, epoch=3))
+    for epoch in (3, 4):
+        log.states.check_epoch(7, epoch)
+    log.states.check_epoch(8, 0)
+    with pytest.raises(KafkaError) as caught:
+        log.states.check_epoch(7, 2)
+    assert caught.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
 def test_a_refused_batch_changes_nothing(log: Log) -> None:
     log.write(header(0))
     log.refuses(header(5, epoch=1))

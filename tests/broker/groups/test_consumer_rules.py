@@ -332,6 +332,9 @@ def test_who_may_commit() -> None:
     assert commit(world, Committer("g", "m1", None, 5), 3) is E.STALE_MEMBER_EPOCH, "not its own"
     assert commit(world, Committer("g", "m1", None, 6), 0, version=8) is E.UNSUPPORTED_VERSION
     assert commit(world, Committer("g", "m9", None, 6), 0) is E.UNKNOWN_MEMBER_ID
+    for transactional in (False, True):
+        nobody = commit(world, Committer("g", "", None, 6), 0, transactional=transactional)
+        assert nobody is E.UNKNOWN_MEMBER_ID, "an epoch alone says nothing of who commits"
     assert commit(world, Committer("g"), 0) is E.UNKNOWN_MEMBER_ID, "an administrator, but there are members"
     assert commit(world, Committer("g"), 0, transactional=True) is E.NONE, "clients before KIP-447"
     assert commit(world, Committer("g", "m1", None, 7), 0, transactional=True) is E.ILLEGAL_GENERATION
