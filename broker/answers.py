@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-JOIN_BELOW = 16 << 10  # smaller answers are joined into one write; larger parts are written as they are
+JOIN_BELOW = (
+    16 << 10
+)  # bytes: smaller answers are joined into one write; larger parts are written as they are
 
 
 class Answers(asyncio.BufferedProtocol):
@@ -50,6 +52,8 @@ class Answers(asyncio.BufferedProtocol):
         self._line: deque[Slot] = deque()  # started, not answered
         self._line_requests = 0  # bytes of their frames
         self._line_answers = 0  # bytes of the answers that are ready
+        self._unsent: list[Buffer] = []  # small answers to leave with one write; empty whenever we wait
+        self._unsent_bytes = 0
         self._blocked = False  # a started request must end before the next begins
         self._writable = asyncio.Event()
         self._writable.set()
@@ -77,6 +81,7 @@ class Answers(asyncio.BufferedProtocol):
         """Write the answer now if it is its turn, else let it wait in line."""
         if slot.answer is None and not self._line:
             self._write(slot.parts)
+            self._send()
             return
         self._line.append(slot)
         self._line_requests += slot.frame_size
@@ -90,10 +95,13 @@ class Answers(asyncio.BufferedProtocol):
             while self._line:
                 slot = self._line[0]
                 if slot.answer is not None:
+                    if self._unsent and not (isinstance(slot.answer, Settled) and slot.answer.ready()):
+                        self._send()
                     await self._await_answer(slot)
                     self._line_answers += slot.size
                     self._account()
                 if not self._writable.is_set():
+                    self._send()
                     await self._writable.wait()
                 self._write(slot.parts)
                 self._line.popleft()
@@ -102,6 +110,7 @@ class Answers(asyncio.BufferedProtocol):
                 self.advance()
         finally:
             self._worker = None
+            self._send()
 
     async def _await_answer(self, slot: Slot) -> None:
         answer = slot.answer
@@ -164,19 +173,31 @@ class Answers(asyncio.BufferedProtocol):
         return with_wait(header, message, wait)
 
     def _write(self, parts: list[Buffer]) -> None:
-        """Hand an answer to the transport: small parts joined, large ones (records) as they are."""
+        """Put an answer into line for the transport: small ones leave together, large parts as they are."""
         if self._closing:
             return
-        write = self._transport.write
         size = sum(map(len, parts))
         self._metrics.bytes_out += size
         if size <= JOIN_BELOW:
-            write(b"".join(parts))
+            self._unsent += parts
+            self._unsent_bytes += size
+            if self._unsent_bytes > JOIN_BELOW:
+                self._send()
         else:
+            self._send()
             for part in parts:
-                write(part)
+                self._transport.write(part)
         if self._session.listener.sasl:
             self._authenticating()
+
+    def _send(self) -> None:
+        """Hand over the small answers: many that became ready at once (by one sync) cost one call."""
+        if self._unsent:
+            joined = b"".join(self._unsent)
+            self._unsent.clear()
+            self._unsent_bytes = 0
+            if not self._closing:
+                self._transport.write(joined)
 
     def _authenticating(self) -> None:
         """After an answer: a failure was the last one, a success lets larger frames in."""

@@ -249,6 +249,7 @@ class Connection(Answers):
 
     def close(self) -> None:
         """Close after what has been written is sent; requests not begun are forgotten."""
+        self._send()
         self._closing = True
         self._forget_backlog()
         self._transport.close()

@@ -59,10 +59,14 @@ class RequestContext:
 class Settled(Awaitable[Message | None]):
     """An answer that only waits (for the disk, for data to read), so that it holds up no later request."""
 
-    __slots__ = ("_answer",)
+    __slots__ = ("_answer", "ready")
 
-    def __init__(self, answer: Coroutine[Any, Any, Message | None]) -> None:
+    def __init__(
+        self, answer: Coroutine[Any, Any, Message | None], ready: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`ready` says whether the answer would come without any waiting; "no" is never wrong."""
         self._answer = answer
+        self.ready = ready
 
     def __await__(self) -> Generator[Any, Any, Message | None]:
         return self._answer.__await__()

@@ -54,7 +54,7 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
     if verdicts:
         return produce.append_after(verdicts)
     produce.append()
-    return produce.answer() if produce.durable else Settled(produce.settle())
+    return produce.answer() if produce.durable() else Settled(produce.settle(), produce.durable)
 
 
 @dataclass(slots=True, eq=False)
@@ -227,7 +227,6 @@ class _Produce:
             )
             self.appended.append(item)
 
-    @property
     def durable(self) -> bool:
         """Whether nothing has to be waited for: with flush.mode=os, or when all were repetitions."""
         return all(i.partition and i.last_offset < i.partition.high_watermark for i in self.appended)

@@ -1,8 +1,11 @@
-"""Group flush: makes appended batches durable, off the event loop, many with one fdatasync.
+"""Group flush: makes appended batches durable, many with one fdatasync.
 
-A partition with unsynced bytes is marked. Its files are synced in a worker thread; what is appended
-meanwhile waits for the next sync of that partition. Partitions are synced beside each other. When a sync
-is done the partition moves its high watermark, which lets waiting acknowledgements and readers go.
+A partition with unsynced bytes is marked. Its files are synced in a worker thread, partitions beside each
+other; what is appended meanwhile waits for the next sync of that partition. When a sync is done the partition
+moves its high watermark, which lets waiting acknowledgements and readers go.
+
+While the disk is quick (see `_Pace`) and little is marked, the event loop syncs by itself: two hand-overs
+between threads then cost more time than the sync.
 """
 
 from __future__ import annotations
@@ -19,6 +22,10 @@ from eoslog.broker.ports import File
 Job = Callable[[], object]
 OnSync = Callable[[float, bool], None]
 """Is told of each sync of a partition: seconds, and whether it failed; on the event loop's thread."""
+
+QUICK = 0.0005  # seconds: what the event loop may spend on syncs in one turn
+_EXPECTED = 0.001  # seconds: what a sync is taken to cost before the first has shown
+_WEIGHT = 0.125  # of the latest sync in the average
 
 
 def sync_and_close(file: File) -> Job:
@@ -56,6 +63,7 @@ class GroupFlush:
         self._busy: set[Flushable] = set()
         self._afterwards: list[tuple[Flushable, Callable[[], None]]] = []
         self._kicked = False
+        self._seconds = _EXPECTED  # a sync, on average
         self._idle = asyncio.Event()
 
     def start(self) -> None:
@@ -100,12 +108,13 @@ class GroupFlush:
             action()
 
     def flush_now(self, partition: Flushable) -> None:
-        """Flush one partition at once in this thread, for starts and ends. The pool must not hold it."""
+        """Flush one partition at once in this thread. The pool must not hold it."""
         self.forget(partition)
         offset, jobs = partition.begin_flush()
         self._end(partition, offset, _run(jobs))
 
     def _end(self, partition: Flushable, offset: int, synced: _Synced) -> None:
+        self._seconds += (synced.seconds - self._seconds) * _WEIGHT
         if self.on_sync is not None:
             self.on_sync(synced.seconds, synced.error is not None)
         partition.end_flush(offset, synced.error)
@@ -114,14 +123,21 @@ class GroupFlush:
         self._kicked = False
         if self._pool is None:
             return
-        for partition in [p for p in self._dirty if p not in self._busy]:
-            del self._dirty[partition]
-            offset, jobs = partition.begin_flush()
-            self._busy.add(partition)
-            future = self._pool.submit(_run, jobs)
-            future.add_done_callback(self._hand_back(partition, offset))
+        due = [p for p in self._dirty if p not in self._busy]
+        here = self._seconds * len(due) < QUICK
+        for partition in due:
+            if partition in self._dirty:  # the end of another's flush may have closed it
+                self.flush_now(partition) if here else self._hand_over(partition)
         if not self._busy:
             self._idle.set()
+
+    def _hand_over(self, partition: Flushable) -> None:
+        assert self._pool is not None
+        self.forget(partition)
+        offset, jobs = partition.begin_flush()
+        self._busy.add(partition)
+        future = self._pool.submit(_run, jobs)
+        future.add_done_callback(self._hand_back(partition, offset))
 
     def _hand_back(self, partition: Flushable, offset: int) -> Callable[[Future[_Synced]], None]:
         loop = self._loop

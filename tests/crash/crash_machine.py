@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import math
 import os
 import pickle
 import sys
@@ -191,8 +192,10 @@ def run(seed: int, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     log, handler = logging.getLogger("eoslog"), Faulty()
     propagate, log.propagate = log.propagate, False
     log.addHandler(handler)
-    real = [getattr(module, name) for module, name, _ in _STAND_INS]
-    for module, name, stand_in in _STAND_INS:
+    # One disk in three is so quick that the broker does not hand its syncs over.
+    stand_ins = [*_STAND_INS, (flush_room, "QUICK", math.inf if seed % 3 == 2 else 0.0)]
+    real = [getattr(module, name) for module, name, _ in stand_ins]
+    for module, name, stand_in in stand_ins:
         setattr(module, name, stand_in)
     loop.set_exception_handler(handler.loop_failed)
     try:
@@ -203,7 +206,7 @@ def run(seed: int, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     except TimeoutError:
         raise AssertionError(f"after {LONGEST_LIFE} s there are still requests without an answer") from None
     finally:
-        for (module, name, _), before in zip(_STAND_INS, real, strict=True):
+        for (module, name, _), before in zip(stand_ins, real, strict=True):
             setattr(module, name, before)
         log.removeHandler(handler)
         log.propagate = propagate
