@@ -76,11 +76,18 @@ def begin(
         sequence=last.sequence if last else 0,
         anchors=owned.stored.anchors,
         batch=batch,
-        decided=last.batch if last else None,
+        decided=_decided(last, batch),
         dropped=dropped,
         lost=lost,
+        earlier=last.earlier if last and batch is None else (),
     )
     return begun, Run(owned.incarnation, owned.identity, batch) if batch else None
+
+
+def _decided(last: Decision | None, batch: Batch | None) -> Batch | None:
+    if last is None:
+        return None
+    return (last.last_of(batch.query_id) if batch else None) or last.batch
 
 
 def _roll_forward(sink: Sink, last: Decision, batch: Batch | None, on_lost: OnLost) -> Rules[tuple[int, ...]]:
@@ -162,21 +169,22 @@ def _is_complete(last: Decision, batch: Batch | None, completed: int | None) -> 
 
 
 def check_checkpoint(sink: Sink, last: Decision | None, batch: Batch) -> None:
-    """The batch is new to the sink, or a replay of the last decided one; raises CheckpointMismatch.
+    """The batch is new to the sink, or a replay of its query's last decided one; raises CheckpointMismatch.
 
     A checkpoint that was set back plans its next batches from old offsets up to now under numbers
     that are decided already. Their rows must be neither written again nor dropped.
     """
-    if last is None or last.batch.query_id != batch.query_id or batch.batch_id > last.batch.batch_id:
+    decided = last.last_of(batch.query_id) if last else None
+    if decided is None or batch.batch_id > decided.batch_id:
         return
-    if batch.batch_id < last.batch.batch_id:
+    if batch.batch_id < decided.batch_id:
         raise CheckpointOlder(
-            f"sink {sink.id}: the sink has decided {last.batch} already, and the checkpoint is at batch "
+            f"sink {sink.id}: the sink has decided {decided} already, and the checkpoint is at batch "
             f"{batch.batch_id}. {CheckpointOlder.advice}"
         )
-    if batch.digest and last.batch.digest and batch.digest != last.batch.digest:
+    if batch.digest and decided.digest and batch.digest != decided.digest:
         raise CheckpointMismatch(
-            f"sink {sink.id}: the sink has decided {last.batch} with other source offsets than the "
+            f"sink {sink.id}: the sink has decided {decided} with other source offsets than the "
             f"checkpoint plans now. {CheckpointMismatch.advice}"
         )
 

@@ -118,6 +118,7 @@ def commit(
         ballot.written,
         ballot.rows,
         ballot.checksums,
+        last.earlier_than(stamp.batch.query_id) if last else (),
     )
     to_replay = (stamp.sequence, stamp.batch) if stamp.lost else None
     replays = last is not None and (last.sequence, last.batch) == to_replay
@@ -139,9 +140,8 @@ def commit(
 
 
 def _covers(last: Decision | None, batch: Batch) -> bool:
-    return (
-        last is not None and last.batch.query_id == batch.query_id and last.batch.batch_id >= batch.batch_id
-    )
+    decided = last.last_of(batch.query_id) if last is not None else None
+    return decided is not None and decided.batch_id >= batch.batch_id
 
 
 def _decide(

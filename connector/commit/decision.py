@@ -17,6 +17,8 @@ from eoslog.connector.commit.names import Identity, Participant, Sink, Slot, par
 
 ANCHOR = "__consumer_offsets"
 """Topic whose partitions are the keys: every cluster that has consumer groups has it."""
+KEPT_QUERIES = 16
+"""A decision keeps the last batches of so many other queries of its sink, some 60 characters each."""
 METADATA_LIMIT = 4096
 """UTF-16 units a partition's metadata may hold (offset.metadata.max.bytes' default)."""
 
@@ -48,6 +50,8 @@ class Decision(NamedTuple):
     """One decided batch. `sequence` counts a sink's decisions from 1.
 
     `rows` of each of the batch's tasks, by Spark partition, and `checksums` of them; empty: not recorded.
+    `earlier`: the last decided batch of each other query that has used the sink, the newest first. One that
+    was decided but not noted by Spark is replayed when its query comes back, and must not be written again.
     """
 
     sequence: int
@@ -57,6 +61,16 @@ class Decision(NamedTuple):
     written: tuple[TopicPartition, ...]
     rows: tuple[int, ...] = ()
     checksums: tuple[int, ...] = ()
+    earlier: tuple[Batch, ...] = ()
+
+    def last_of(self, query_id: str) -> Batch | None:
+        """The last decided batch of a query; None: there is none, or too many queries came after it."""
+        return next((b for b in (self.batch, *self.earlier) if b.query_id == query_id), None)
+
+    def earlier_than(self, query_id: str) -> tuple[Batch, ...]:
+        """What the next decision, by this query, keeps of the others."""
+        others = [batch for batch in (self.batch, *self.earlier) if batch.query_id != query_id]
+        return tuple(others[:KEPT_QUERIES])
 
     @property
     def participants(self) -> tuple[Participant, ...]:
@@ -161,7 +175,7 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
         workers.setdefault(slot.worker, []).append(
             (slot.number, partition, *identity, *_held(identity, holder))
         )
-    contents = {"rows": decision.rows, "sums": decision.checksums}
+    more = {"rows": decision.rows, "sums": decision.checksums, "before": decision.earlier}
     return {
         "query": decision.batch.query_id,
         "batch": decision.batch.batch_id,
@@ -169,7 +183,7 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
         "run": decision.incarnation,
         "won": workers,
         "wrote": _by_topic(decision.written),
-        **{name: numbers for name, numbers in contents.items() if numbers},
+        **{name: told for name, told in more.items() if told},
     }
 
 
@@ -189,12 +203,15 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
         ]
         written = tuple((topic, p) for topic, parts in found["wrote"].items() for p in parts)
         rows, checksums = (tuple(map(int, found.get(name, ()))) for name in ("rows", "sums"))
+        earlier = tuple(
+            Batch(str(query), int(number), str(d)) for query, number, d in found.get("before", ())
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise DecisionDamaged(
             f"decision {sequence} in consumer group {sink.group} makes no sense: {error}. "
             f"{DecisionDamaged.advice}"
         ) from error
-    return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, rows, checksums)
+    return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, rows, checksums, earlier)
 
 
 def _held(identity: Identity, holder: Identity | None) -> tuple[int, ...]:

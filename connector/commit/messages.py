@@ -44,10 +44,12 @@ class Run:
 class Begun:
     """What begin found out and tasks need.
 
-    `batch` is the batch begun, None where the checkpoint cannot be read; `decided` is the last
-    decided batch; `sequence` the number of its decision (0: none); `anchors` the number of
-    partitions that can hold a decision; `dropped`: at_most_once has attempted this batch before. `lost`:
-    Spark partitions of the decided batch whose rows the broker has aborted, to be written again.
+    `batch` is the batch begun, None where the checkpoint cannot be read; `decided` is the last decided
+    batch of its query, or that of the sink where none is known; `earlier` those of other queries, where it
+    takes the tasks to tell which query this is; `sequence` the number of the sink's last decision (0: none);
+    `anchors` the number of partitions that can hold a decision; `dropped`: at_most_once has attempted this
+    batch before. `lost`: Spark partitions of the decided batch whose rows the broker has aborted, to be
+    written again.
     """
 
     sink_id: str
@@ -59,6 +61,7 @@ class Begun:
     decided: Batch | None
     dropped: bool = False
     lost: tuple[int, ...] = ()
+    earlier: tuple[Batch, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,9 @@ def judge(begun: Begun, query_id: str, batch_id: int, partition: int = -1) -> tu
             f"of query {query_id}"
         )
     stamp = stamp_of(begun, batch)
-    decided = begun.decided
-    if decided is not None and decided.query_id == query_id and decided.batch_id >= batch_id:
+    known = (begun.decided, *begun.earlier)
+    decided = next((other for other in known if other is not None and other.query_id == query_id), None)
+    if decided is not None and decided.batch_id >= batch_id:
         if decided.batch_id > batch_id:
             raise CheckpointMismatch(
                 f"sink {begun.sink_id} has decided {decided} already; this is batch {batch_id}"

@@ -2,9 +2,9 @@
 its driver are, and waits ("wait") or fails ("fail") there if a test asks for it.
 
 The folder in EOSLOG_PROBE holds the orders (orders.json: what to do at a place, in a batch, in a partition
-if one is named; only at the first `visits`, by default one for each partition), the notes (notes.jsonl), and a file for each
-place whose waiters may go on (go-<place>). The sink's own code runs unchanged around it. Without a
-folder it does nothing.
+if one is named; only at the first `visits`, by default one for each partition), the notes (notes.jsonl),
+and a file for each place whose waiters may go on (go-<place>). The sink's own code runs unchanged around
+it. Without a folder it does nothing.
 """
 
 import json

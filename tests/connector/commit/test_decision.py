@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.connector.commit.decision import METADATA_LIMIT, Decision, Winner, decode, encode
+from eoslog.connector.commit.decision import KEPT_QUERIES, METADATA_LIMIT, Decision, Winner, decode, encode
 from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
 from eoslog.connector.commit.messages import Batch
 from eoslog.connector.commit.names import Identity, Participant, Sink, Slot, parity
@@ -45,6 +45,26 @@ def test_what_is_encoded_is_decoded(winners: int, batch_id: int, sequence: int) 
     assert decode(SINK, chunks) == made
     assert all(len(text.encode("utf-16-le")) // 2 <= METADATA_LIMIT for _, text in chunks.values())
     assert sorted(chunks) == list(range(len(chunks)))
+
+
+@given(
+    batches=st.lists(
+        st.tuples(st.text(max_size=40), st.integers(0, 2**40), st.text(max_size=16)), max_size=40
+    )
+)
+def test_the_last_batches_of_other_queries_are_kept_the_newest_first(
+    batches: list[tuple[str, int, str]],
+) -> None:
+    """Up to a limit, and one for each query; a decision of no other query looks as it always did."""
+    last: Decision | None = None
+    for number, batch in enumerate(batches, 1):
+        made = Decision(number, Batch(*batch), Identity(1, 1), (), ())
+        last = made._replace(earlier=last.earlier_than(batch[0]) if last else ())
+        last = decode(SINK, encode(last, SINK, anchors=8))
+    for query_id in list({query_id: None for query_id, *_ in reversed(batches)})[: KEPT_QUERIES + 1]:
+        newest = next(batch for batch in reversed(batches) if batch[0] == query_id)
+        assert last is not None and last.last_of(query_id) == Batch(*newest)
+    assert "before" not in encode(decision(3), SINK, anchors=8)[0][1]
 
 
 @given(query_id=st.text(max_size=40))

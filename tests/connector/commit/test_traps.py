@@ -11,6 +11,7 @@ from eoslog.connector.commit.decide import Aborted, SourceOffsets, abort
 from eoslog.connector.commit.faults import (
     BatchRefused,
     CheckpointMismatch,
+    CheckpointOlder,
     CommitFault,
     MarkersMissing,
     OutcomeUnknown,
@@ -20,6 +21,7 @@ from eoslog.connector.commit.faults import (
 )
 from eoslog.connector.commit.messages import Batch, Decided, Prepared
 from eoslog.connector.commit.names import Identity
+from eoslog.connector.commit.prepare import Task, judge
 from eoslog.connector.commit.token import BATCH, is_finished, note_finished
 from eoslog.protocol.errors import ErrorCode
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
@@ -76,6 +78,45 @@ def test_trap_3_a_new_checkpoint_starts_at_0_again_and_is_not_skipped(tv: int) -
     bench.whole_batch(0)
     bench.whole_batch(0, query="r")
     assert bench.broker.visible() == ["q0p0", "q0p1", "r0p0", "r0p1"]
+
+
+@BOTH
+@pytest.mark.parametrize("known", [True, False])
+def test_trap_27_another_query_used_the_sink_before_a_decided_batch_is_replayed(tv: int, known: bool) -> None:
+    """Killed after the decision, before Spark has noted it; then another query, of more than one batch; then
+    the first one comes back. `known`: begin can read the checkpoint, else only tasks know the batch."""
+    bench = Bench(tv)
+    reports = bench.prepare_all(bench.begin(0))
+    bench.crash_at(finishes)
+    with pytest.raises(Crash):
+        bench.commit(reports, 0)
+    for batch_id in range(2):
+        bench.whole_batch(batch_id, query="r")
+    begun = bench.begin(0)
+    if not known:
+        begun, _ = bench.run(begin(bench.sink, None))
+        task, _ = judge(begun, "q", 0)
+        assert task is Task.PASS_DECIDED
+        return
+    bench.commit(bench.prepare_all(begun), 0)
+    bench.whole_batch(1)
+    bench.whole_batch(2, query="r")
+    expected = [
+        f"{query}{b}p{p}" for query, batches in (("q", 2), ("r", 3)) for b in range(batches) for p in (0, 1)
+    ]
+    assert sorted(bench.broker.visible()) == expected
+
+
+@BOTH
+def test_trap_27_a_checkpoint_set_back_is_noticed_though_another_query_came_after(tv: int) -> None:
+    bench = Bench(tv)
+    for batch_id in range(2):
+        bench.whole_batch(batch_id)
+    bench.whole_batch(0, query="r")
+    with pytest.raises(CheckpointMismatch):
+        bench.begin(1, digest="another")
+    with pytest.raises(CheckpointOlder):
+        bench.begin(0)
 
 
 @BOTH
