@@ -59,7 +59,7 @@ class Shape:
     `spread`: any process may be next; else one runs as long as it can, and `switches` is how often two
     drivers that are awake take turns in the middle. `twice`: Spark calls every commit twice. `late_markers`, `last_epoch`,
     `keeps` (None: nobody asks it to), `tells_holder`: of the broker. `empty`: (batch, partition) without
-    rows. `blind`: begin cannot read the checkpoint.
+    rows. `blind`: begin cannot read the checkpoint. `replays`: what is lost is written again.
     """
 
     tv: int = 2
@@ -75,5 +75,6 @@ class Shape:
     empty: frozenset[tuple[int, int]] = frozenset()
     at_most_once: bool = False
     blind: bool = False
+    replays: bool = False
     keeps: bool | None = None
     tells_holder: bool = False

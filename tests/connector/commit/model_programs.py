@@ -15,6 +15,7 @@ from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Run
 from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.commit.prepare import Task, judge, participant_name
+from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
 from tests.connector.commit.model_broker import ModelBroker
 from tests.connector.commit.model_history import DISTURBING, Choices, Fault, Shape
@@ -154,6 +155,7 @@ class Programs:
             completed=None if self.shape.blind else max(self.completed, default=None),
             once_at_most=self.shape.at_most_once,
             two_phase=self.two_phase,
+            on_lost=OnLost.REPLAY if self.shape.replays else OnLost.STOP,
         )
         begun, run = yield from self._client("begin", rules)
         if self.calm:
@@ -167,8 +169,10 @@ class Programs:
         batch_id = spawn.batch.batch_id
         task, stamp = judge(spawn.begun, spawn.batch.query_id, batch_id, partition)
         rows = self.rows(spawn.slice, partition)
+        if task is Task.PASS_DECIDED:
+            return Decided(stamp, partition, len(rows))
         if task is not Task.WRITE or not rows:
-            return Decided(stamp, partition) if task is Task.PASS_DECIDED else Empty(stamp, partition)
+            return Empty(stamp, partition)
         name = participant_name(stamp, f"w{worker}", self._next_number(worker, batch_id))
         identity = yield Request("task: InitProducerId", lambda: self.broker.init(name))
         if isinstance(identity, c.Unknown):

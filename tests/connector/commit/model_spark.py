@@ -64,7 +64,9 @@ class Simulation(Programs):
 
     @property
     def lost(self) -> bool:
-        return any(isinstance(fault, ParticipantsLost) for fault in self.faults)
+        """Rows are lost, and no start brings them back: of a loss that can be replayed `winners` are told."""
+        lost = [fault for fault in self.faults if isinstance(fault, ParticipantsLost)]
+        return any(not (self.shape.replays and fault.winners) for fault in lost)
 
     def all_rows(self) -> list[str]:
         shape = self.shape
