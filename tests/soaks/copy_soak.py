@@ -20,6 +20,8 @@ START_SECONDS = 8.0
 """Until the first batch of a life, about; kills of the start are spread over it until it is known."""
 LIMIT_SECONDS = 1800.0
 """A life that lasts longer hangs."""
+SLOW_START = "Python worker failed to connect back"
+"""Spark gives a Python process 10 s to start; a machine with much else to do may take longer."""
 STOPS = 20
 """A query that stops by itself more often than that will not come to its end."""
 
@@ -30,6 +32,7 @@ class Report:
 
     kills: Counter[Phase] = field(default_factory=Counter)
     stops: list[str] = field(default_factory=list)
+    slow_starts: int = 0
     batches: int = 0
     task_failures: int = 0
     seconds: float = 0.0
@@ -46,8 +49,8 @@ class Report:
         kills = ", ".join(f"{count} {phase.value}" for phase, count in self.kills.most_common())
         return [
             f"{sum(self.kills.values())} kills of the driver, {self.in_flight} in mid-batch ({kills})",
-            f"{len(self.stops)} stops of the query by itself, {self.task_failures} tasks tried again, "
-            f"{self.batches} batches, {self.seconds:.0f} s",
+            f"{len(self.stops)} stops of the query by itself, {self.slow_starts} by Spark as the machine was "
+            f"slow, {self.task_failures} tasks tried again, {self.batches} batches, {self.seconds:.0f} s",
             f"{v.rows} rows: {v.lost} lost, {v.doubled} doubled, {v.reordered} out of order, "
             f"{v.damaged} damaged; {v.split_keys} keys in several partitions, {v.held_back} partitions held "
             f"back, the group off in {v.group_off}",
@@ -146,8 +149,10 @@ class Copy:
             self._note_end(life, life.exit_code)
 
     def _note_end(self, life: Life, code: int) -> None:
-        if code != 0:
+        if code != 0 and SLOW_START in life.why_stopped():
+            self.report.slow_starts += 1
+        elif code != 0:
             self.report.stops.append(life.why_stopped())
             print(f"  the query stopped by itself ({life.log}): {life.why_stopped()}", flush=True)
-        if len(self.report.stops) > STOPS:
-            raise RuntimeError(f"the query stops again and again: {self.report.stops[-1]}")
+        if len(self.report.stops) + self.report.slow_starts > STOPS:
+            raise RuntimeError(f"the query stops again and again: {life.why_stopped()}")
