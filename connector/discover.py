@@ -11,6 +11,7 @@ from eoslog.connector.client.cluster import Cluster, TopicInfo
 from eoslog.connector.client.listing import list_offsets
 from eoslog.connector.client.retry import retrying
 from eoslog.connector.client.shared import shared
+from eoslog.connector.crosscheck import check_notes, read_note
 from eoslog.connector.errors import OptionError, report_loss
 from eoslog.connector.offsets import (
     COMMITTED,
@@ -27,6 +28,10 @@ from eoslog.connector.options import SourceOptions
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+PENDING_MS = 90_000
+"""How long offsets of a group may be pending: a sink that was killed while it decided leaves them so until
+its own transaction times out (sink.OWN_TIMEOUT_MS), and brokers look for such transactions every 10 s."""
 
 
 class Log:
@@ -124,7 +129,9 @@ class Log:
         Raises OptionError where the group holds nothing, or offsets that the log does not hold.
         """
         group = str(self.options.group_id)
-        stored = group_offsets.fetch_committed(self.cluster, group, partitions, require_stable=True)
+        stored = group_offsets.fetch_committed(self.cluster, group, partitions, least_ms=PENDING_MS)
+        for warning in check_notes(group, {tp: read_note(text) for tp, (_, text) in stored.items()}):
+            log.warning(warning)
         at = {tp: offset for tp, (offset, _) in stored.items() if offset >= 0}
         if not at:
             raise OptionError(

@@ -1,11 +1,13 @@
 """What can go wrong on the connector's side, and what the reader of the message can do about it.
 
-Broker error codes travel as `eoslog.protocol.errors.KafkaError`; the classes here are for all that
-has no code: options, sockets, time-outs, data that is gone. Every class pickles with its message,
+A broker's error code travels as `RefusedByBroker`; the other classes are for all that has no code:
+options, sockets, time-outs, data that is gone. Every class pickles with its message,
 because Spark carries errors from Python workers to the driver.
 """
 
 import logging
+
+from eoslog.protocol.errors import ErrorCode, KafkaError
 
 
 class EoslogError(Exception):
@@ -39,6 +41,43 @@ class RetriesExhausted(EoslogError, TimeoutError):
 
 class UnsupportedByBroker(EoslogError):
     """The broker does not serve an API, or no version of it that this client speaks."""
+
+
+ADVICE: dict[int, str] = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the client's user needs the rights Read and Describe on topics "
+    "that are read, Write and Describe on those that are written, and Read on __consumer_offsets for a sink",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "the client's user needs the right Read on the group of "
+    "kafka.group.id, and a sink on the group that has the name of its transactional.id",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the client's user needs the rights Write and Describe "
+    "on transactional ids with the prefix of transactional.id",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "the client's user needs a right on the cluster: see the "
+    "operation that is named",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "lower kafka.transaction.timeout.ms, or have the brokers' "
+    "transaction.max.timeout.ms raised",
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: "a sink needs 4096 characters: have the brokers' "
+    "offset.metadata.max.bytes raised",
+    ErrorCode.MESSAGE_TOO_LARGE: "raise the topic's max.message.bytes, lower kafka.batch.size, or send "
+    "smaller rows",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "raise the topic's segment.bytes or lower kafka.batch.size",
+    ErrorCode.INVALID_TIMESTAMP: "see the topic's message.timestamp.type and message.timestamp.after.max.ms",
+    ErrorCode.INVALID_RECORD: "see the topic's cleanup.policy: compacted topics need keys",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "another producer took over, or the transaction timed out "
+    "(kafka.transaction.timeout.ms); start the query again",
+    ErrorCode.PRODUCER_FENCED: "another run uses the same transactional.id: stop one of the two",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "check the topic's name",
+    ErrorCode.UNSUPPORTED_VERSION: "the brokers are too old for this, or it is switched off there",
+    ErrorCode.KAFKA_STORAGE_ERROR: "a broker's disk failed: see its log",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "see the broker's log; then start the query again",
+}
+"""What a user of Spark can do about a broker's refusal; codes that pass by themselves have none."""
+
+
+class RefusedByBroker(KafkaError):
+    """A broker refused a request: the message says which one, for what, why, and what to do about it."""
+
+    def __str__(self) -> str:
+        advice = ADVICE.get(self.code)
+        return f"{super().__str__()}; {advice}" if advice else super().__str__()
 
 
 class UnknownTopic(EoslogError):

@@ -14,9 +14,9 @@ from typing import Literal
 from eoslog.connector.client.config import Address, ClientConfig
 from eoslog.connector.client.connection import Connection
 from eoslog.connector.client.retry import Backoff
-from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, UnknownTopic
+from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, RefusedByBroker, UnknownTopic
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message
 
 CoordinatorKind = Literal["group", "transaction"]
@@ -92,7 +92,9 @@ class Cluster:
             found = self.metadata([name], create=create)
             if name in found.topics:
                 return found.topics[name]
-            error = KafkaError(found.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), f"topic {name}")
+            error = RefusedByBroker(
+                found.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), f"topic {name}"
+            )
             if error.code == ErrorCode.INVALID_TOPIC_EXCEPTION or not error.retriable:
                 raise error
             if backoff.over:
@@ -120,7 +122,9 @@ class Cluster:
         node = info.leaders[partition]
         if node not in self._nodes:
             self.forget_topic(topic)
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader just now")
+            raise RefusedByBroker(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader just now"
+            )
         return self._nodes[node]
 
     def leader(self, topic: str, partition: int) -> Connection:
@@ -257,7 +261,7 @@ class Cluster:
             for found in answer["coordinators"] if version >= 4 else [{**answer, "key": body["key"]}]:
                 if found["error_code"]:
                     code = ErrorCode(found["error_code"])
-                    raise KafkaError(
+                    raise RefusedByBroker(
                         code, found["error_message"] or f"no coordinator of {kind} {found['key']!r}"
                     )
                 self._coordinators[kind, found["key"]] = (found["host"], found["port"])
@@ -275,7 +279,7 @@ def _coordinator_requests(kind: CoordinatorKind, keys: list[str], version: int) 
 
 def _read_metadata(answer: Message) -> Metadata:
     if answer.get("error_code"):
-        raise KafkaError(answer["error_code"], "the broker could not answer Metadata")
+        raise RefusedByBroker(answer["error_code"], "the broker could not answer Metadata")
     topics, errors = {}, {}
     for topic in answer["topics"]:
         if topic["error_code"]:

@@ -19,6 +19,7 @@ from eoslog.connector.errors import (
     BrokerUnreachable,
     ConnectionLost,
     OffsetsGone,
+    RefusedByBroker,
     RetriesExhausted,
     TopicMadeAnew,
 )
@@ -279,7 +280,7 @@ class _Reader:
                 if named and part["partition_index"] == self.partition:
                     wanted: Message = part
                     return wanted
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer to Fetch leaves out {self.name}")
+        raise RefusedByBroker(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer to Fetch leaves out {self.name}")
 
     def _drop(self) -> None:
         self.close()

@@ -19,13 +19,19 @@ _COMMIT_MAX = 9  # topics by name
 
 
 def fetch_committed(
-    cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = True
+    cluster: Cluster,
+    group: str,
+    partitions: Iterable[TopicPartition] | None,
+    *,
+    require_stable: bool = True,
+    least_ms: int = 0,
 ) -> dict[TopicPartition, tuple[int, str]]:
     """Offset and metadata of each partition that has a commit; `partitions` None: all that have one.
 
-    `require_stable` waits for transactions that are about to change the answer (KIP-447), and needs a
-    broker that can tell (OffsetFetch 7). Name the partitions where that matters: asked for all, Kafka
-    leaves out a partition whose first commit is still pending, and answers without waiting for it.
+    `require_stable` waits for transactions that are about to change the answer (KIP-447), for `least_ms` at
+    least, and needs a broker that can tell (OffsetFetch 7). Name the partitions where that matters: asked
+    for all, Kafka leaves out a partition whose first commit is still pending, and answers without waiting
+    for it.
     Raises KafkaError, RetriesExhausted.
     """
     topics = None
@@ -43,7 +49,7 @@ def fetch_committed(
         check(answer["error_code"], f"OffsetFetch of group {group!r}")
         return _committed(answer, group)
 
-    return _retry(cluster, "OffsetFetch", group, attempt)
+    return _retry(cluster, "OffsetFetch", group, attempt, least_ms)
 
 
 def commit_plain(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
@@ -77,12 +83,12 @@ def _committed(answer: Message, group: str) -> dict[TopicPartition, tuple[int, s
     return found
 
 
-def _retry(cluster: Cluster, what: str, group: str, attempt: Callable[[], T]) -> T:
+def _retry(cluster: Cluster, what: str, group: str, attempt: Callable[[], T], least_ms: int = 0) -> T:
     return retrying(
         cluster,
         f"{what} of group {group!r}",
         attempt,
-        timeout_ms=cluster.config.api_timeout_ms,
+        timeout_ms=max(cluster.config.api_timeout_ms, least_ms),
         option="kafka.default.api.timeout.ms",
         forget=lambda: cluster.forget_coordinator("group", group),
         final=frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),

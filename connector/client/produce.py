@@ -16,7 +16,7 @@ from eoslog.connector.client.grouping import by_topic
 from eoslog.connector.client.retry import Backoff, passes
 from eoslog.connector.client.transactions import Identity
 from eoslog.connector.client.window import MAX_UNANSWERED, Outgoing, Unanswered, Verdict, pack
-from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, ProduceFailed
+from eoslog.connector.errors import ADVICE, BrokerUnreachable, ConnectionLost, ProduceFailed
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError, info
 from eoslog.protocol.records import EncodedBatch
@@ -30,16 +30,6 @@ _PRODUCE_TV2_MIN = 12  # the version that enlists partitions by itself (KIP-890)
 
 _UNCERTAIN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 """Answers that do not say whether the batch is in the log."""
-
-_ADVICE: dict[int, str] = {
-    ErrorCode.MESSAGE_TOO_LARGE: "raise the topic's max.message.bytes, lower kafka.batch.size, or send "
-    "smaller rows",
-    ErrorCode.RECORD_LIST_TOO_LARGE: "raise the topic's segment.bytes or lower kafka.batch.size",
-    ErrorCode.INVALID_TIMESTAMP: "see the topic's message.timestamp.type and message.timestamp.after.max.ms",
-    ErrorCode.INVALID_RECORD: "see the topic's cleanup.policy: compacted topics need keys",
-    ErrorCode.INVALID_PRODUCER_EPOCH: "another producer took over, or the transaction timed out "
-    "(kafka.transaction.timeout.ms)",
-}
 
 
 class _Again(Exception):
@@ -318,7 +308,7 @@ class Producer:
     def _failure(self, batch: Outgoing, code: int, text: str) -> ProduceFailed:
         topic, partition = batch.where
         known = info(code)
-        said = "; ".join(piece for piece in (known.meaning, text, _ADVICE.get(code, "")) if piece)
+        said = "; ".join(piece for piece in (known.meaning, text, ADVICE.get(code, "")) if piece)
         return ProduceFailed(
             f"{batch.count} records ({batch.size} bytes) for {topic}-{partition} were not written: "
             f"{known.name}: {said}",

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from eoslog.connector.client.config import ClientConfig
-from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, RetriesExhausted
+from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, RefusedByBroker, RetriesExhausted
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ _QUICK_MS = 2.0
 
 
 def check(code: int, what: str) -> None:
-    """Raise KafkaError for a code other than 0; `what` says what was asked for."""
+    """Raise RefusedByBroker for a code other than 0; `what` says what was asked for."""
     if code:
-        raise KafkaError(code, what)
+        raise RefusedByBroker(code, what)
 
 
 def passes(error: Exception) -> bool:
@@ -94,7 +94,8 @@ def retrying(
                 raise
             if backoff.over:
                 raise RetriesExhausted(
-                    f"{what}: gave up after {timeout_ms} ms ({option}): {error}"
+                    f"{what}: gave up after {timeout_ms} ms ({option}): {error}. Are the brokers up and "
+                    "well? Then start the query again"
                 ) from error
             forget()
             backoff.pause(error)

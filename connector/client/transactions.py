@@ -17,7 +17,7 @@ from eoslog.connector.client.connection import Connection
 from eoslog.connector.client.grouping import by_topic
 from eoslog.connector.client.pipelined import at_coordinators, by_connection
 from eoslog.connector.client.retry import check, passes, retrying
-from eoslog.connector.errors import EoslogError
+from eoslog.connector.errors import EoslogError, RefusedByBroker
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
@@ -77,7 +77,7 @@ def init_producer_id(
 ) -> Identity:
     """A producer id and epoch (InitProducerId). With a transactional id: fences its older users and
     aborts their open transaction; `current`: only if it has this identity still (KIP-360), else
-    PRODUCER_FENCED or INVALID_PRODUCER_EPOCH. Raises KafkaError, such as INVALID_TRANSACTION_TIMEOUT where the
+    PRODUCER_FENCED or INVALID_PRODUCER_EPOCH. Raises KafkaError, as INVALID_TRANSACTION_TIMEOUT where the
     broker's transaction.max.timeout.ms is lower than `timeout_ms`."""
     body: Message = {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
     if current is not None:
@@ -204,7 +204,9 @@ def describe(cluster: Cluster, ids: Sequence[str]) -> dict[str, Description | No
                 found[state["transactional_id"]] = _description(state)
             missing = [name for name in names if name not in found]
             if missing:
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"DescribeTransactions left out {missing}")
+                raise RefusedByBroker(
+                    ErrorCode.UNKNOWN_SERVER_ERROR, f"DescribeTransactions left out {missing}"
+                )
 
     _retry(cluster, "DescribeTransactions", attempt, lambda: cluster.forget_coordinator("transaction", *ids))
     return {i: found[i] for i in ids}
@@ -224,7 +226,9 @@ def list_transactions(cluster: Cluster, prefix: str, states: Sequence[str] = ())
         answer = connection.call(ApiKey.LIST_TRANSACTIONS, body | pattern, version=version)
         check(answer["error_code"], f"ListTransactions on {connection.host}:{connection.port}")
         if answer["unknown_state_filters"]:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown states {answer['unknown_state_filters']}")
+            raise RefusedByBroker(
+                ErrorCode.INVALID_REQUEST, f"unknown states {answer['unknown_state_filters']}"
+            )
         rows = [
             Listing(t["transactional_id"], t["producer_id"], t["transaction_state"])
             for t in answer["transaction_states"]
@@ -333,7 +337,7 @@ def _check_all(codes: Mapping[TopicPartition, int], wanted: Sequence[TopicPartit
     """Raise for the worst answer: one that will not pass, before one that may."""
     missing = [tp for tp in wanted if tp not in codes]
     if missing:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: no answer for {_named(missing)}")
+        raise RefusedByBroker(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: no answer for {_named(missing)}")
     refused = sorted((passes(KafkaError(code)), tp, code) for tp, code in codes.items() if code)
     if refused:
         worst = refused[0][2]

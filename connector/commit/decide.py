@@ -25,7 +25,7 @@ from eoslog.connector.commit.commands import (
     ask,
 )
 from eoslog.connector.commit.decision import ANCHOR, Decision, Winner, decode, encode
-from eoslog.connector.commit.faults import BatchRefused, CommitFault, OutcomeUnknown
+from eoslog.connector.commit.faults import BatchRefused, CommitFault, DecisionGone, OutcomeUnknown
 from eoslog.connector.commit.finish import clear, fenced, finish, is_open, try_abort
 from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Stamp
 from eoslog.connector.commit.names import Identity, Participant, Sink, parity
@@ -36,6 +36,9 @@ from eoslog.connector.commit.seal import TwoPhase, seal
 SAFETY_MS = 10_000
 """A participant must have this much of its time left when the batch is decided, or a quarter of its
 time-out if that is less, so that it cannot time out before it is finished."""
+
+
+_AGAIN = "nothing was decided, and it is safe to start the query again"
 
 
 class SourceOffsets(NamedTuple):
@@ -61,21 +64,25 @@ def count(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Ballot
     present = [report for report in reports if report is not None]
     if len(present) < len(reports) or not present:
         raise CommitFault(
-            f"batch {batch_id}: {len(present)} of {len(reports)} tasks sent a report; nothing was decided"
+            f"sink {sink.id}, batch {batch_id}: {len(present)} of {len(reports)} tasks sent a report; "
+            f"{_AGAIN}"
         )
     stamps = {report.stamp for report in present}
     stamp = present[0].stamp
     if len(stamps) > 1 or stamp.batch.batch_id != batch_id or stamp.sink_id != sink.id:
-        raise CommitFault(f"batch {batch_id}: reports do not belong together or to sink {sink.id}: {stamps}")
+        raise CommitFault(
+            f"sink {sink.id}, batch {batch_id}: the tasks' reports do not belong together, or not to this "
+            f"batch ({'; '.join(sorted(map(str, stamps)))}): {_AGAIN}"
+        )
     decided = {report.partition for report in present if isinstance(report, Decided)}
     others = {report.partition for report in present if not isinstance(report, Decided)}
     if decided & set(stamp.lost) or ((decided or stamp.lost) and others - set(stamp.lost)):
         raise CommitFault(
-            f"{stamp.batch}: some tasks found it decided and others did not; nothing was decided"
+            f"sink {sink.id}, {stamp.batch}: some tasks found it decided and others did not; {_AGAIN}"
         )
     prepared = [report for report in present if isinstance(report, Prepared)]
     if len({report.partition for report in prepared}) < len(prepared):
-        raise CommitFault(f"{stamp.batch}: two reports for one partition; nothing was decided")
+        raise CommitFault(f"sink {sink.id}, {stamp.batch}: two reports for one partition; {_AGAIN}")
     winners = tuple(sorted(Winner(report.partition, report.participant) for report in prepared))
     written = tuple(sorted({place for report in prepared for place in report.written}))
     return Ballot(stamp, winners, written, bool(decided) and not stamp.lost, *_contents(present))
@@ -124,8 +131,10 @@ def commit(
     replays = last is not None and (last.sequence, last.batch) == to_replay
     if replays or not _covers(last, stamp.batch):
         if ballot.decided or (stamp.lost and not replays):
-            raise CommitFault(
-                f"{stamp.batch}: tasks found it decided, but its decision is gone from group {sink.group}"
+            raise DecisionGone(
+                f"{stamp.batch}: tasks found it decided, but its decision is gone from group {sink.group}. "
+                "Was the group deleted? Do not start the query again: it would write the batch again. "
+                f"{DecisionGone.advice}"
             )
         if (last.sequence if last else 0) != stamp.sequence:
             raise fenced(sink, f"it has decided {last.batch if last else 'nothing'} since")

@@ -50,7 +50,7 @@ def finish(decision: Decision) -> Rules[None]:
     states = yield from demand(
         Describe(names), f"{decision.batch} is decided, but its state is unknown", Unfinished
     )
-    still = [w for w in doubtful if is_open(states[w.participant.name], w.participant, w.holder)]
+    still = [w for w in doubtful if _may_be_open(states[w.participant.name], w)]
     lost = [w for w in doubtful if w not in still and not _is_committed(states[w.participant.name])]
     taken = [w.participant for w in still if _is_held_elsewhere(w, answers[w.participant.name])]
     if taken:
@@ -73,6 +73,15 @@ def is_open(state: Description | None, participant: Participant, holder: Identit
     Of a sealed one coordinators name the identity that wrote it.
     """
     return state is not None and state.state == ONGOING and state.identity in (participant.identity, holder)
+
+
+def _may_be_open(state: Description | None, winner: Winner) -> bool:
+    """Whether the decided transaction is open, or, of a sealed one, some transaction is.
+
+    Under a later holder it would be named if coordinators named holders; taking it over tells who wrote it.
+    """
+    held = winner.holder is not None and state is not None and state.state == ONGOING
+    return held or is_open(state, winner.participant, winner.holder)
 
 
 def _is_held_elsewhere(winner: Winner, answer: Identity | Failure) -> bool:
@@ -175,7 +184,9 @@ def abort_all(participants: list[Participant]) -> Rules[None]:
     left = yield from try_abort(participants)
     for participant, why in left.items():
         raise CommitFault(
-            f"left-over transaction {participant.name} holds back readers and cannot be aborted: {why}"
+            f"left-over transaction {participant.name} holds back readers and cannot be aborted: {why}. "
+            "Start the query again; if it stays, end it by `eoslog transactions abort --force` or Kafka's "
+            "kafka-transactions.sh"
         )
 
 

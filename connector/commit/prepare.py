@@ -2,7 +2,7 @@
 
 from enum import Enum
 
-from eoslog.connector.commit.faults import CheckpointMismatch, CommitFault
+from eoslog.connector.commit.faults import CheckpointOlder, CommitFault
 from eoslog.connector.commit.messages import Batch, Begun, Stamp
 from eoslog.connector.commit.names import Sink, Slot, parity
 
@@ -20,22 +20,23 @@ def judge(begun: Begun, query_id: str, batch_id: int, partition: int = -1) -> tu
 
     Of a decided batch only partitions that were lost are written again (replay.py).
 
-    Raises CommitFault if they are not those that begin prepared for, CheckpointMismatch if the sink
+    Raises CommitFault if they are not those that begin prepared for, CheckpointOlder if the sink
     is ahead of the query.
     """
     batch = begun.batch or Batch(query_id, batch_id)
     if batch[:2] != (query_id, batch_id):
         raise CommitFault(
             f"sink {begun.sink_id} was made ready for {batch}, but the task runs batch {batch_id} "
-            f"of query {query_id}"
+            f"of query {query_id}. Does another query use this checkpoint? Give each its own and start again"
         )
     stamp = stamp_of(begun, batch)
     known = (begun.decided, *begun.earlier)
     decided = next((other for other in known if other is not None and other.query_id == query_id), None)
     if decided is not None and decided.batch_id >= batch_id:
         if decided.batch_id > batch_id:
-            raise CheckpointMismatch(
-                f"sink {begun.sink_id} has decided {decided} already; this is batch {batch_id}"
+            raise CheckpointOlder(
+                f"sink {begun.sink_id} has decided {decided} already; this is batch {batch_id}. "
+                f"{CheckpointOlder.advice}"
             )
         return Task.WRITE if partition in begun.lost else Task.PASS_DECIDED, stamp
     return Task.DROP if begun.dropped else Task.WRITE, stamp

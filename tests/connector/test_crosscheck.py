@@ -14,6 +14,7 @@ from eoslog.connector.crosscheck import (
     Story,
     check_cluster,
     check_group_cluster,
+    check_notes,
     check_story,
     read_note,
 )
@@ -174,6 +175,18 @@ def test_notes() -> None:
     ):
         assert read_note(text) is None
     assert note(1, sink="x" * 4000).text() == "", "the offset itself must fit"
+
+
+def test_a_group_of_several_sinks_is_no_one_place() -> None:
+    other = ("t", 1)
+    assert check_notes("g", {PLACE: note(3), other: note(2)}) == []
+    assert check_notes("g", {PLACE: None, other: None}) == [], (
+        "a consumer's group, or one of an older version"
+    )
+    (said,) = check_notes("g", {PLACE: note(3), other: note(3, sink="s2")})
+    assert "committed by several sinks, s, s2" in said and "kafka.group.id of its own" in said
+    (said,) = check_notes("g", {PLACE: note(3), other: None})
+    assert "those of the sink s, but not in t-1" in said
 
 
 def test_a_cluster_is_known_by_its_id() -> None:

@@ -1,0 +1,246 @@
+"""The cross-check with real brokers: the source's reader, and the sink's begin, as Spark calls them."""
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from crash_query import GROUP, ROWS, SOURCE, Crash, Query, run
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from stock_kafka import Kafka, bare
+from test_source_stream import planned, reader
+
+from eoslog.connector import memory, sink
+from eoslog.connector.client import listing
+from eoslog.connector.client.connection import Connection
+from eoslog.connector.commit.faults import DecisionGone
+from eoslog.connector.errors import DataLoss, WrongCluster
+from eoslog.connector.offsets import cluster_from_json
+from eoslog.connector.options import sink_options
+from eoslog.testing import EmbeddedBroker
+
+NO_LIMIT = ReadAllAvailable()
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[Kafka]:
+    """Another cluster, with ids of its own."""
+    with EmbeddedBroker() as broker:
+        yield Kafka(broker.bootstrap)
+
+
+# -- the source -------------------------------------------------------------------------------
+
+
+def stood_on(kafka: Kafka, rows: int = 5) -> tuple[str, Any]:
+    """A topic, and what a query's checkpoint says when it has read all of it."""
+    topic = kafka.topic()
+    kafka.put(topic, [b"x"] * rows)
+    made = reader(kafka, topic, startingOffsets="earliest")
+    return topic, made.latestOffset(made.initialOffset(), NO_LIMIT)
+
+
+def test_another_cluster_stops_the_query_before_anything_is_read(kafka: Kafka, other: Kafka) -> None:
+    topic, stood = stood_on(kafka)
+    other.topic(name=topic)
+    other.put(topic, [b"y"] * 9)
+    for careless in ("true", "false"):  # a query that may lose rows may not double them
+        with pytest.raises(
+            WrongCluster, match=r"kafka.bootstrap.servers leads to the cluster .*cluster.moved.to="
+        ):
+            reader(other, topic, failOnDataLoss=careless).latestOffset(stood, NO_LIMIT)
+    with pytest.raises(WrongCluster):
+        reader(other, topic).partitions({topic: {"0": 0}}, stood)  # a batch that an earlier run planned
+    nowhere = reader(other, f"{topic}-is-not-there")
+    with pytest.raises(WrongCluster):
+        nowhere.latestOffset({f"{topic}-is-not-there": {"0": 1}, **stood}, NO_LIMIT)
+
+
+def test_a_cluster_that_was_moved_is_named_and_remembered(kafka: Kafka, other: Kafka) -> None:
+    topic, stood = stood_on(kafka)
+    other.topic(name=topic)
+    other.put(topic, [b"y"] * 9)
+    began = reader(other, topic).initialOffset()
+    now = str(cluster_from_json(began))
+    moved = reader(other, topic, cluster__moved__to=now)
+    end = moved.latestOffset(stood, NO_LIMIT)
+    assert bare(end) == {topic: {"0": 9}} and cluster_from_json(end) == now
+    (task,) = moved.partitions(stood, end)
+    assert (task.start, task.end) == (5, 9)  # type: ignore[attr-defined]
+    assert sum(batch.num_rows for batch in moved.read(task)) == 4
+    assert reader(other, topic).latestOffset(end, NO_LIMIT) == end, "the option is needed once"
+
+
+def test_a_checkpoint_without_a_cluster_goes_on(kafka: Kafka) -> None:
+    """As Spark's own source stored it, or an earlier version."""
+    topic, stood = stood_on(kafka)
+    end = reader(kafka, topic).latestOffset(bare(stood), NO_LIMIT)
+    assert end == stood and cluster_from_json(end)
+
+
+def delete_before(kafka: Kafka, topic: str, offset: int) -> None:
+    kafka.admin.delete_records([TopicPartition(topic, 0, offset)])[TopicPartition(topic, 0)].result(30)
+
+
+def test_offsets_that_retention_took_are_named_at_the_start(kafka: Kafka) -> None:
+    topic, stood = stood_on(kafka)
+    kafka.put(topic, [b"y"] * 10)
+    delete_before(kafka, topic, 8)
+    says = rf"{topic}-0 begins at 8 and ends at 15, and the query stands at 5.*retention.*failOnDataLoss"
+    with pytest.raises(DataLoss, match=says):
+        reader(kafka, topic).latestOffset(stood, NO_LIMIT)
+    end = {**stood, topic: {"0": 15}}
+    with pytest.raises(DataLoss, match=says):
+        reader(kafka, topic).partitions(stood, end)
+    careless = reader(kafka, topic, failOnDataLoss="false")
+    assert bare(careless.latestOffset(stood, NO_LIMIT)) == {topic: {"0": 15}}
+    (task,) = careless.partitions(stood, end)
+    assert sum(batch.num_rows for batch in careless.read(task)) == 7, "what is left is read"
+
+
+def test_a_planned_batch_beyond_the_log_s_end(kafka: Kafka) -> None:
+    topic, stood = stood_on(kafka)
+    given = {"fetchOffset__retryIntervalMs": "1"}
+    beyond = {**stood, topic: {"0": 9}}
+    with pytest.raises(
+        DataLoss, match=f"{topic}-0 ends at 5, before 9, where the query stands: the log was cut"
+    ):
+        reader(kafka, topic, **given).partitions(stood, beyond)
+    careless = reader(kafka, topic, failOnDataLoss="false", **given)
+    assert planned(careless, stood, beyond) == [(0, 5, 9)]
+
+
+def test_the_log_s_beginning_is_asked_for_once_a_run(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic, stood = stood_on(kafka)
+    made = reader(kafka, topic)
+    asked: list[str] = []
+    real = Connection.send
+
+    def send(self: Connection, api: Any, *args: Any, **kwargs: Any) -> int:
+        asked.append(api.name)
+        return real(self, api, *args, **kwargs)
+
+    monkeypatch.setattr(Connection, "send", send)
+    costs = []
+    for _ in range(3):
+        before = len([name for name in asked if name != "API_VERSIONS"])
+        made.latestOffset(stood, NO_LIMIT)
+        costs.append(len([name for name in asked if name != "API_VERSIONS"]) - before)
+    assert costs[0] - costs[1] == 2 and costs[1] == costs[2], (costs, asked)  # Metadata, ListOffsets
+    assert listing.EARLIEST == -2
+
+
+# -- the sink ---------------------------------------------------------------------------------
+
+
+class Bench:
+    """A query of crash_query.py, and what a later begin of its sink says."""
+
+    def __init__(self, kafka: Kafka, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+        self.kafka, self.caplog, self.folder = kafka, caplog, folder
+        if SOURCE not in kafka.admin.list_topics(timeout=10).topics:
+            kafka.topic(2, name=SOURCE)
+        self.topic = kafka.topic(2)
+        self.group = f"{GROUP}-{self.topic}"
+        self.options = {
+            "kafka.bootstrap.servers": kafka.bootstrap,
+            "topic": self.topic,
+            "transactional.id": f"sink-{self.topic}",
+            "kafka.group.id": self.group,
+        }
+        self.query = Query(folder / "checkpoint", self.options)
+
+    def plan(self, batch: int, ends: int | None = None, **entries: Any) -> None:
+        """Write a batch to Spark's offset log."""
+        offset = (batch + 1) * ROWS if ends is None else ends
+        line = json.dumps({SOURCE: {"0": offset, "1": offset}, **entries})
+        (self.query.checkpoint / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{line}")
+
+    def begin(self, **options: str) -> list[str]:
+        """What begin warns of, for the newest planned batch, as a new run of the query."""
+        given = self.options | {name.replace("__", "."): text for name, text in options.items()}
+        made = sink_options({**given, "checkpointLocation": str(self.query.checkpoint)}, stream=True)
+        who = json.loads((self.query.checkpoint / "metadata").read_text())["id"]
+        memory.take(repr(made.client.bootstrap), str(made.transactional_id), who)
+        self.caplog.clear()
+        with self.caplog.at_level(logging.WARNING):
+            sink.begin_stream(made)
+        return [record.getMessage() for record in self.caplog.records if record.name.startswith("eoslog")]
+
+    def commit(self, *offsets: int) -> None:
+        """Move the group by hand."""
+        consumer = Consumer({"bootstrap.servers": self.kafka.bootstrap, "group.id": self.group})
+        places = [TopicPartition(SOURCE, p, at) for p, at in enumerate(offsets)]
+        consumer.commit(offsets=places, asynchronous=False)
+        consumer.close()
+
+    def lose_checkpoint(self, rest: Sequence[str] = ()) -> None:
+        """A new checkpoint, with its first batch planned."""
+        self.query.checkpoint.rename(self.folder / "lost")
+        (self.query.checkpoint / "offsets").mkdir(parents=True)
+        (self.query.checkpoint / "metadata").write_text('{"id":"another-query"}')
+        self.plan(0)
+
+
+@pytest.fixture
+def bench(kafka: Kafka, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Bench:
+    return Bench(kafka, tmp_path, caplog)
+
+
+def test_what_fits_is_not_talked_about(bench: Bench) -> None:
+    assert run(bench.query) == "done"
+    bench.plan(2)
+    assert bench.begin() == []
+
+
+def test_a_group_that_was_moved_by_hand(bench: Bench) -> None:
+    assert run(bench.query) == "done"
+    bench.plan(2)
+    bench.commit(2 * ROWS, 7)
+    (said,) = bench.begin()
+    assert f"{SOURCE}-1 at 7, not at {2 * ROWS}, where batch 1 ended" in said and "by hand" in said
+    assert f"{SOURCE}-0" not in said
+
+
+def test_a_changed_transactional_id_after_a_decision(bench: Bench) -> None:
+    """Batch 1 is decided and Spark does not know it: under another id it would be written again."""
+    assert run(bench.query, Crash("all finished, not logged")) == "killed"
+    with pytest.raises(
+        DecisionGone, match=r"batch 1 of query .*, so its rows are written.*transactional.id back"
+    ):
+        bench.begin(transactional__id="another")
+    assert bench.begin() == [], "with the old one it goes on"
+    assert run(bench.query) == "done"
+    assert sorted(row[3] for row in bench.kafka.rows(bench.topic, 2)) == bench.query.rows()
+
+
+def test_a_changed_transactional_id_between_batches(bench: Bench) -> None:
+    assert run(bench.query) == "done"
+    bench.plan(2)
+    (said,) = bench.begin(transactional__id=f"another-{bench.topic}")
+    assert "completed batch 1, but the sink has decided no batch of this query" in said
+
+
+def test_a_new_checkpoint_under_an_old_sink(bench: Bench) -> None:
+    assert run(bench.query) == "done"
+    bench.lose_checkpoint()
+    (said,) = bench.begin()
+    assert f"holds source offsets of an earlier query ({SOURCE}-0 at {2 * ROWS}" in said
+    assert "startingOffsets=committed" in said
+    bench.plan(0, ends=2 * ROWS)  # the empty first batch of a query that begins at committed
+    assert bench.begin() == []
+    del bench.options["kafka.group.id"]
+    (said,) = bench.begin()
+    assert "the sink has written batch 1 of query" in said and "startingOffsets=committed" in said
+
+
+def test_source_offsets_of_another_cluster_are_not_committed(bench: Bench, other: Kafka) -> None:
+    assert run(bench.query) == "done"
+    bench.plan(2, **{"cluster-id:elsewhere": {}})
+    with pytest.raises(WrongCluster, match=f"kafka.group.id={bench.group}: .* of the cluster elsewhere"):
+        bench.begin()
+    del bench.options["kafka.group.id"]
+    assert bench.begin() == [], "without a group the source may be anywhere"
