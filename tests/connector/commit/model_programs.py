@@ -107,7 +107,9 @@ class Programs:
         try:
             while self.first_slice + batch_id < self.slices:
                 if not replay:
-                    yield from self._local("Spark's offset log", lambda b=batch_id: self._log(self.planned, b))
+                    yield from self._local(
+                        "Spark's offset log", lambda b=batch_id: self._log(self.planned, b)
+                    )
                 replay = False
                 yield from self._batch(
                     process, Batch(f"query {self.query}", batch_id, f"slice {self.first_slice + batch_id}")

@@ -207,9 +207,10 @@ def test_trap_23_a_seal_without_an_answer_refuses_the_batch_and_leaves_nothing_o
 
 
 @BOTH
-def test_trap_24_a_seal_that_arrives_late_does_not_stop_the_decision(tv: int) -> None:
+@TOLD
+def test_trap_24_a_seal_that_arrives_late_does_not_stop_the_decision(tv: int, tells_holder: bool) -> None:
     """Sent twice, answered once, and the first copy comes to the broker after the decision."""
-    bench = Bench(tv, keeps=True)
+    bench = Bench(tv, keeps=True, tells_holder=tells_holder)
     crash(bench, finishes)
     for name in bench.open():
         bench.broker.keep(name)

@@ -408,6 +408,42 @@ def test_trap_13_a_partly_refused_decision_is_refused(tv: int) -> None:
 
 
 @BOTH
+def test_trap_15_participants_of_a_newer_driver_in_the_list_are_left_alone(tv: int) -> None:
+    """A newer driver began and its tasks wrote, just before this one lists what is open."""
+    bench = Bench(tv)
+    bench.whole_batch(0)
+    old = bench.remembered
+
+    def replace_the_driver(command: c.Command[Any]) -> None:
+        if isinstance(command, c.ListOngoing):
+            bench.intercept = None
+            bench.prepare_all(bench.begin(1))
+
+    bench.intercept = replace_the_driver
+    with pytest.raises(SinkFenced):
+        bench.begin(1, run=old, completed=0)
+    assert len(bench.open()) == 2
+
+
+@BOTH
+def test_trap_16_another_drivers_commit_in_between_does_not_look_like_ours(tv: int) -> None:
+    """Between the two questions of a driver that goes on, another one takes the sink over and decides."""
+    bench = Bench(tv)
+    bench.whole_batch(0)
+    old, asked = bench.remembered, len(bench.commands)
+
+    def decide_in_between(command: c.Command[Any]) -> None:
+        if len(bench.commands) == asked + 2:
+            bench.intercept = None
+            bench.whole_batch(1)
+
+    bench.intercept = decide_in_between
+    with pytest.raises(SinkFenced):
+        bench.begin(1, run=old, completed=0)
+    assert len(bench.broker.visible()) == 4
+
+
+@BOTH
 @pytest.mark.parametrize("late", ["its commit", "its decision"])
 def test_trap_26_what_comes_late_of_the_last_batch_does_not_get_into_the_next_one(tv: int, late: str) -> None:
     """Sent twice, answered once; the other copy comes when the next batch's decision is staged. On

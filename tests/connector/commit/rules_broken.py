@@ -1,0 +1,158 @@
+"""The protocol's rules, each broken on purpose, for the judges to notice: a patch a rule.
+
+`test_trap_defences.py` says which of them which trap's case must notice.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from eoslog.connector.commit import begin, decide, finish, seal
+from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.decision import Decision, Stored
+from tests.connector.commit import model_bench
+from tests.connector.commit import test_model_sees as sees
+
+
+def batches_told_by_number_alone(patch: pytest.MonkeyPatch) -> None:
+    sees.skipped_by_number_alone(patch)
+    patch.setattr(model_bench, "judge", sees.model_programs.judge)
+
+
+def replays_written_again(patch: pytest.MonkeyPatch) -> None:
+    sees.decided_batches_written_again(patch)
+    patch.setattr(model_bench, "judge", sees.model_programs.judge)
+
+
+def commit_acquires(patch: pytest.MonkeyPatch) -> None:
+    def commit(sink: Any, reports: Any, *more: Any) -> c.Rules[None]:
+        identity = yield c.Acquire(sink.coordinator)
+        own = [replace(report, stamp=replace(report.stamp, identity=identity)) for report in reports]
+        yield from decide.commit(sink, own, *more)
+
+    patch.setattr(model_bench, "commit", commit)
+
+
+def begin_never_goes_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(begin, "_keep", sees.nothing)
+
+
+def decided_batches_decided_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(decide, "_covers", lambda last, batch: False)
+
+
+def winners_not_verified(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(decide, "_verify", sees.nothing)
+
+
+def no_time_kept_in_hand(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(decide, "SAFETY_MS", 0)
+
+
+def complete_commit_is_no_proof(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(finish, "COMMITTED", frozenset({"PrepareCommit"}))
+
+
+def another_producer_id_is_another_driver(patch: pytest.MonkeyPatch) -> None:
+    left_by = begin._left_by
+
+    def strict(run: Any, state: Any, last: Any) -> bool:
+        return state.identity.producer_id == run.identity.producer_id and left_by(run, state, last)
+
+    patch.setattr(begin, "_left_by", strict)
+
+
+def any_name_with_the_prefix_is_ours(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(finish, "_within", lambda slot, only: True)
+
+
+def partitions_not_asked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(begin, "prove", sees.nothing)
+
+
+def pending_offsets_are_no_offsets(patch: pytest.MonkeyPatch) -> None:
+    def fetch_stored(sink: Any) -> c.Rules[Stored]:
+        answer = yield c.FetchStored(sink.group)
+        return answer if isinstance(answer, Stored) else Stored(4, {})
+
+    patch.setattr(begin, "fetch_stored", fetch_stored)
+
+
+def abort_does_not_ask(patch: pytest.MonkeyPatch) -> None:
+    sees.abort_without_asking(patch)
+    patch.setattr(model_bench, "abort", decide.abort)
+
+
+def part_of_a_decision_is_enough(patch: pytest.MonkeyPatch) -> None:
+    def ask(command: c.Command[Any]) -> c.Rules[Any]:
+        answer = yield command
+        return None if isinstance(command, c.StageOffsets) else answer
+
+    patch.setattr(decide, "ask", ask)
+
+
+def not_sealed(patch: pytest.MonkeyPatch) -> None:
+    def leave(sink: Any, own: Any, decision: Decision, policy: Any) -> c.Rules[Decision]:
+        return decision
+        yield
+
+    patch.setattr(decide, "_seal", leave)
+
+
+def decisions_compared_with_their_holders(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Decision, "unsealed", property(lambda self: self))
+
+
+def decisions_of_others_taken_for_ours(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Decision, "__ne__", lambda self, other: False)
+
+
+def sealed_once_only(patch: pytest.MonkeyPatch) -> None:
+    def strict(made: Decision, answers: Any, policy: Any) -> Any:
+        found, wrong = seal.seal(made, answers, policy)
+        late = [w for w in found.winners if w.holder and w.holder.epoch != w.participant.identity.epoch + 1]
+        return found, [*wrong, *map(str, late)]
+
+    patch.setattr(decide, "seal", strict)
+
+
+def whatever_is_found_is_taken_over(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(seal, "_holder_of", lambda participant, answer: getattr(answer, "holder", None))
+
+
+def no_answer_is_sealed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(decide, "seal", lambda made, answers, policy: (made, []))
+
+
+def late_seals_not_expected(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(finish, "_is_held_elsewhere", lambda winner, answer: False)
+
+
+def only_the_known_holder_is_looked_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        finish, "_may_be_open", lambda state, winner: finish.is_open(state, winner.participant, winner.holder)
+    )
+
+
+def who_does_not_answer_is_taken_over(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(finish, "_is_held_elsewhere", lambda winner, answer: True)
+
+
+def epoch_not_raised(patch: pytest.MonkeyPatch) -> None:
+    def keep(sink: Any, identity: Any) -> c.Rules[Any]:
+        return identity
+        yield
+
+    patch.setattr(begin, "_raise_epoch", keep)
+
+
+def epoch_raised_by_anybody(patch: pytest.MonkeyPatch) -> None:
+    def steal(sink: Any, identity: Any) -> c.Rules[Any]:
+        return (yield c.Acquire(sink.coordinator))
+
+    patch.setattr(begin, "_raise_epoch", steal)
+
+
+def earlier_queries_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Decision, "earlier_than", lambda self, query_id: ())
