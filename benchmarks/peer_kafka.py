@@ -1,4 +1,4 @@
-"""A single Apache Kafka node to measure against: KRaft, one process, its own temporary directory."""
+"""A single Apache Kafka node to measure and test against: KRaft, one process, its own temporary directory."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import IO, Self
 
 MEASURED = ("-Xmx1g", "-Xms1g")
+START_SECONDS = 180
+"""How long a node may take to open its port, on a machine with much else to do."""
 
 
 def free_port() -> int:
@@ -27,12 +29,17 @@ class ApacheKafka:
     """Runs `kafka.Kafka` from a folder of jars. A context manager."""
 
     def __init__(
-        self, jars: Path, settings: Mapping[str, str] | None = None, java: Sequence[str] = MEASURED
+        self,
+        jars: Path,
+        settings: Mapping[str, str] | None = None,
+        java: Sequence[str] = MEASURED,
+        formatting: Sequence[str] = (),
     ) -> None:
-        """`settings`: broker options on top of what a single node needs; `java`: options of its JVM."""
+        """`settings`: broker options on top of what a single node needs; `java`: options of its JVM;
+        `formatting`: arguments of kafka-storage format, such as --feature=transaction.version=1."""
         self.host = "127.0.0.1"
         self.port, self._controller = free_port(), free_port()
-        self._java = java
+        self._java, self._formatting = java, formatting
         self._classpath = f"{jars}/*"
         self._directory = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self._settings = dict(settings or {})
@@ -81,38 +88,52 @@ class ApacheKafka:
     def _start(self) -> Self:
         properties = self._properties()
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        tool = ["java", "-cp", self._classpath, "kafka.tools.StorageTool", "format"]
+        tool = ["java", "-cp", self._classpath, "kafka.tools.StorageTool", "format", *self._formatting]
         subprocess.run([*tool, "-t", cluster, "-c", str(properties)], check=True, capture_output=True)
         self._log = (self._directory / "out.log").open("wb")
+        return self._run()
+
+    def _run(self) -> Self:
         started = time.monotonic()
-        command = [
-            "java",
-            *self._java,
-            "-cp",
-            self._classpath,
-            "kafka.Kafka",
-            str(properties),
-        ]
+        properties = self._directory / "server.properties"
+        command = ["java", *self._java, "-cp", self._classpath, "kafka.Kafka", str(properties)]
         self._process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT)
         while True:
             try:
-                socket.create_connection(("127.0.0.1", self.port), 0.2).close()
+                socket.create_connection((self.host, self.port), 0.2).close()
                 break
             except OSError:
-                if self._process.poll() is not None or time.monotonic() - started > 60:
-                    raise RuntimeError((self._directory / "out.log").read_text()[-3000:]) from None
+                if self._process.poll() is not None or time.monotonic() - started > START_SECONDS:
+                    raise RuntimeError(self.output()[-3000:]) from None
                 time.sleep(0.02)
         self.ready_after = time.monotonic() - started
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        if self._process is not None:
+    def output(self) -> str:
+        """What its JVM has printed."""
+        return (self._directory / "out.log").read_text()
+
+    def kill(self) -> None:
+        """SIGKILL: it has no moment to save anything."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def restart(self) -> Self:
+        """Start again on the same directory and ports; stops it first if it runs."""
+        self._stop()
+        return self._run()
+
+    def _stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
                 self._process.wait(20)
             except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+                self.kill()
+
+    def __exit__(self, *exc: object) -> None:
+        self._stop()
         if self._log is not None:
             self._log.close()
         shutil.rmtree(self._directory, ignore_errors=True)

@@ -1,7 +1,7 @@
 """One Spark session and one broker for all tests of the connector, and a stock client to check against.
 
-With EOSLOG_TEST_BOOTSTRAP=host:port the same tests run against that Kafka cluster instead of the
-bundled broker.
+With EOSLOG_TEST_BROKER=kafka the same tests run on Apache Kafka (brokers.py); with
+EOSLOG_TEST_BOOTSTRAP=host:port those that need no broker of their own run on the cluster there.
 """
 
 import os
@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from brokers import Broker, start_broker
 from pyspark.sql import SparkSession
 from stock_kafka import Kafka
-
-from eoslog.testing import EmbeddedBroker
 
 _ROOT = Path(__file__).parents[2]
 # Processes that Spark and the tests start find the packages as this one does.
@@ -47,5 +46,12 @@ def kafka() -> Iterator[Kafka]:
     if given:
         yield Kafka(given)
         return
-    with EmbeddedBroker() as broker:
+    with start_broker() as broker:
         yield Kafka(broker.bootstrap)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    """A broker of the module's own, which its tests may kill."""
+    with start_broker() as started:
+        yield started

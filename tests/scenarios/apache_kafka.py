@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import peer_kafka
@@ -33,7 +33,8 @@ def check() -> None:
 class ApacheKafka(peer_kafka.ApacheKafka):
     """A small node of few partitions, from the jars that the make targets fetch."""
 
-    def __init__(self, config: Mapping[str, str]) -> None:
-        """`config`: broker options on top of what a single node needs. Raises KafkaMissing."""
+    def __init__(self, config: Mapping[str, str], formatting: Sequence[str] = ()) -> None:
+        """`config`: broker options on top of what a single node needs; `formatting`: arguments of
+        kafka-storage format. Raises KafkaMissing."""
         check()
-        super().__init__(JARS, _FEW | dict(config), _SMALL)
+        super().__init__(JARS, _FEW | dict(config), _SMALL, formatting)

@@ -1,0 +1,50 @@
+"""Where the connector's tests run: on the bundled broker, or on an Apache Kafka node of their own.
+
+EOSLOG_TEST_BROKER=kafka makes every broker that a test asks for an Apache Kafka 4.3.1 node (KRaft, a
+process and directory of its own); EOSLOG_TEST_TRANSACTION_VERSION=1 formats it for the older transaction
+protocol (TV1). A test never asks which one it got: it asks the cluster what it offers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.config import ClientConfig, parse_addresses
+from eoslog.protocol.apis import ApiKey
+from eoslog.testing import EmbeddedBroker
+from tests.scenarios.apache_kafka import ApacheKafka
+
+ON_KAFKA = os.environ.get("EOSLOG_TEST_BROKER", "eoslog") == "kafka"
+_LEVEL = os.environ.get("EOSLOG_TEST_TRANSACTION_VERSION", "2")
+_KEEPS_PREPARED = 6  # the InitProducerId of two-phase commit (KIP-939)
+
+
+class Broker(Protocol):
+    """A broker of the test's own, which may be killed and started again."""
+
+    host: str
+    port: int
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    def kill(self) -> None: ...
+
+    def restart(self) -> Any: ...
+
+
+def start_broker(config: Mapping[str, str] | None = None) -> AbstractContextManager[Broker]:
+    """A broker with these options, which both kinds know by the same names."""
+    if ON_KAFKA:
+        return ApacheKafka(config or {}, [f"--feature=transaction.version={_LEVEL}"])
+    return EmbeddedBroker(config=config)
+
+
+def offers_two_phase_commit(bootstrap: str) -> bool:
+    """Whether the cluster serves what sealing needs, by its ApiVersions."""
+    with Cluster(ClientConfig(parse_addresses(bootstrap))) as cluster:
+        return cluster.any_broker().versions[ApiKey.INIT_PRODUCER_ID][1] >= _KEEPS_PREPARED
