@@ -1,8 +1,8 @@
 """Stateful queries killed at random: `make soak-stateful`. Prints what was killed where, and what was seen.
 
-Each query runs undisturbed first and then killed again and again; both outputs are compared, with each other
-and with a computation in plain Python. With `--guarantee at_least_once` duplicates are expected, and their
-absence is the failure: then the kills do not hit.
+The queries run together in an application, first undisturbed and then killed again and again. Both outputs
+are compared, with each other and with a computation in plain Python. With `--guarantee at_least_once`
+duplicates are expected, and their absence is the failure: then the kills do not hit.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from random import Random
 _HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(_HERE.parent / "connector"), str(_HERE.parents[1])]
 
-from stateful_input import CASES, PARTITIONS  # noqa: E402
+from stateful_input import CASES, PARTITIONS, Case  # noqa: E402
 from stateful_judge import Seen, Verdict, batches, judge, publish  # noqa: E402
-from stateful_run import Application, Ordeal, Server, strikes  # noqa: E402
+from stateful_run import Application, Hit, Ordeal, Server, strikes  # noqa: E402
 from stock_kafka import Kafka  # noqa: E402
 
 from eoslog.testing import EmbeddedBroker  # noqa: E402
@@ -42,51 +42,66 @@ def server(kind: str) -> Iterator[Server]:
         yield node
 
 
-def run_undisturbed(query: str, broker: Server, topics: str, place: Path) -> tuple[Seen, Application]:
-    """The product as a user runs it."""
-    kafka = Kafka(broker.bootstrap)
-    target = kafka.topic(PARTITIONS, name=f"{topics}-undisturbed")
-    place.mkdir()
-    application = Application(query, broker.bootstrap, topics, target, place)
-    Ordeal(application, broker, []).run()
-    assert application.starts == 1, application.tail()
-    return Seen.of(kafka, target), application
+class Bench:
+    """The queries that run together, their input, a broker, and a folder."""
+
+    def __init__(self, args: argparse.Namespace, broker: Server, place: Path) -> None:
+        self._args, self._broker, self._place = args, broker, place
+        self._kafka, self._topics = Kafka(broker.bootstrap), f"s-{uuid.uuid4().hex[:8]}"
+        self.cases = {query: CASES[query](args.batches, args.seed) for query in args.queries}
+        for query, case in self.cases.items():
+            publish(self._kafka, f"{self._topics}-{query}", case)
+
+    def application(self, run: str, *more: str) -> Application:
+        """A first application, with empty targets."""
+        for query in self.cases:
+            self._kafka.topic(PARTITIONS, name=f"{self._topics}-{query}-{run}")
+        (self._place / run).mkdir()
+        bootstrap = self._broker.bootstrap
+        return Application(list(self.cases), bootstrap, self._topics, run, self._place / run, *more)
+
+    def endure(self, application: Application, kills: int) -> list[Hit]:
+        """Run to the end, killed by a random plan."""
+        args, random = self._args, Random(self._args.seed)
+        plan = strikes(kills, args.batches * len(self.cases), random, args.guarantee) if kills else []
+        return Ordeal(application, self._broker, plan, args.batches, random).run()
+
+    def seen(self, query: str, run: str) -> Seen:
+        """What is in the target."""
+        return Seen.of(self._kafka, f"{self._topics}-{query}-{run}")
 
 
-def run_killed(
-    query: str, broker: Server, topics: str, place: Path, args: argparse.Namespace, random: Random
-) -> tuple[Seen, Application]:
-    """The same with a random plan of kills."""
-    kafka = Kafka(broker.bootstrap)
-    target = kafka.topic(PARTITIONS, name=f"{topics}-killed")
-    place.mkdir()
-    more = ("--guarantee", args.guarantee)
-    application = Application(query, broker.bootstrap, topics, target, place, *more).watched()
-    plan = strikes(args.kills, args.batches, random, args.guarantee)
-    for hit in Ordeal(application, broker, plan).run():
-        print(f"    {hit}", flush=True)
-    return Seen.of(kafka, target), application
+def run(bench: Bench, args: argparse.Namespace) -> list[str]:
+    """Both runs; answers the queries that are not as they have to be."""
+    began = time.monotonic()
+    calm = bench.application("undisturbed")
+    bench.endure(calm, 0)
+    assert calm.starts == 1, calm.tail()
+    print(f"undisturbed: {calm.done()} batches, {time.monotonic() - began:.0f} s", flush=True)
+    began = time.monotonic()
+    killed = bench.application("killed", "--guarantee", args.guarantee).watched()
+    for hit in bench.endure(killed, args.kills):
+        print(f"    {hit}")
+    print(f"killed: {killed.starts} starts, {time.monotonic() - began:.0f} s", flush=True)
+    bad = []
+    for query, case in bench.cases.items():
+        cuts = batches(calm.checkpoint(query)) == batches(killed.checkpoint(query))
+        before, after = bench.seen(query, "undisturbed"), bench.seen(query, "killed")
+        if not (_compared(query, case, before, after, args.guarantee) and cuts):
+            bad.append(query)
+        print(f"    same batches: {cuts}", flush=True)
+    return bad
 
 
-def run(query: str, broker: Server, place: Path, args: argparse.Namespace) -> bool:
-    """One query with all that belongs to it; whether it is as it has to be."""
-    began, topics = time.monotonic(), f"{query}-{uuid.uuid4().hex[:8]}"
-    case = CASES[query](args.batches, args.seed)
-    publish(Kafka(broker.bootstrap), topics, case)
-    calm, calm_run = run_undisturbed(query, broker, topics, place / "undisturbed")
-    print(f"{query}: undisturbed, {len(calm.rows)} rows in {calm_run.completed() + 1} batches", flush=True)
-    killed, killed_run = run_killed(query, broker, topics, place / "killed", args, Random(args.seed))
+def _compared(query: str, case: Case, calm: Seen, killed: Seen, guarantee: str) -> bool:
     alone, verdict = (judge(seen, case.expected, ordered=case.ordered) for seen in (calm, killed))
     same = Counter(calm.rows) == Counter(killed.rows)
-    cuts = batches(calm_run.checkpoint) == batches(killed_run.checkpoint)
-    seconds = time.monotonic() - began
-    print(f"    {killed_run.starts} starts, {killed.taken_back} rows written and taken back, {seconds:.0f} s")
-    print(f"    {_told(verdict)}; as undisturbed: {same}; same batches: {cuts}", flush=True)
-    if not alone.holds:
-        print(f"    UNDISTURBED: {_told(alone)}", flush=True)
-    if args.guarantee == "at_least_once":
-        return alone.holds and verdict.doubled > 0 and not verdict.lost and not verdict.strange and cuts
-    return alone.holds and verdict.holds and same and cuts
+    print(f"{query}: {len(calm.rows)} rows undisturbed, {_told(alone)}")
+    print(f"    killed: {len(killed.rows)} rows, {_told(verdict)}; as undisturbed: {same}")
+    print(f"    written and taken back: {killed.taken_back} rows")
+    if guarantee == "at_least_once":
+        return alone.holds and verdict.doubled > 0 and not verdict.lost and not verdict.strange
+    return alone.holds and verdict.holds and same
 
 
 def _told(verdict: Verdict) -> str:
@@ -97,22 +112,21 @@ def _told(verdict: Verdict) -> str:
 
 
 def main() -> int:
-    """Each query in turn; 0 if all are as they have to be."""
+    """Exit status 0 if all queries are as they have to be."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=6, help="of each query")
+    parser.add_argument("--kills", type=int, default=6, help="each hits all queries")
     parser.add_argument("--batches", type=int, default=24)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     parser.add_argument("--queries", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--broker", choices=("eoslog", "kafka"), default="eoslog")
     parser.add_argument("--guarantee", choices=("exactly_once", "at_least_once"), default="exactly_once")
     args = parser.parse_args()
-    print(f"seed {args.seed}, {args.kills} kills a query, broker {args.broker}, {args.guarantee}", flush=True)
-    bad = []
-    with server(args.broker) as broker:
-        for query in args.queries:
-            with tempfile.TemporaryDirectory(prefix="stateful-", ignore_cleanup_errors=True) as place:
-                if not run(query, broker, Path(place), args):
-                    bad.append(query)
+    print(f"seed {args.seed}, {args.kills} kills, broker {args.broker}, {args.guarantee}", flush=True)
+    with (
+        server(args.broker) as broker,
+        tempfile.TemporaryDirectory(prefix="stateful-", ignore_cleanup_errors=True) as place,
+    ):
+        bad = run(Bench(args, broker, Path(place)), args)
     print(f"NOT as it has to be: {', '.join(bad)}" if bad else "all as it has to be")
     return 1 if bad else 0
 

@@ -1,4 +1,4 @@
-"""A Spark application with one stateful query from eoslog topics to an eoslog topic, until all is read.
+"""A Spark application with stateful queries from eoslog topics to eoslog topics, until all is read.
 
 Run as a process of its own by stateful_run.py; `--halts` makes its sink stop where it is told to
 (stateful_halts.py).
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,12 +21,14 @@ from pyspark.sql.streaming.stateful_processor import (
     StatefulProcessorHandle,
     TimerValues,
 )
+from stateful_halts import HaltingSource
 from stateful_input import BATCH, DELAY, QUIET, WINDOW, WITHIN
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _STATE = "spark.sql.streaming.stateStore"
+_DEFAULT = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _WATERMARK = f"{DELAY} seconds"
 
@@ -49,7 +52,7 @@ def read(spark: SparkSession, args: argparse.Namespace, source: str, fields: str
 
 def aggregation(spark: SparkSession, args: argparse.Namespace) -> DataFrame:
     """Sums by key and window."""
-    events = read(spark, args, "events", "ts long, v long")
+    events = read(spark, args, "aggregation-events", "ts long, v long")
     sums = events.groupBy("key", F.window("at", f"{WINDOW} seconds").alias("w")).agg(
         F.count("*").alias("n"), F.sum("v").alias("sum")
     )
@@ -57,13 +60,14 @@ def aggregation(spark: SparkSession, args: argparse.Namespace) -> DataFrame:
 
 
 def join(spark: SparkSession, args: argparse.Namespace, how: str) -> DataFrame:
-    """Impressions with the clicks on them."""
-    impressions = read(spark, args, "impressions", "ts long")
-    clicks = read(spark, args, "clicks", "cts long, click long").select(
+    """Impressions with the clicks on them; `how`: inner, or outer on the side of the impressions."""
+    impressions = read(spark, args, f"{how}-join-impressions", "ts long")
+    clicks = read(spark, args, f"{how}-join-clicks", "cts long, click long").select(
         F.col("key").alias("clicked"), "cts", "click", F.col("at").alias("clicked_at")
     )
     in_time = f"key = clicked and clicked_at between at and at + interval {WITHIN} seconds"
-    return impressions.join(clicks, F.expr(in_time), how).select("key", "ts", "click", "cts")
+    joined = impressions.join(clicks, F.expr(in_time), "leftOuter" if how == "outer" else how)
+    return joined.select("key", "ts", "click", "cts")
 
 
 class Sessions(StatefulProcessor):
@@ -103,7 +107,7 @@ class Sessions(StatefulProcessor):
 
 def sessions(spark: SparkSession, args: argparse.Namespace) -> DataFrame:
     """Running counts and sums with timers, by transformWithState."""
-    events = read(spark, args, "events", "ts long, seq long, v long")
+    events = read(spark, args, "sessions-events", "ts long, seq long, v long")
     return events.groupBy("key").transformWithStateInPandas(
         Sessions(), "key string, what string, n long, sum long", "Append", "EventTime"
     )
@@ -111,76 +115,86 @@ def sessions(spark: SparkSession, args: argparse.Namespace) -> DataFrame:
 
 def updates(spark: SparkSession, args: argparse.Namespace) -> DataFrame:
     """Running counts and sums by key, without an end; for output mode update."""
-    events = read(spark, args, "events", "ts long, v long")
+    events = read(spark, args, "updates-events", "ts long, v long")
     return events.groupBy("key").agg(F.count("*").alias("n"), F.sum("v").alias("sum"))
 
 
 QUERIES: dict[str, Callable[[SparkSession, argparse.Namespace], DataFrame]] = {
     "aggregation": aggregation,
     "inner-join": lambda spark, args: join(spark, args, "inner"),
-    "outer-join": lambda spark, args: join(spark, args, "leftOuter"),
+    "outer-join": lambda spark, args: join(spark, args, "outer"),
     "sessions": sessions,
     "updates": updates,
 }
 
 
-def session(query: str) -> SparkSession:
-    """State in Spark's default store for the aggregation, in RocksDB for the others."""
-    builder = (
-        SparkSession.builder.master("local[2,4]")  # a task may be tried four times
+def session() -> SparkSession:
+    """A small one; its tasks may be tried four times."""
+    return (
+        SparkSession.builder.master("local[2,4]")
         .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "900m")
+        .config("spark.driver.memory", "1200m")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
     )
-    if query != "aggregation":
-        builder = builder.config(f"{_STATE}.providerClass", _ROCKSDB)
-    if query == "sessions":
-        builder = builder.config(f"{_STATE}.rocksdb.changelogCheckpointing.enabled", "true")
-    return builder.getOrCreate()
 
 
-def start(spark: SparkSession, rows: DataFrame, args: argparse.Namespace) -> StreamingQuery:
+def choose_store(spark: SparkSession, query: str) -> None:
+    """State in Spark's default store for the aggregations, in RocksDB for the others, by changelog or not."""
+    spark.conf.set(f"{_STATE}.providerClass", _DEFAULT if query in ("aggregation", "updates") else _ROCKSDB)
+    spark.conf.set(f"{_STATE}.rocksdb.changelogCheckpointing.enabled", query == "sessions")
+
+
+def start(spark: SparkSession, query: str, args: argparse.Namespace) -> StreamingQuery:
     """Mode append by the streaming sink, mode update by `foreachBatch` and a token for each batch."""
+    target = f"{args.topics}-{query}-{args.run}"
     options = {
         "kafka.bootstrap.servers": args.bootstrap,
-        "topic": args.target,
+        "topic": target,
         "processing.guarantee": args.guarantee,
     }
     sink = "eoslog"
     if args.halts:
-        from stateful_halts import HaltingSource
-
-        spark.dataSource.register(HaltingSource)
-        sink = HaltingSource.name()
-        options["halts"] = args.halts
+        sink, options["halts"] = HaltingSource.name(), str(args.halts / query)
 
     def write(batch_rows: DataFrame, batch: int) -> None:
-        token = f"{args.target}-{batch}"
+        token = f"{target}-{batch}"
         batch_rows.write.format(sink).options(**options).option("write.token", token).mode("append").save()
 
-    if args.query == "updates":
-        writer = rows.writeStream.outputMode("update").foreachBatch(write)
+    choose_store(spark, query)
+    rows = QUERIES[query](spark, args)
+    value = F.to_json(F.struct(*(column for column in rows.columns if column != "key"))).alias("value")
+    writer = rows.select("key", value).writeStream
+    if query == "updates":
+        writer = writer.outputMode("update").foreachBatch(write)
     else:
-        writer = rows.writeStream.outputMode("append").format(sink).options(**options)
-    return writer.option("checkpointLocation", args.checkpoint).trigger(availableNow=True).start()
+        writer = writer.outputMode("append").format(sink).options(**options)
+    place = str(args.checkpoints / query)
+    return writer.option("checkpointLocation", place).trigger(availableNow=True).start()
 
 
 def main() -> int:
+    """All queries to their ends; a query that fails ends the application with its error."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("query", choices=QUERIES)
+    parser.add_argument("queries", nargs="+", choices=QUERIES)
     parser.add_argument("--bootstrap", required=True)
-    parser.add_argument("--topics", required=True, help="what the names of the source topics begin with")
-    parser.add_argument("--target", required=True)
-    parser.add_argument("--checkpoint", required=True)
+    parser.add_argument("--topics", required=True, help="what all names of topics begin with")
+    parser.add_argument("--run", required=True, help="what the names of the target topics end with")
+    parser.add_argument("--checkpoints", type=Path, required=True)
     parser.add_argument("--guarantee", default="exactly_once")
-    parser.add_argument("--halts", help="folder of the orders to stop")
+    parser.add_argument("--halts", type=Path, help="folder of the orders to stop, one below it for a query")
     args = parser.parse_args()
-    spark = session(args.query)
+    spark = session()
     spark.sparkContext.setLogLevel("ERROR")
-    rows = QUERIES[args.query](spark, args)
-    value = F.to_json(F.struct(*(column for column in rows.columns if column != "key"))).alias("value")
-    start(spark, rows.select("key", value), args).awaitTermination()
+    if args.halts:
+        spark.dataSource.register(HaltingSource)
+    started = [start(spark, query, args) for query in args.queries]
+    while any(query.isActive for query in started):
+        spark.streams.awaitAnyTermination()
+        spark.streams.resetTerminated()
+    for query in started:
+        query.awaitTermination()  # raises its error, if it has one
     spark.stop()
     return 0
 

@@ -8,10 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import psutil
 from stateful_halts import EVERYWHERE, OF_TRANSACTIONS, Halts
@@ -35,55 +36,59 @@ class Server(Protocol):
 
 @dataclass(frozen=True)
 class Strike:
-    """What is killed, and when: at a place of stateful_halts.py in the first batch from `batch` on that comes
-    to it, or `wait` seconds after Spark has planned `batch`."""
+    """What is killed, and when: once `after` micro-batches are done, of all queries together, at a place of
+    stateful_halts.py in a later batch of a query that is drawn then; or `wait` seconds later."""
 
     weapon: str
-    batch: int
+    after: int
     place: str = RANDOM
     wait: float = 0.0
 
 
 def strikes(kills: int, batches: int, random: Random, guarantee: str = "exactly_once") -> list[Strike]:
-    """A plan of `kills` strikes over `batches` batches: all weapons in turns, in random order; two of three
-    at a place drawn at random, one at a random moment."""
+    """A plan of `kills` strikes while `batches` batches are done: all weapons in turns, in random order; two
+    of three at a place drawn at random, one at a random moment."""
     places = [*EVERYWHERE, *(OF_TRANSACTIONS if guarantee == "exactly_once" else ())]
     random.shuffle(places)
     weapons = [WEAPONS[number % len(WEAPONS)] for number in range(kills)]
     random.shuffle(weapons)
-    # Not the first batches, which are short of output, nor the last, so that every strike finds one.
-    step = (batches - 4) / kills
     plan = []
     for number, weapon in enumerate(weapons):
-        batch = 2 + int(number * step)
+        after = int(batches * (0.1 + 0.75 * number / kills))
         if number % 3 == 2:
-            plan.append(Strike(weapon, batch, RANDOM, random.random()))
+            plan.append(Strike(weapon, after, RANDOM, random.random()))
         else:
-            plan.append(Strike(weapon, batch, places[number % len(places)]))
+            plan.append(Strike(weapon, after, places[number % len(places)]))
     return plan
 
 
 class Application:
-    """One run of stateful_app.py after another, on one checkpoint."""
+    """One run of stateful_app.py after another, on the same checkpoints."""
 
-    def __init__(self, query: str, bootstrap: str, topics: str, target: str, place: Path, *more: str) -> None:
-        """`place`: an empty folder for checkpoint, orders and log; `more`: further arguments."""
-        self.checkpoint, self.log = place / "checkpoint", place / "log"
-        self._folder = place / "halts"
-        self._folder.mkdir()
-        self.halts = Halts(self._folder)
+    def __init__(
+        self, queries: Sequence[str], bootstrap: str, topics: str, run: str, place: Path, *more: str
+    ) -> None:
+        """`topics`, `run`: how all names of topics begin, and those of the targets end; `place`: an empty
+        folder for checkpoints, orders and log; `more`: further arguments."""
+        self._checkpoints, self._orders, self.log = place / "checkpoints", place / "halts", place / "log"
+        self.halts = {query: Halts(self._orders / query) for query in queries}
         self._command = [
-            sys.executable, str(Path(__file__).with_name("stateful_app.py")), query,
-            "--bootstrap", bootstrap, "--topics", topics, "--target", target,
-            "--checkpoint", str(self.checkpoint), *more,
+            sys.executable, str(Path(__file__).with_name("stateful_app.py")), *queries,
+            "--bootstrap", bootstrap, "--topics", topics, "--run", run,
+            "--checkpoints", str(self._checkpoints), *more,
         ]  # fmt: skip
         self._process: psutil.Popen | None = None
         self.starts = 0
 
     def watched(self) -> Application:
-        """Its sink takes orders to stop."""
-        self._command += ["--halts", str(self._folder)]
+        """Its sinks take orders to stop."""
+        for query in self.halts:
+            (self._orders / query).mkdir(parents=True)
+        self._command += ["--halts", str(self._orders)]
         return self
+
+    def checkpoint(self, query: str) -> Path:
+        return self._checkpoints / query
 
     def start(self) -> None:
         paths = (str(ROOT), str(Path(__file__).parent), os.environ.get("PYTHONPATH"))
@@ -109,13 +114,13 @@ class Application:
         status: int | None = self.process.poll()
         return status
 
-    def planned(self) -> int:
-        """The last batch that Spark has planned; -1 before the first."""
-        return _newest(self.checkpoint / "offsets")
+    def planned(self, query: str) -> int:
+        """The last batch of the query that Spark has planned; -1 before the first."""
+        return _newest(self.checkpoint(query) / "offsets")
 
-    def completed(self) -> int:
-        """The last batch that Spark has noted as done."""
-        return _newest(self.checkpoint / "commits")
+    def done(self) -> int:
+        """How many batches Spark has noted as done, of all queries together."""
+        return sum(_newest(self.checkpoint(query) / "commits") + 1 for query in self.halts)
 
     def family(self) -> list[psutil.Process]:
         """The application with its JVM, planners and workers; a stopped one too."""
@@ -163,21 +168,36 @@ def _send_kill(process: psutil.Process) -> bool:
 
 @dataclass(frozen=True)
 class Hit:
-    """A strike that was carried out: in which batch, and to how many processes."""
+    """A strike that was carried out: after how many batches, at whose, and to how many processes."""
 
     strike: Strike
-    batch: int
+    done: int
+    where: str
     killed: int
 
     def __str__(self) -> str:
-        return f"batch {self.batch:>2}: {self.strike.weapon} ({self.killed}), {self.strike.place}"
+        return f"{self.done:>3} batches done: {self.strike.weapon} ({self.killed}), {self.where}"
+
+
+class Sleeper(NamedTuple):
+    """A process that sleeps at its place."""
+
+    query: str
+    batch: int
+    pid: int
 
 
 class Ordeal:
-    """An application that is killed by plan, and started again until it has come to its end."""
+    """An application that is killed by plan, and started again until it has come to its end.
 
-    def __init__(self, application: Application, server: Server, plan: list[Strike]) -> None:
+    `batches`: how many each query has, but for those without data; none is ordered to stop behind them.
+    """
+
+    def __init__(
+        self, application: Application, server: Server, plan: list[Strike], batches: int, random: Random
+    ) -> None:
         self._application, self._server, self._plan = application, server, plan
+        self._batches, self._random = batches, random
         self.hits: list[Hit] = []
 
     def run(self) -> list[Hit]:
@@ -187,40 +207,42 @@ class Ordeal:
         try:
             for strike in self._plan:
                 self.hits.append(self._hit(strike))
-            deadline = time.monotonic() + PATIENCE
-            while application.ended() != 0:
-                self._revive(deadline, "does not come to its end")
+            self._wait(lambda: application.ended() == 0, "come to its end")
         finally:
             application.kill()
         return self.hits
 
     def _hit(self, strike: Strike) -> Hit:
-        sleeper = self._come_to(strike)
-        batch = sleeper[1] if sleeper else self._application.planned()
-        killed = self._strike(strike.weapon)
-        self._application.halts.recall()
+        application = self._application
+        self._wait(lambda: application.done() >= strike.after, f"get to {strike}")
+        sleeper = None
+        if strike.place == RANDOM:
+            time.sleep(strike.wait)
+        else:
+            sleeper = self._halted(strike)
+        done, killed = application.done(), self._strike(strike.weapon)
         if sleeper is not None:
+            application.halts[sleeper.query].recall()
             with contextlib.suppress(ProcessLookupError):
-                os.kill(sleeper[0], signal.SIGCONT)
+                os.kill(sleeper.pid, signal.SIGCONT)
         if strike.weapon == "broker":
             self._server.restart()
-        return Hit(strike, batch, killed)
+        where = f"{sleeper.query} {sleeper.batch}: {strike.place}" if sleeper else strike.place
+        return Hit(strike, done, where, killed)
 
-    def _come_to(self, strike: Strike) -> tuple[int, int] | None:
-        """Wait for the strike's place or moment; the sleeper and its batch, if there is one."""
-        application, deadline = self._application, time.monotonic() + PATIENCE
-        if strike.place != RANDOM:
-            application.halts.order(strike.place, strike.batch)
-        while True:
-            if application.ended() == 0:
-                raise AssertionError(f"the query was at its end before {strike} came to pass")
-            sleeper = application.halts.stopped()
-            if strike.place != RANDOM and sleeper is not None:
-                return sleeper
-            if strike.place == RANDOM and application.planned() >= strike.batch:
-                time.sleep(strike.wait)
-                return None
-            self._revive(deadline, f"does not come to {strike}")
+    def _halted(self, strike: Strike) -> Sleeper:
+        """Order a query that has batches left to stop, and wait until it does."""
+        application = self._application
+        planned = {query: application.planned(query) for query in application.halts}
+        left = sorted(query for query, batch in planned.items() if batch < self._batches - 2)
+        assert left, f"all queries were at their ends before {strike} came to pass"
+        query = self._random.choice(left)
+        halts = application.halts[query]
+        halts.order(strike.place, planned[query] + 1)
+        self._wait(lambda: halts.stopped() is not None, f"get to {strike}, {query}")
+        found = halts.stopped()
+        assert found is not None
+        return Sleeper(query, found[1], found[0])
 
     def _strike(self, weapon: str) -> int:
         if weapon == "workers":
@@ -232,11 +254,15 @@ class Ordeal:
         self._application.start()
         return killed
 
-    def _revive(self, deadline: float, what: str) -> None:
-        """Start an application that has failed again, as a supervisor does."""
-        application = self._application
-        if application.ended() not in (None, 0):
-            assert application.starts <= 2 * len(self._plan) + 2, f"it keeps failing:\n{application.tail()}"
-            application.start()
-        assert time.monotonic() < deadline, f"the query {what}:\n{application.tail()}"
-        time.sleep(LOOK)
+    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+        """Until it holds. An application that has failed is started again, as a supervisor does."""
+        application, deadline = self._application, time.monotonic() + PATIENCE
+        while not condition():
+            ended = application.ended()
+            assert ended != 0 or condition(), f"all queries were at their ends, and did not {what}"
+            if ended:
+                limit = 2 * len(self._plan) + 2
+                assert application.starts <= limit, f"it keeps failing:\n{application.tail()}"
+                application.start()
+            assert time.monotonic() < deadline, f"it did not {what}:\n{application.tail()}"
+            time.sleep(LOOK)

@@ -28,12 +28,12 @@ def test_an_aggregation_is_killed_after_the_decision_and_in_the_middle_of_its_ro
     """A decided batch runs again for its state alone, and its rows stay as they were decided; a task that has
     lost its worker begins again with the state of the batch before."""
     kafka, topics, case = Kafka(broker.bootstrap), f"t-{uuid.uuid4().hex[:8]}", aggregation(BATCHES, seed=1)
-    publish(kafka, topics, case)
-    target = kafka.topic(PARTITIONS, name=f"{topics}-target")
-    application = Application("aggregation", broker.bootstrap, topics, target, tmp_path).watched()
-    plan = [Strike("application", 2, DECIDED), Strike("workers", 4, MIDDLE)]
-    hits = Ordeal(application, broker, plan).run()
-    assert [hit.batch >= hit.strike.batch and hit.killed > 0 for hit in hits] == [True, True]
+    publish(kafka, f"{topics}-aggregation", case)
+    target = kafka.topic(PARTITIONS, name=f"{topics}-aggregation-killed")
+    application = Application(["aggregation"], broker.bootstrap, topics, "killed", tmp_path).watched()
+    plan = [Strike("application", 1, DECIDED), Strike("workers", 2, MIDDLE)]
+    hits = Ordeal(application, broker, plan, BATCHES, Random(1)).run()
+    assert all(hit.killed > 0 for hit in hits) and application.starts >= 2
     seen = Seen.of(kafka, target)
     verdict = judge(seen, case.expected, ordered=case.ordered)
     assert verdict.holds, verdict
@@ -63,8 +63,8 @@ def test_the_judge_sees_rows_of_a_key_out_of_order(name: str) -> None:
 @pytest.mark.parametrize("kills", [1, 5, 6, 20])
 def test_a_plan_goes_forward_and_has_all_weapons(kills: int) -> None:
     plan = strikes(kills, 24, Random(kills))
-    assert [strike.batch for strike in plan] == sorted(strike.batch for strike in plan)
+    assert [strike.after for strike in plan] == sorted(strike.after for strike in plan)
     assert len(plan) == kills and {strike.weapon for strike in plan} == set(WEAPONS[:kills])
-    assert all(2 <= strike.batch < 22 for strike in plan)
+    assert all(2 <= strike.after < 22 for strike in plan)
     plain = strikes(kills, 24, Random(kills), "at_least_once")
     assert {strike.place for strike in plain} <= {*EVERYWHERE, RANDOM}
