@@ -15,7 +15,8 @@ from eoslog.broker.log.cleaning_plan import Plan, Source
 from eoslog.broker.log.compaction import Facts, LastBatch
 from eoslog.broker.log.leftovers import commit, give_up, move_in, prepare, take_out
 from eoslog.broker.log.partition_upkeep import PartitionUpkeep
-from eoslog.broker.log.segment import MAX_RELATIVE_OFFSET, Segment
+from eoslog.broker.log.segment import Segment
+from eoslog.broker.log.segment_base import MAX_RELATIVE_OFFSET
 
 _LOG = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from logkit import NOW, Disk, batch
 
-from eoslog.broker.log import segment as segment_module
+from eoslog.broker.log import segment, segment_base
 from eoslog.broker.log.answers import Place
 from eoslog.broker.log.checkpoint import Checkpoints, OffsetCheckpoint
 from eoslog.broker.log.flush import GroupFlush
@@ -27,7 +27,9 @@ def warm_count(partition: Partition) -> int:
 def test_a_sealed_segment_lets_go_of_its_file_and_is_read_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(segment_module, "WARM", Warm(3, 1 << 20))
+    few = Warm(3, 1 << 20)
+    for module in (segment, segment_base):
+        monkeypatch.setattr(module, "WARM", few)
     disk = Disk(LogSettings(segment_bytes=1024, index_interval_bytes=100))
     partition = disk.open()
     for number in range(60):
@@ -84,6 +86,6 @@ def test_files_are_closed_on_a_real_disk(tmp_path: Path) -> None:
     assert len(partition._log) >= 300
     assert len(os.listdir("/proc/self/fd")) <= before + 1
     assert sum(1 for _ in partition.scan()) == 300
-    assert len(os.listdir("/proc/self/fd")) <= before + segment_module.WARM._most_segments + 1
+    assert len(os.listdir("/proc/self/fd")) <= before + segment.WARM._most_segments + 1
     partition.close()
     assert len(os.listdir("/proc/self/fd")) < before
