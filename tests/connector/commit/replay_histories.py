@@ -1,5 +1,6 @@
 """Histories in which a decided batch loses rows first, and anything may happen after that."""
 
+from eoslog.connector.commit.finish import COMMITTED
 from tests.connector.commit.model_coverage import Coverage
 from tests.connector.commit.model_history import Choices, Fault, Shape
 from tests.connector.commit.model_judge import judge
@@ -12,7 +13,8 @@ class LossFirst(Simulation):
 
     def _possible(self, kind: Fault, process: Process, request: Request) -> bool:
         if not self.used:
-            decided = process.partition is None and self.sink.group in self.broker.groups
+            own = self.broker.transactions.get(self.sink.coordinator)
+            decided = own is not None and own.state in COMMITTED and process.partition is None
             if kind is not Fault.EXPIRE or not decided or not request.label.startswith("commit: EndTxn"):
                 return False
         return super()._possible(kind, process, request)
