@@ -32,19 +32,20 @@ _WRITE_VERSION = 1  # version 2 would have the marker carry the next epoch
 def find_held(
     cluster: Cluster, places: Iterable[TopicPartition], participants: Iterable[Participant]
 ) -> tuple[Held, ...]:
-    """Places where one of the participants still has an open transaction after PATIENCE_MS.
+    """Places where one of the participants has an open transaction, and still has it PATIENCE_MS later.
 
     A place that is gone holds nothing; a broker that cannot tell (before Kafka 2.8) is believed.
     Raises KafkaError, RetriesExhausted.
     """
     names = {participant.identity: participant for participant in participants}
     wanted = list(places)
-    backoff = Backoff(cluster.config, PATIENCE_MS)
+    backoff: Backoff | None = None  # from the first answer on: a leader that is away gets no markers
     while True:
         try:
             held = [h for place in wanted for h in _held_at(cluster, place, names)]
         except UnsupportedByBroker:
             return ()
+        backoff = backoff or Backoff(cluster.config, PATIENCE_MS)
         if not held or backoff.over:
             return tuple(held)
         wanted = sorted({h.place for h in held})

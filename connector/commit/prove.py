@@ -6,6 +6,7 @@ committed data stand still there. After a recovery the partitions are asked (Des
 """
 
 from eoslog.connector.commit.commands import (
+    Describe,
     FindHeld,
     Held,
     Refused,
@@ -18,6 +19,9 @@ from eoslog.connector.commit.commands import (
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import MarkersMissing
 
+LOOKS = 10
+"""How often a coordinator that has yet to write markers is asked, with FindHeld's patience in between."""
+
 
 def prove(decision: Decision) -> Rules[None]:
     """Every winner is closed on every partition it may have written; missing markers are written.
@@ -29,6 +33,8 @@ def prove(decision: Decision) -> Rules[None]:
     question = FindHeld(decision.written, decision.participants)
     what = f"{decision.batch} is committed, but it cannot be seen whether all of its partitions are readable"
     held = yield from demand(question, what, MarkersMissing)
+    if held:
+        held = yield from _look_again(question, held, what)
     if not held:
         return
     answer = yield from ask(WriteMarkers(held))
@@ -36,6 +42,21 @@ def prove(decision: Decision) -> Rules[None]:
         held = yield from demand(question, what, MarkersMissing)
     if held:
         raise MarkersMissing(_text(decision, held, answer))
+
+
+def _look_again(question: FindHeld, held: tuple[Held, ...], what: str) -> Rules[tuple[Held, ...]]:
+    """What is held once the coordinators say that they have written all markers.
+
+    One whose node has died meanwhile has them still to write: its successor says PrepareCommit until then.
+    A coordinator is asked first and the partitions after it, so that what it says holds for them.
+    """
+    for _ in range(LOOKS):
+        names = tuple(sorted({h.participant.name for h in held}))
+        states = yield from demand(Describe(names), what, MarkersMissing)
+        held = yield from demand(question, what, MarkersMissing)
+        if not held or not any(state and state.state == "PrepareCommit" for state in states.values()):
+            break
+    return held
 
 
 def _text(decision: Decision, held: tuple[Held, ...], answer: object) -> str:

@@ -1,5 +1,7 @@
 """What partitions say of open transactions, on a real broker."""
 
+import time
+
 import pyarrow as pa
 import pytest
 from stock_kafka import Kafka
@@ -34,3 +36,18 @@ def test_open_transactions_are_found_where_they_are(kafka: Kafka, monkeypatch: p
         assert refusal.value.code == ErrorCode.INVALID_TXN_STATE, "its coordinator has yet to decide it"
         transactions.end_txn(cluster, f"held-{topic}", identity, commit=True)
         assert markers.find_held(cluster, places, [mine]) == ()
+
+
+def test_a_leader_that_was_away_gets_the_same_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a node is dead nobody writes markers on what it led: that time does not count."""
+    monkeypatch.setattr(markers, "PATIENCE_MS", 200)
+    mine = Participant("mine", Identity(7, 0))
+    looks = iter([[markers.Held(("t", 0), mine, 0)], []])
+
+    def look(*_: object) -> list[markers.Held]:
+        time.sleep(0.3)
+        return next(looks)
+
+    monkeypatch.setattr(markers, "_held_at", look)
+    cluster = Cluster(ClientConfig((("nowhere", 1),)))
+    assert markers.find_held(cluster, [("t", 0)], [mine]) == ()

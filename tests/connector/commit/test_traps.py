@@ -298,6 +298,35 @@ def test_trap_11_lost_markers_are_written_or_said() -> None:
     assert not held
 
 
+def test_trap_11_late_markers_are_waited_for_while_their_coordinator_says_so() -> None:
+    """Its node has died since it said that it commits: another one has yet to write the markers. Writing
+    them from outside needs a right that most have not."""
+    bench = Bench()
+    reports = bench.prepare_all(bench.begin(0))
+    bench.crash_at(finishes)
+    with pytest.raises(Crash):
+        bench.commit(reports, 0)
+    participant = reports[1].participant  # type: ignore[union-attr]
+    held, preparing = [c.Held(("out", 1), participant, 0)], 2
+
+    def late(command: c.Command[Any]) -> Any:
+        nonlocal preparing
+        assert not isinstance(command, c.WriteMarkers)
+        if isinstance(command, c.FindHeld):
+            return tuple(held)
+        if isinstance(command, c.Describe) and command.names == (participant.name,):
+            preparing -= 1
+            if not preparing:
+                held.clear()
+            state = "PrepareCommit" if preparing else "CompleteCommit"
+            return {participant.name: c.Description(state, participant.identity, 60_000, 0)}
+        return None
+
+    bench.intercept = late
+    bench.begin(0)
+    assert not held
+
+
 def test_trap_11_offsets_that_never_become_stable_stop_the_query_loudly() -> None:
     """A cluster that says CompleteCommit and has lost the marker keeps the group's offsets pending."""
     bench = Bench()
