@@ -12,7 +12,7 @@ KAFKA := .peers/kafka-4.3.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test test-java test-java-tools test-kafka test-differential lint bench-codec bench-broker bench-scale dump-segments dump-upkept docs-pages fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster
+.PHONY: help setup java demo test test-java test-java-tools test-kafka test-differential model lint bench-codec bench-broker bench-scale dump-segments dump-upkept docs-pages fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -47,6 +47,9 @@ lint: $(READY)  ## ruff, mypy (strict) and the import rules
 	$(BIN)/ruff format --check .
 	cd $(LINKED) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/setup.cfg --cache-dir $(CURDIR)/.mypy_cache -p eoslog
 	cd $(LINKED) && $(CURDIR)/$(BIN)/lint-imports --config $(CURDIR)/setup.cfg --no-logo --no-cache
+
+model: $(READY)  ## the commit protocol's model, deeper than in the suite: DEPTH=2 faults a history, MINUTES=10, SEED=1
+	$(BIN)/python -m tests.connector.commit.run_model --depth $(or $(DEPTH),2) --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)
 
 crash-log: $(READY)  ## crash a log at every single change of the disk, while it is compacted and trimmed (LIVES=3)
 	EOSLOG_CRASH_STRIDE=1 EOSLOG_CRASH_LIVES=$(or $(LIVES),3) $(BIN)/python -m pytest -q -s --timeout 0 -k crash_at tests/broker/log/test_log_upkeep_model.py

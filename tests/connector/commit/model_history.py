@@ -20,9 +20,10 @@ class Fault(Enum):
     TIMEOUT_LATE = "the client gives up, and later it comes to the cluster all the same"
 
 
-DISTURBING = {Fault.SUSPEND, Fault.HANG, Fault.LATE, Fault.TIMEOUT_LATE}
+LATE = (Fault.LATE, Fault.TIMEOUT_LATE)
+DISTURBING = {Fault.SUSPEND, Fault.HANG, *LATE}
 """Faults after which somebody or something else is still on its way."""
-AT_ONCE = tuple(kind for kind in Fault if kind not in (Fault.HANG, Fault.LATE, Fault.TIMEOUT_LATE))
+AT_ONCE = tuple(kind for kind in Fault if kind not in (Fault.HANG, *LATE))
 """Faults whose harm is done, or begins, where they strike: a history for each place of theirs. The others
 strike again at any later moment: as many histories as there are pairs of places."""
 
@@ -57,9 +58,10 @@ class Shape:
     """What kind of histories.
 
     `spread`: any process may be next; else one runs as long as it can, and `switches` is how often two
-    drivers that are awake take turns in the middle. `twice`: Spark calls every commit twice. `late_markers`, `last_epoch`,
-    `keeps` (None: nobody asks it to), `tells_holder`: of the broker. `empty`: (batch, partition) without
-    rows. `blind`: begin cannot read the checkpoint. `replays`: what is lost is written again.
+    drivers that are awake take turns in the middle. `twice`: Spark calls every commit twice. `late_markers`,
+    `last_epoch`, `keeps` (None: nobody asks it to), `tells_holder`: of the broker. `empty`: (batch,
+    partition) without rows. `blind`: begin cannot read the checkpoint. `replays`: what is lost is written
+    again.
     """
 
     tv: int = 2

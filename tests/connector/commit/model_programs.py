@@ -243,7 +243,7 @@ def _told(command: c.Command[Any]) -> str:
         case c.Describe(names):
             whose = sorted({_whose(name) for name in names})
             return f"DescribeTransactions of {' and '.join(whose)}"
-    return _API[type(command)]
+    return _API.get(type(command), "EndTxn of nobody")
 
 
 def _whose(name: str) -> str:

@@ -36,7 +36,7 @@ def test_every_history(case: Case) -> None:
 
 
 def test_what_is_lost_is_lost_to_a_time_out_after_the_decision() -> None:
-    """Between the decision and the last winner's commit, and only there: five places in each of three batches."""
+    """Between the decision and the last winner's commit, and only there: five places in each batch."""
     for case in SUITE:
         if case.name.startswith("3 batches, one strike") and not case.shape.keeps:
             assert covered(case.shape).ends["lost"] == 15, case.name
@@ -49,7 +49,10 @@ def test_every_request_of_every_step_was_hit_by_every_fault() -> None:
         whole.merge(covered(case.shape))
     print(f"\nin all: {whole}\n{whole.table()}")
     kinds = [kind for kind in STRIKES if kind is not Fault.EXPIRE]  # that needs an open transaction
-    assert not whole.missing(kinds)
+    # Abort takes over what is sealed only after two faults before it: `make model` strikes there.
+    deeper = "abort: InitProducerId(keep) of a participant"
+    assert deeper in whole.labels
+    assert [place for place in whole.missing(kinds) if place[0] != deeper] == []
     assert len(whole.labels) > 25
 
 
