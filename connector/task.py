@@ -99,7 +99,8 @@ def _prepare(
         raise
     participant = Participant(name, Identity(identity.producer_id, identity.epoch))
     written = tuple(sorted(producer.partitions))
-    return Prepared(stamp, attempt.partition, participant, tally.rows, written, tally.checksum)
+    ids = tuple(sorted((topic, number) for topic, number in producer.topic_ids.items() if number))
+    return Prepared(stamp, attempt.partition, participant, tally.rows, written, tally.checksum, ids)
 
 
 def _give_up(cluster: Cluster, name: str, identity: transactions.Identity, error: BaseException) -> None:
@@ -157,15 +158,21 @@ def _limits(cluster: Cluster, topic: str, partitions: int) -> Limits:
 
 
 def _partitions_of(cluster: Cluster) -> Callable[[str], int]:
+    """How many partitions a topic has. Asking for it may create it, but only once: a topic that was there
+    and is gone has taken rows of this task with it."""
+    seen: set[str] = set()
+
     def partitions_of(topic: str) -> int:
-        return retrying(
+        found = retrying(
             cluster,
             f"Metadata of topic {topic!r}",
-            lambda: len(cluster.topic(topic, create=True).leaders),
+            lambda: len(cluster.topic(topic, create=topic not in seen).leaders),
             timeout_ms=cluster.config.api_timeout_ms,
             option="kafka.default.api.timeout.ms",
             forget=lambda: cluster.forget_topic(topic),
         )
+        seen.add(topic)
+        return found
 
     return partitions_of
 

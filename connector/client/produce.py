@@ -1,11 +1,15 @@
 """Producing record batches: several requests in flight, in order, acknowledged or failed loudly.
 
+A topic is written to by its id where the broker can (Produce 13): one that is deleted and made anew is not
+the same topic, and gets nothing of what was begun for the old one.
+
 One thread, no background work: `send` puts a batch on the wire (or waits for room), `flush` waits for
 every acknowledgement. After a failure that may pass, everything in flight is first settled (answered
 or lost), then whatever is not acknowledged goes again, in the order it was handed over.
 """
 
 import time
+from base64 import urlsafe_b64decode
 from collections import deque
 
 from eoslog.connector.client import transactions
@@ -16,7 +20,13 @@ from eoslog.connector.client.grouping import by_topic
 from eoslog.connector.client.retry import Backoff, passes
 from eoslog.connector.client.transactions import Identity
 from eoslog.connector.client.window import MAX_UNANSWERED, Outgoing, Unanswered, Verdict, pack
-from eoslog.connector.errors import ADVICE, BrokerUnreachable, ConnectionLost, ProduceFailed
+from eoslog.connector.errors import (
+    ADVICE,
+    BrokerUnreachable,
+    ConnectionLost,
+    ProduceFailed,
+    TopicMadeAnew,
+)
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError, info
 from eoslog.protocol.records import EncodedBatch
@@ -24,7 +34,8 @@ from eoslog.protocol.schema import Message
 
 TopicPartition = tuple[str, int]
 
-_PRODUCE_MAX = 12  # names the topics; later versions carry topic ids
+_PRODUCE_BY_NAME = 12
+_PRODUCE_BY_ID = 13
 _PRODUCE_TV1_MAX = 11
 _PRODUCE_TV2_MIN = 12  # the version that enlists partitions by itself (KIP-890)
 
@@ -45,7 +56,7 @@ class Producer:
 
     In a transaction `transactional_id` and `identity` are both given; partitions join it by themselves.
     `records` and `partitions` say what was acknowledged so far, `ends` the offset after the last
-    acknowledged batch of each partition.
+    acknowledged batch of each partition, `topic_ids` which topics they are (None: the brokers tell no ids).
     """
 
     def __init__(
@@ -71,6 +82,7 @@ class Producer:
         self.records = 0
         self.partitions: set[TopicPartition] = set()
         self.ends: dict[TopicPartition, int] = {}
+        self.topic_ids: dict[str, str | None] = {}
         self._unanswered = Unanswered()
         self._queue: deque[Outgoing] = deque()
         self._queued: set[TopicPartition] = set()
@@ -165,16 +177,35 @@ class Producer:
     def _routes(self) -> dict[Address, list[Outgoing]]:
         routes: dict[Address, list[Outgoing]] = {}
         for batch in self._queue:
-            address = self.cluster.leader_address(*batch.where, create=True)
+            self._pin(batch.where[0])
+            address = self.cluster.leader_address(*batch.where)
             routes.setdefault(address, []).append(batch)
         return routes
+
+    def _pin(self, topic: str) -> None:
+        """Note which topic it is that is written to; only at first may it be created by asking for it.
+
+        Raises TopicMadeAnew if rows of this producer went with an older one of that name.
+        """
+        now = self.cluster.topic(topic, create=topic not in self.topic_ids).topic_id
+        pinned = self.topic_ids.setdefault(topic, now)
+        if now == pinned or now is None:
+            return
+        if pinned is not None and any(topic == written for written, _ in self.partitions):
+            raise TopicMadeAnew(
+                f"topic {topic} was deleted and made anew while rows were written to it (its id was {pinned} "
+                f"and is {now}). The rows written so far went with the old topic, so nothing of the batch "
+                "goes to the new one. Start the query again: it writes the batch as a whole"
+            )
+        self.topic_ids[topic] = now
 
     def _transmit(self, address: Address, request: list[Outgoing]) -> None:
         connection, waiting = self._lane(address)
         in_transaction = self.transactional_id is not None
+        highest = _PRODUCE_BY_ID if all(self.topic_ids[b.where[0]] for b in request) else _PRODUCE_BY_NAME
         version = connection.pick(
             ApiKey.PRODUCE,
-            max_version=_PRODUCE_MAX if self._tv2 else _PRODUCE_TV1_MAX,
+            max_version=highest if self._tv2 else _PRODUCE_TV1_MAX,
             min_version=_PRODUCE_TV2_MIN if in_transaction and self._tv2 else 0,
         )
         # From here on the request may have reached the broker, whatever happens to the call.
@@ -182,21 +213,29 @@ class Producer:
         self._queue = deque(batch for batch in self._queue if id(batch) not in sent)
         waiting.append(request)
         answered = self.acks != 0
-        connection.send(ApiKey.PRODUCE, self._body(request), version, answered=answered)
+        connection.send(ApiKey.PRODUCE, self._body(request, version), version, answered=answered)
         if not answered:
             waiting.pop()
             for batch in request:
                 self._unanswered.judge(batch, ErrorCode.NONE)
                 self._acknowledge(batch, -1)
 
-    def _body(self, request: list[Outgoing]) -> Message:
+    def _body(self, request: list[Outgoing], version: int) -> Message:
         rows = ((*batch.where, {"index": batch.where[1], "records": batch.parts}) for batch in request)
         return {
             "transactional_id": self.transactional_id,
             "acks": self.acks,
             "timeout_ms": self.cluster.config.request_timeout_ms,
-            "topic_data": [{"name": topic, "partition_data": parts} for topic, parts in by_topic(rows)],
+            "topic_data": [
+                {**self._named(topic, version), "partition_data": parts} for topic, parts in by_topic(rows)
+            ],
         }
+
+    def _named(self, topic: str, version: int) -> Message:
+        return {"name": topic} if version < _PRODUCE_BY_ID else {"topic_id": self._id_bytes(topic)}
+
+    def _id_bytes(self, topic: str) -> bytes:
+        return urlsafe_b64decode(f"{self.topic_ids[topic]}==")
 
     def _lane(self, address: Address) -> tuple[Connection, deque[list[Outgoing]]]:
         lane = self._lanes.get(address)
@@ -225,8 +264,10 @@ class Producer:
         left = min(batch.deadline for batch in waiting[0]) - time.monotonic()
         answer = connection.receive(min(self.cluster.config.request_timeout_ms, max(left * 1000, 1)))
         request = waiting.popleft()
+        topics = {batch.where[0] for batch in request}
+        names = {self._id_bytes(topic): topic for topic in topics if self.topic_ids[topic]}
         results = {
-            (topic["name"], part["index"]): part
+            (topic.get("name") or names.get(topic.get("topic_id")), part["index"]): part
             for topic in answer["responses"]
             for part in topic["partition_responses"]
         }

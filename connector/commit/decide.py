@@ -83,9 +83,23 @@ def count(sink: Sink, reports: Sequence[Report | None], batch_id: int) -> Ballot
     prepared = [report for report in present if isinstance(report, Prepared)]
     if len({report.partition for report in prepared}) < len(prepared):
         raise CommitFault(f"sink {sink.id}, {stamp.batch}: two reports for one partition; {_AGAIN}")
+    _check_topics(sink, stamp.batch, prepared)
     winners = tuple(sorted(Winner(report.partition, report.participant) for report in prepared))
     written = tuple(sorted({place for report in prepared for place in report.written}))
     return Ballot(stamp, winners, written, bool(decided) and not stamp.lost, *_contents(present))
+
+
+def _check_topics(sink: Sink, batch: Batch, reports: Sequence[Prepared]) -> None:
+    """All tasks have written to the same topics; raises BatchRefused."""
+    ids: dict[str, str] = {}
+    for report in reports:
+        for topic, number in report.topic_ids:
+            if ids.setdefault(topic, number) != number:
+                raise BatchRefused(
+                    f"sink {sink.id}, {batch}: not decided: topic {topic} was deleted and made anew meanwhile "
+                    f"(its id was {ids[topic]} for some tasks and {number} for others), so rows of it are "
+                    "gone with the old topic. Start the query again: it writes the batch as a whole"
+                )
 
 
 def _contents(reports: Sequence[Report]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -81,7 +81,8 @@ class Stamp:
 class Prepared:
     """A task wrote its rows in a transaction, open still: every one of them is acknowledged.
 
-    `checksum`: of the rows that Spark gave it, whatever their order; None: not asked for.
+    `checksum`: of the rows that Spark gave it, whatever their order; None: not asked for. `topic_ids`: which
+    topics they are that go by these names, as far as the brokers tell.
     """
 
     stamp: Stamp
@@ -90,6 +91,7 @@ class Prepared:
     rows: int
     written: tuple[TopicPartition, ...]
     checksum: int | None = None
+    topic_ids: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

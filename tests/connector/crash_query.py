@@ -40,12 +40,18 @@ _forks = multiprocessing.get_context("fork")
 
 @dataclass(frozen=True)
 class Query:
-    """A query as its user starts it. `options`: of the sink."""
+    """A query as its user starts it. `options`: of the sink.
+
+    Rows have their partition's number as key, or none (`keyed`): then each Arrow batch goes to another
+    partition. If the query `varies`, every run names itself in its rows, and has a number of its own of them.
+    """
 
     checkpoint: Path
     options: dict[str, str]
     partitions: int = 2
     batches: int = 2
+    keyed: bool = True
+    varies: bool = False
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def rows(self) -> list[bytes]:
@@ -315,7 +321,7 @@ def _attempt(
 ) -> None:
     try:
         who = json.loads((query.checkpoint / "metadata").read_text())["id"]
-        rows = _rows(batch, partition, crash)
+        rows = _rows(query, batch, partition, crash)
         message = write_rows(options, begun, Attempt(who, batch, partition), rows)
         if crash and crash.at == "a task prepared, report lost":
             crash.here()
@@ -324,11 +330,20 @@ def _attempt(
         answers.send(error)
 
 
-def _rows(batch: int, partition: int, crash: Crash | None) -> Iterator[pa.RecordBatch]:
-    half = ROWS // 2
-    for first in (0, half):
-        values = [b"%d/%d/%d" % (batch, partition, number) for number in range(first, first + half)]
-        yield pa.record_batch({"key": pa.array([b"%d" % partition] * half), "value": pa.array(values)})
+def rows_of_run(run: str) -> int:
+    """How many rows a run of a query that varies has in each partition."""
+    return ROWS + int(run, 16) % 10
+
+
+def _rows(query: Query, batch: int, partition: int, crash: Crash | None) -> Iterator[pa.RecordBatch]:
+    half, end = ROWS // 2, rows_of_run(query.run) if query.varies else ROWS
+    mark = b"@" + query.run.encode() if query.varies else b""
+    key = b"%d" % partition if query.keyed else None
+    for first, last in ((0, half), (half, end)):
+        values = [b"%d/%d/%d" % (batch, partition, number) + mark for number in range(first, last)]
+        yield pa.record_batch(
+            {"key": pa.array([key] * (last - first), pa.binary()), "value": pa.array(values)}
+        )
         if first == 0 and crash and crash.at == "a task in the middle of its rows":
             time.sleep(0.2)  # its first rows are on their way
             crash.here()
