@@ -1,7 +1,6 @@
 """EndTxn, InitProducerId, AddPartitionsToTxn and their like over the wire: each cell of the tables.
 
-Cells of PrepareCommit and PrepareAbort, which pass in a moment, are in `test_transaction_rules` and
-`test_transaction_coordinator`.
+Cells of PrepareCommit and PrepareAbort, which pass in a moment, are in `test_prepared_wire`.
 """
 
 from __future__ import annotations
