@@ -87,6 +87,16 @@ class Driver:
             WriteMarkers: lambda c: markers.write_commit_markers(cluster, c.held),
         }
 
+    @property
+    def acquainted(self) -> bool:
+        """Whether this process has been connected to the cluster before."""
+        return self._cluster.reached
+
+    def disturbed(self) -> bool:
+        """Whether a broker was lost or a coordinator moved, as far as this process knows, since this was last
+        asked."""
+        return self._cluster.disturbed()
+
     def run(self, rules: Rules[T]) -> T:
         """The rules' result, or what they raise."""
         answer: Any = None

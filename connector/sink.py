@@ -18,6 +18,7 @@ from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import Aborted, SourceOffsets, abort, commit
 from eoslog.connector.commit.messages import Batch, Begun, Report
 from eoslog.connector.commit.names import Sink
+from eoslog.connector.commit.prove import prove_last
 from eoslog.connector.crosscheck import Note
 from eoslog.connector.driver import Driver, shared_cluster
 from eoslog.connector.errors import OptionError
@@ -64,10 +65,12 @@ def begin_stream(options: SinkOptions, driver: Driver | None = None) -> Begun | 
         batch = Batch(view.query_id, view.planned.batch_id, view.planned.digest)
     key = (repr(options.client.bootstrap), sink.id, str(view.query_id))
     last_run = memory.take(*key)
+    driver = driver or driver_for(options)
+    acquainted = last_run is not None and driver.acquainted
     cluster = shared_cluster(options.client)
     if last_run is None:
         check_source_cluster(options, cluster, view.planned)
-    begun, run = (driver or driver_for(options)).run(
+    begun, run = driver.run(
         begin(
             sink,
             batch,
@@ -78,6 +81,8 @@ def begin_stream(options: SinkOptions, driver: Driver | None = None) -> Begun | 
             on_lost=options.on_lost,
         )
     )
+    if driver.disturbed() or not acquainted:
+        driver.run(prove_last(sink))
     if last_run is None:
         check_start(options, cluster, view.planned, view.completed, begun)
     if run is not None:
@@ -116,8 +121,9 @@ def commit_stream(
         if source is not None and source.offsets:
             group_offsets.commit_plain(shared_cluster(options.client), source.group, source.offsets)
         return
-    sink = _sink_of(reports)
-    (driver or driver_for(options)).run(commit(sink, reports, batch_id, source, options.two_phase))
+    driver, sink = driver or driver_for(options), _sink_of(reports)
+    driver.run(commit(sink, reports, batch_id, source, options.two_phase))
+    _prove_if_disturbed(driver, sink)
 
 
 def commit_batch(
@@ -128,8 +134,15 @@ def commit_batch(
         return
     driver, sink = driver or driver_for(options), _sink_of(reports)
     driver.run(commit(sink, reports, token_rules.BATCH, two_phase=options.two_phase))
+    _prove_if_disturbed(driver, sink)
     if options.write_token is not None:
         driver.run(token_rules.note_finished(sink, options.write_token))
+
+
+def _prove_if_disturbed(driver: Driver, sink: Sink) -> None:
+    """A node that dies right after it has answered a commit may lose markers: ask the partitions."""
+    if driver.disturbed():
+        driver.run(prove_last(sink))
 
 
 def abort_batch(

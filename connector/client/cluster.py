@@ -16,12 +16,15 @@ from eoslog.connector.client.connection import Connection
 from eoslog.connector.client.retry import Backoff
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, RefusedByBroker, UnknownTopic
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 CoordinatorKind = Literal["group", "transaction"]
 _KIND_CODE = {"group": 0, "transaction": 1}
 
+_MOVED = frozenset({
+    ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+})  # fmt: skip
 _METADATA_MAX = 12  # names the topics; later versions add nothing that is used here
 _UNKNOWN_PATIENCE_MS = 1_000
 """How long a topic may be unknown before that is believed: news of a topic take a moment to spread."""
@@ -67,6 +70,7 @@ class Cluster:
         self._shared: dict[Address, Connection] = {}
         self._idle: dict[Address, list[Connection]] = {}
         self._features: dict[str, int] = {}
+        self._disturbed = False
 
     # -- what is where ------------------------------------------------------------------------
 
@@ -169,6 +173,19 @@ class Cluster:
         for key in keys:
             self._coordinators.pop((kind, key), None)
 
+    def note(self, error: Exception) -> None:
+        """Remember a failure after which what brokers had under way may not have been done."""
+        self._disturbed |= not isinstance(error, KafkaError) or error.code in _MOVED
+
+    def disturbed(self) -> bool:
+        """Whether, since this was last asked, a broker was lost or a coordinator moved: a call found out, or
+        a broker has ended a connection that nobody used."""
+        ended = [connection for connection in self._shared.values() if connection.ended]
+        for connection in ended:
+            connection.close()
+        found, self._disturbed = self._disturbed or bool(ended), False
+        return found
+
     # -- connections --------------------------------------------------------------------------
 
     def take(self, address: Address) -> Connection:
@@ -250,7 +267,8 @@ class Cluster:
         """Ask whichever broker answers. A connection that was idle may be dead: that is found out once."""
         try:
             return self._any().call(api, body, max_version=max_version)
-        except ConnectionLost:
+        except ConnectionLost as error:
+            self.note(error)
             return self._any().call(api, body, max_version=max_version)
 
     def _find_coordinators(self, kind: CoordinatorKind, keys: list[str]) -> None:

@@ -7,6 +7,7 @@ became of the requests under way is unknown.
 """
 
 import math
+import select
 import socket
 import ssl
 import struct
@@ -85,6 +86,15 @@ class Connection:
     def waiting(self) -> int:
         """How many answers are still to come."""
         return len(self._pending)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the broker ended an idle connection: asked of the socket alone, without a round trip."""
+        if self._socket is None or self._pending:
+            return False
+        watch = select.poll()
+        watch.register(self._socket, select.POLLIN)
+        return bool(watch.poll(0))
 
     def close(self) -> None:
         """Close the socket; may be called again."""

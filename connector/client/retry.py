@@ -97,5 +97,6 @@ def retrying(
                     f"{what}: gave up after {timeout_ms} ms ({option}): {error}. Are the brokers up and "
                     "well? Then start the query again"
                 ) from error
+            cluster.note(error)
             forget()
             backoff.pause(error)

@@ -2,11 +2,13 @@
 
 A node that is killed right after EndTxn's answer may come back with a coordinator that says CompleteCommit
 and has lost markers on the way. Those partitions then hold the transaction open for ever, and readers of
-committed data stand still there. After a recovery the partitions are asked (DescribeProducers, KIP-664).
+committed data stand still there. After a recovery, and whenever a broker was lost, the partitions are asked
+(DescribeProducers, KIP-664).
 """
 
 from eoslog.connector.commit.commands import (
     Describe,
+    FetchStored,
     FindHeld,
     Held,
     Refused,
@@ -16,8 +18,9 @@ from eoslog.connector.commit.commands import (
     ask,
     demand,
 )
-from eoslog.connector.commit.decision import Decision
+from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.faults import MarkersMissing
+from eoslog.connector.commit.names import Sink
 
 LOOKS = 10
 """How often a coordinator that has yet to write markers is asked, with FindHeld's patience in between."""
@@ -57,6 +60,15 @@ def _look_again(question: FindHeld, held: tuple[Held, ...], what: str) -> Rules[
         if not held or not any(state and state.state == "PrepareCommit" for state in states.values()):
             break
     return held
+
+
+def prove_last(sink: Sink) -> Rules[None]:
+    """The same for the sink's last decision, which has been carried out. Raises MarkersMissing."""
+    what = f"whether what sink {sink.id} decided last is readable cannot be seen"
+    stored = yield from demand(FetchStored(sink.group), what, MarkersMissing)
+    last = decode(sink, stored.chunks)
+    if last is not None:
+        yield from prove(last)
 
 
 def _text(decision: Decision, held: tuple[Held, ...], answer: object) -> str:
