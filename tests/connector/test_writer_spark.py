@@ -323,3 +323,20 @@ def test_mode_update_as_the_page_on_migrating_has_it(
         (place / "commits" / name).unlink()  # as if the application had died before it noted the batch
     run()
     assert values(kafka, target) == [b"1", b"2"], "the batch that runs again is not written again"
+
+
+def test_mode_update_is_refused_by_spark_and_nothing_is_written(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    """Spark asks for a marker of the JVM that it does not give to Python sinks. Should it ever do so, this
+    test says it, and mode update needs a look."""
+    place, target = tmp_path / "checkpoint", kafka.topic(1)
+    counts = spark.readStream.format("rate").load().groupBy("value").count()
+    rows = counts.selectExpr("cast(value as string) as key", "cast(count as string) as value")
+    writer = rows.writeStream.format("eoslog").outputMode("update").option("topic", target)
+    writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap).option(
+        "checkpointLocation", str(place)
+    )
+    with pytest.raises(PySparkException, match="eoslog does not support Update mode"):
+        writer.start().awaitTermination(90)
+    assert not values(kafka, target)

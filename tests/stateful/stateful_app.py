@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -189,7 +190,11 @@ def main() -> int:
     spark.sparkContext.setLogLevel("ERROR")
     if args.halts:
         spark.dataSource.register(HaltingSource)
-    started = [start(spark, query, args) for query in args.queries]
+    started = []
+    for query in args.queries:  # one by one: Spark gives a Python process 10 s to come up, whatever else runs
+        started.append(start(spark, query, args))
+        while started[-1].isActive and not (args.checkpoints / query / "offsets" / "0").exists():
+            time.sleep(0.1)
     while any(query.isActive for query in started):
         spark.streams.awaitAnyTermination()
         spark.streams.resetTerminated()
