@@ -109,6 +109,8 @@ BEFORE: dict[str, Point] = {
     "decided, no winner finished": _finishing(1),
     "decided, some winners finished": _finishing(2),
 }
+REPLAYED = "decided again, the lost winner not finished"  # begin has asked for both of two winners before
+BEFORE_OF_REPLAYS: dict[str, Point] = {REPLAYED: _finishing(3)}
 AFTER: dict[str, Point] = {
     "sink acquired": lambda command, sink_id, _: isinstance(command, c.Acquire),
     "decision staged": lambda command, sink_id, _: isinstance(command, c.StageOffsets),
@@ -251,7 +253,8 @@ def _driver(options: SinkOptions, batch: int, crash: Crash | None) -> Driver:
         return watching
 
     timeout = options.transaction_timeout_ms
-    return Driver(shared_cluster(options.client), timeout, before=watch(BEFORE), after=watch(AFTER))
+    before = watch(BEFORE | BEFORE_OF_REPLAYS)
+    return Driver(shared_cluster(options.client), timeout, before=before, after=watch(AFTER))
 
 
 def _sink_id(options: SinkOptions) -> str:

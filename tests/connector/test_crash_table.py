@@ -1,6 +1,7 @@
 """The crash table of docs/exactly-once.md, line by line: real processes, a real broker, SIGKILL, and the
 stock consumer as the reader."""
 
+import copy
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from brokers import Broker, offers_two_phase_commit, start_broker
-from crash_query import GROUP, IN_DRIVER, IN_TASKS, ROWS, SOURCE, Crash, Query, run, start
+from crash_query import GROUP, IN_DRIVER, IN_TASKS, REPLAYED, ROWS, SOURCE, Crash, Query, run, start
 from spark_application import PATIENCE_SECONDS, Application
 from spark_probe import PREPARED, UNDECIDED, WRITING
 from stock_kafka import Kafka
@@ -48,7 +49,7 @@ class Bench:
 
     def __init__(self, broker: Broker, checkpoint: Path, **options: str) -> None:
         self.broker, self.kafka = broker, Kafka(broker.bootstrap)
-        self.topic = self.kafka.topic(2)
+        self.topic = self.make_topic()
         self.sink_id = f"sink-{self.topic}"
         more = {name.replace("__", "."): value for name, value in options.items()}
         self.query = Query(
@@ -60,6 +61,25 @@ class Bench:
             }
             | more,
         )
+
+    def hurried(self) -> "Bench":
+        """The same query with a short time-out."""
+        other = copy.copy(self)
+        hurry = {"kafka.transaction.timeout.ms": str(SHORT_MS)}
+        other.query = replace(self.query, options=self.query.options | hurry)
+        return other
+
+    def run_until_killed(self, at: str) -> bool:
+        """Whether it got there. A slow machine may take too long for a short time-out a few times."""
+        for _ in range(20):
+            said = run(self.query, Crash(at))
+            if not said.startswith("BatchRefused"):
+                return said == "killed"
+        return False
+
+    def make_topic(self) -> str:
+        """A topic of two partitions."""
+        return self.kafka.topic(2)
 
     def visible(self) -> list[bytes]:
         return sorted(row[3] for row in self.kafka.rows(self.topic, 2))
@@ -85,10 +105,10 @@ class Bench:
             assert time.monotonic() < deadline
             time.sleep(0.1)
 
-    def written(self, batch: int) -> int:
-        """How often a batch's first row was written, as a reader sees it who sees aborted rows too."""
+    def written(self, batch: int, partition: int = 0) -> int:
+        """How often a task's first row was written, as a reader sees it who sees aborted rows too."""
         rows = [row[3] for row in self.kafka.rows(self.topic, 2, committed=False)]
-        return rows.count(b"%d/0/0" % batch)
+        return rows.count(b"%d/%d/0" % (batch, partition))
 
     def cluster(self) -> Cluster:
         return Cluster(ClientConfig(parse_addresses(self.broker.bootstrap)))
@@ -269,6 +289,39 @@ def test_participant_timed_out_after_the_decision(hasty: Broker, tmp_path: Path)
         assert said.startswith("ParticipantsLost") and "batch 1" in said and lost in said
     early = bench.visible()
     assert len(early) == 3 * ROWS and set(bench.batch(0)) <= set(early) <= set(bench.query.rows())
+    bench.query.options["on.lost.transaction"] = "replay"
+    bench.finish()
+
+
+def test_participant_timed_out_after_the_decision_and_is_replayed(hasty: Broker, tmp_path: Path) -> None:
+    """Only the lost partition is written again, and once, wherever replays are killed, and if what they write
+    is lost too."""
+    bench = Bench(hasty, tmp_path / "checkpoint", two__phase__commit="false", on__lost__transaction="replay")
+    hurried = bench.hurried()
+    assert hurried.run_until_killed("decided, some winners finished")
+    bench.wait_until_nothing_is_open()
+    kept, lost = bench.written(1), bench.written(1, partition=1)
+    assert run(bench.query, Crash("all tasks prepared")) == "killed"
+    assert run(bench.query, Crash("before the decision")) == "killed"
+    assert bench.written(1, partition=1) == lost + 2
+    assert hurried.run_until_killed(REPLAYED)
+    bench.wait_until_nothing_is_open()
+    assert run(bench.query, Crash(MAYBE_DECIDED)) == "killed"
+    bench.finish()
+    assert bench.written(1) == kept, "what was committed is not written again"
+
+
+def test_a_batch_that_does_not_replay_equally_is_not_replayed(hasty: Broker, tmp_path: Path) -> None:
+    """Another run has other rows, and says so every time; the kept ones stay as they are."""
+    bench = Bench(hasty, tmp_path / "checkpoint", two__phase__commit="false", on__lost__transaction="replay")
+    bench.query = replace(bench.query, varies=True)
+    assert bench.hurried().run_until_killed("decided, some winners finished")
+    bench.wait_until_nothing_is_open()
+    early = bench.visible()
+    for _ in range(2):
+        said = run(bench.query)
+        assert said.startswith("ReplayDiffers") and "batch 1 of query" in said and "partitions [1]" in said
+    assert bench.visible() == early and bench.open() == []
 
 
 @pytest.mark.spark
