@@ -21,6 +21,16 @@ from eoslog.connector.offsets import Offsets, cluster_from_json
 class CheckpointUnreadable(EoslogError):
     """The checkpoint cannot be read from this process; the message says where and why."""
 
+    def __init__(self, location: str, why: object) -> None:
+        super().__init__(
+            f"checkpoint {location}: {why}; give checkpointLocation as a path or URI that Spark's driver and "
+            "its Python processes can read"
+        )
+        self.location, self.why = location, why
+
+    def __reduce__(self) -> tuple[type["CheckpointUnreadable"], tuple[str, str]]:
+        return type(self), (self.location, str(self.why))
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -64,7 +74,7 @@ class Checkpoint:
             else:
                 files, root = fs.LocalFileSystem(), location
         except (OSError, ValueError, ArrowException) as error:
-            raise CheckpointUnreadable(f"checkpoint {location}: {error}") from error
+            raise CheckpointUnreadable(location, error) from error
         return cls(files, root, location)
 
     def query_id(self) -> str:
@@ -73,9 +83,7 @@ class Checkpoint:
         try:
             return str(json.loads(text)["id"])
         except (ValueError, KeyError, TypeError) as error:
-            raise CheckpointUnreadable(
-                f"checkpoint {self.location}: metadata is {text!r}: {error}"
-            ) from error
+            raise CheckpointUnreadable(self.location, f"metadata is {text!r}: {error}") from error
 
     def newest_planned(self) -> Planned | None:
         """The newest batch of the offset log: the one that is running or about to run."""
@@ -91,8 +99,9 @@ class Checkpoint:
         version, *lines = self._read(f"offsets/{batch_id}").splitlines() or [""]
         if version != "v1" or not lines:
             raise CheckpointUnreadable(
-                f"checkpoint {self.location}: offsets/{batch_id} has format {version!r} with {len(lines)} "
-                "lines; only v1 is understood (spark.sql.streaming.offsetLog.formatVersion 1)"
+                self.location,
+                f"offsets/{batch_id} has format {version!r} with {len(lines)} lines; only v1 is understood "
+                "(spark.sql.streaming.offsetLog.formatVersion 1)",
             )
         return Planned(batch_id, tuple(lines[1:]))
 
@@ -102,14 +111,14 @@ class Checkpoint:
         try:
             (info,) = self._files.get_file_info([name])
         except (OSError, ArrowException) as error:
-            raise CheckpointUnreadable(f"checkpoint {self.location}, {name}: {error}") from error
+            raise CheckpointUnreadable(self.location, f"{name}: {error}") from error
         return None if info.type is fs.FileType.NotFound else self.planned(batch_id)
 
     def _newest(self, log: str) -> int | None:
         try:
             found = self._files.get_file_info(fs.FileSelector(f"{self._root}/{log}", allow_not_found=True))
         except (OSError, ArrowException) as error:
-            raise CheckpointUnreadable(f"checkpoint {self.location}, {log}: {error}") from error
+            raise CheckpointUnreadable(self.location, f"{log}: {error}") from error
         return max((int(info.base_name) for info in found if info.base_name.isdecimal()), default=None)
 
     def _read(self, name: str) -> str:
@@ -117,7 +126,7 @@ class Checkpoint:
             with self._files.open_input_stream(f"{self._root}/{name}") as stream:
                 return bytes(stream.read()).decode()
         except (OSError, UnicodeDecodeError, ArrowException) as error:
-            raise CheckpointUnreadable(f"checkpoint {self.location}: {name}: {error}") from error
+            raise CheckpointUnreadable(self.location, f"{name}: {error}") from error
 
 
 def _topic_offsets(text: str) -> list[tuple[tuple[str, int], int]]:

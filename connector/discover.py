@@ -158,7 +158,7 @@ class Log:
             )
         if extra:
             names = ", ".join(f"{t}-{p}" for t, p in extra)
-            raise OptionError(f"{option} names {names}, which is not among the partitions read")
+            raise OptionError(f"{option} names {names}, which is not among the partitions read: leave it out")
 
     def _matching(self) -> list[str]:
         """Topics of the pattern; none may be there yet, as with Spark's connector."""

@@ -141,23 +141,23 @@ def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
 def _deadletter_topic(values: Mapping[str, Any]) -> str | None:
     topic: str | None = values["deadletter.topic"]
     if topic is not None and topic == values["topic"]:
-        raise OptionError("deadletter.topic must be another topic than topic")
+        raise OptionError("deadletter.topic must be another topic than topic: choose one")
     return topic
 
 
 def _token(values: Mapping[str, Any]) -> str | None:
     token: str | None = values.get("write.token")
     if token is not None and values["processing.guarantee"] != "exactly_once":
-        raise OptionError("write.token needs processing.guarantee=exactly_once: nothing else writes once")
+        raise OptionError("write.token needs processing.guarantee=exactly_once: leave one of them out")
     return token
 
 
 def _on_lost(values: Mapping[str, Any], stream: bool) -> OnLost:
     policy = OnLost(values["on.lost.transaction"])
     if policy is OnLost.REPLAY and values["processing.guarantee"] != "exactly_once":
-        raise OptionError("on.lost.transaction=replay needs processing.guarantee=exactly_once")
+        raise OptionError("on.lost.transaction=replay needs processing.guarantee=exactly_once: set it")
     if policy is OnLost.REPLAY and not stream and values["write.token"] is None:
-        raise OptionError("on.lost.transaction=replay needs write.token: no other batch write is run again")
+        raise OptionError("on.lost.transaction=replay needs write.token: give one")
     return policy
 
 
@@ -341,7 +341,7 @@ def _check_limits(values: Mapping[str, Any]) -> None:
         if start > end:
             raise OptionError(
                 f"startingOffsetsByTimestamp ({start}) lies after endingOffsetsByTimestamp ({end}) for "
-                f"{topic}-{partition}"
+                f"{topic}-{partition}: correct one of them"
             )
 
 
@@ -375,7 +375,9 @@ def _start(values: Mapping[str, Any], stream: bool) -> offsets.Bound:
     if start is None:
         return offsets.LATEST if stream else offsets.EARLIEST
     if not stream and _mentions(start, offsets.LATEST):
-        raise OptionError("startingOffsets cannot be latest (-1) in a batch query: nothing would be read")
+        raise OptionError(
+            "startingOffsets cannot be latest (-1) in a batch query: nothing would be read; give earliest"
+        )
     return _checked(start, "startingOffsets", values)
 
 
@@ -387,7 +389,7 @@ def _end(values: Mapping[str, Any]) -> offsets.Bound:
     if end is None:
         return offsets.LATEST
     if _mentions(end, offsets.EARLIEST):
-        raise OptionError("endingOffsets cannot be earliest (-2): there would be nothing to read")
+        raise OptionError("endingOffsets cannot be earliest (-2): nothing to read; give latest or offsets")
     return _checked(end, "endingOffsets", values)
 
 

@@ -81,7 +81,7 @@ class BatchReader(DataSourceReader):
         turned = [tp for tp in end if start[tp] > end[tp]]
         if turned:
             said = "; ".join(f"{t}-{p} from {start[t, p]} to {end[t, p]}" for t, p in turned)
-            raise OptionError(f"startingOffsets lies after endingOffsets: {said}")
+            raise OptionError(f"startingOffsets lies after endingOffsets: {said}; correct one of them")
         return _tasks(self.options, start, end, log.ids) or [plan.Range("", 0, 0, 0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

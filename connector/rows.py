@@ -61,7 +61,7 @@ def arrow_schema(headers: bool) -> pa.Schema:
 
 def batches(records: DecodedRecords, topic: str, partition: int, headers: bool) -> Iterator[pa.RecordBatch]:
     """Decoded records of one partition as batches of at most MAX_ROWS rows. Nothing is copied but the
-    timestamps, which Spark wants in microseconds; ArrowInvalid where one does not fit."""
+    timestamps, which Spark wants in microseconds. Raises SchemaError where one does not fit."""
     wanted = arrow_schema(headers)
     rows = len(records)
     columns = [
@@ -70,7 +70,7 @@ def batches(records: DecodedRecords, topic: str, partition: int, headers: bool) 
         pa.repeat(pa.scalar(topic, pa.string()), rows),
         pa.repeat(pa.scalar(partition, pa.int32()), rows),
         records.offset,
-        records.timestamp.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
+        _timestamps(records, topic, partition),
         records.timestamp_type,
     ]
     if headers:
@@ -78,6 +78,18 @@ def batches(records: DecodedRecords, topic: str, partition: int, headers: bool) 
     whole = pa.RecordBatch.from_arrays(columns, schema=wanted)
     for first in range(0, rows, MAX_ROWS):
         yield whole.slice(first, MAX_ROWS)
+
+
+def _timestamps(records: DecodedRecords, topic: str, partition: int) -> pa.Array:
+    try:
+        return records.timestamp.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
+    except pa.ArrowInvalid as error:
+        first, last = records.offset[0].as_py(), records.offset[-1].as_py()
+        raise SchemaError(
+            f"{topic}-{partition}: a record at offset {first} to {last} has a timestamp that Spark cannot "
+            f"hold ({error}). Its producer gave something else than milliseconds since 1970; read around it "
+            "with startingOffsets, or have it deleted"
+        ) from error
 
 
 def _header_column(column: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -204,7 +204,7 @@ def _read_checkpoint(options: SinkOptions) -> _View:
     """What begin needs of the checkpoint; OptionError where it cannot be read and is needed."""
     try:
         if options.checkpoint_location is None:
-            raise CheckpointUnreadable("checkpointLocation is not among the options")
+            raise CheckpointUnreadable("(none)", "checkpointLocation is not among the options")
         checkpoint = Checkpoint.at(options.checkpoint_location)
         planned, completed = checkpoint.newest_planned(), checkpoint.newest_completed()
         return _View(checkpoint.query_id(), planned, completed)

@@ -122,7 +122,9 @@ class Cluster:
         info = self.topic(topic, create=create)
         if partition not in info.leaders:
             have = ", ".join(map(str, sorted(info.leaders)))
-            raise UnknownTopic(f"topic {topic!r} has no partition {partition}, but {have}")
+            raise UnknownTopic(
+                f"topic {topic!r} has no partition {partition}, but {have}: check assign or the offsets given"
+            )
         node = info.leaders[partition]
         if node not in self._nodes:
             self.forget_topic(topic)
@@ -230,7 +232,10 @@ class Cluster:
         try:
             return self._opened(Connection(*address, self.config))
         except BrokerUnreachable as error:
-            raise ConnectionLost(f"no connection to broker {error}") from error
+            raise ConnectionLost(
+                f"no connection to broker {error}; the cluster tells this address: check that it can be "
+                "reached from here (advertised.listeners)"
+            ) from error
 
     def _opened(self, connection: Connection) -> Connection:
         self.reached = True

@@ -112,7 +112,8 @@ class Connection:
             served = f"versions {lowest} to {highest}" if highest >= 0 else "no version"
             raise UnsupportedByBroker(
                 f"broker {self.host}:{self.port} serves {served} of {ours.name}; eoslog needs one between "
-                f"{max(ours.min_version, min_version)} and {bound}"
+                f"{max(ours.min_version, min_version)} and {bound}: use a broker that serves it, or leave "
+                "out the option that needs it"
             )
         return version
 
@@ -191,7 +192,9 @@ class Connection:
             served = {key["api_key"]: key["max_version"] for key in answer["api_keys"]}
             answer = self._ask_versions(min(served.get(int(ApiKey.API_VERSIONS), 0), version - 1), deadline)
         if answer["error_code"]:
-            raise UnsupportedByBroker(f"ApiVersions refused: {info(answer['error_code']).name}")
+            raise UnsupportedByBroker(
+                f"ApiVersions refused: {info(answer['error_code']).name}; check that a broker listens there"
+            )
         self.versions = {k["api_key"]: (k["min_version"], k["max_version"]) for k in answer["api_keys"]}
         self.features = {f["name"]: f["max_version_level"] for f in answer.get("finalized_features") or ()}
 

@@ -30,6 +30,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.records import DecodedRecords, decode_batches
 from eoslog.protocol.schema import Message
 
+_DAMAGED = "read another replica (move the leader), or begin behind it with startingOffsets"
 _BY_NAME = 12  # the last version that names topics
 _BY_ID = 13  # names them by their ids (KIP-516)
 _OTHER_TOPIC = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
@@ -92,7 +93,7 @@ def _seen(name: str, answer: _Answer, position: int, end: int, committed: bool) 
     try:
         return visible(answer.records, position, end, answer.aborted if committed else None)
     except CorruptBatch as error:
-        raise CorruptBatch(f"{name}: {error}", error.offset) from error
+        raise CorruptBatch(f"{name}: {error}; {_DAMAGED}", error.offset) from error
 
 
 def _decoded(
@@ -104,7 +105,7 @@ def _decoded(
     try:
         yield decode_batches(records, batches, headers=headers)
     except CorruptBatch as error:
-        raise CorruptBatch(f"{name}: {error}", error.offset) from error
+        raise CorruptBatch(f"{name}: {error}; {_DAMAGED}", error.offset) from error
     except PayloadTooLarge:
         if len(batches) == 1:
             raise
@@ -258,7 +259,9 @@ class _Reader:
             self._backoff = Backoff(config, limit)
         if self._backoff.over:
             raise RetriesExhausted(
-                f"reading {self.name} at offset {position}: no progress within {limit} ms ({option}): {error}"
+                f"reading {self.name} at offset {position}: no progress within {limit} ms ({option}): "
+                f"{error}. Are the brokers up, or does an open transaction hold readers back? Mend that and "
+                "start the query again"
             ) from error
         self.cluster.forget_topic(self.topic)
         self._backoff.pause(error)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _QUICK = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNSTABLE_OFFSET_COMMIT})
 """Codes that pass within milliseconds: markers follow EndTxn's answer at once."""
-_ALSO = _QUICK | {
+WAITED_FOR = _QUICK | {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
@@ -38,7 +38,7 @@ def check(code: int, what: str) -> None:
 def passes(error: Exception) -> bool:
     """Whether the failure may pass by itself, so that the same request may be sent again."""
     if isinstance(error, KafkaError):
-        return error.code in _ALSO or error.retriable
+        return error.code in WAITED_FOR or error.retriable
     return isinstance(error, (ConnectionLost, BrokerUnreachable))
 
 

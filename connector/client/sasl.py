@@ -40,7 +40,8 @@ def authenticate(ask: Ask, sasl: Sasl) -> int:
     if answer["error_code"]:
         offered = ", ".join(answer["mechanisms"]) or "none"
         raise AuthenticationRefused(
-            f"the broker does not take kafka.sasl.mechanism={sasl.mechanism}; it offers {offered}"
+            f"the broker does not take kafka.sasl.mechanism={sasl.mechanism}; it offers {offered}: "
+            "choose one of these"
         )
 
     def exchange(token: bytes) -> Message:
@@ -70,7 +71,9 @@ def _scram(exchange: Callable[[bytes], Message], sasl: Sasl) -> Message:
         last = exchange(client.final(bytes(told["auth_bytes"])))
         client.check(bytes(last["auth_bytes"]))
     except ScramError as error:
-        raise AuthenticationRefused(f"{sasl.mechanism} as {sasl.user}: {error}") from error
+        raise AuthenticationRefused(
+            f"{sasl.mechanism} as {sasl.user}: {error}; check the credentials"
+        ) from error
     return last
 
 
@@ -81,7 +84,9 @@ def _bearer(exchange: Callable[[bytes], Message], sasl: Sasl) -> Message:
     if told["auth_bytes"]:
         exchange(b"\x01")
         said = bytes(told["auth_bytes"]).decode("utf-8", "replace")
-        raise AuthenticationRefused(f"OAUTHBEARER: the broker refused the token: {said}")
+        raise AuthenticationRefused(
+            f"OAUTHBEARER: the broker refused the token: {said}; check its audience, scope and issuer"
+        )
     return told
 
 
@@ -110,7 +115,8 @@ def _called(sasl: Sasl) -> _Token:
         found = getattr(importlib.import_module(module), name)()
     except Exception as error:  # whatever the user's function does, it is the reason
         raise AuthenticationRefused(
-            f"kafka.sasl.oauthbearer.token.callback={sasl.token_callback} failed: {type(error).__name__}"
+            f"kafka.sasl.oauthbearer.token.callback={sasl.token_callback} failed: {type(error).__name__}; "
+            "start it by hand, where the tasks run, to see why"
         ) from error
     text, seconds = found if isinstance(found, tuple) else (found, 0)
     return _Token(str(text), time.monotonic() + REFRESH_AT * float(seconds))
@@ -133,7 +139,8 @@ def _fetched(sasl: Sasl) -> _Token:
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"HTTP {error.code}" if isinstance(error, urllib.error.HTTPError) else type(error).__name__
         raise AuthenticationRefused(
-            f"kafka.sasl.oauthbearer.token.endpoint.url={url} gave no token for {sasl.client_id}: {reason}"
+            f"kafka.sasl.oauthbearer.token.endpoint.url={url} gave no token for {sasl.client_id}: {reason}; "
+            "check the address, clientId and clientSecret"
         ) from error
 
 

@@ -149,7 +149,7 @@ def _login(text: str | None, mechanism: str) -> dict[str, str]:
     if mechanism not in _MODULES.get(login.module, ()):
         raise OptionError(
             f"option kafka.sasl.jaas.config names {login.module}, which does not go with "
-            f"kafka.sasl.mechanism={mechanism}; known are {', '.join(_MODULES)}"
+            f"kafka.sasl.mechanism={mechanism}: choose one of {', '.join(_MODULES)}"
         )
     return login.options
 
@@ -164,12 +164,12 @@ def _check_sasl(sasl: Sasl) -> None:
         return
     if (sasl.token_url is None) == (sasl.token_callback is None):
         raise OptionError(
-            "OAUTHBEARER needs one source of tokens: kafka.sasl.oauthbearer.token.endpoint.url (with "
+            "OAUTHBEARER needs one source of tokens: give kafka.sasl.oauthbearer.token.endpoint.url (with "
             "clientId and clientSecret in kafka.sasl.jaas.config), or "
             "kafka.sasl.oauthbearer.token.callback as module:function"
         )
     if sasl.token_url is not None and not (sasl.client_id and sasl.client_secret):
-        raise OptionError("kafka.sasl.jaas.config: the token endpoint needs clientId and clientSecret")
+        raise OptionError("kafka.sasl.jaas.config: the endpoint needs clientId and clientSecret: give both")
     if sasl.token_callback is not None and ":" not in sasl.token_callback:
         raise OptionError("option kafka.sasl.oauthbearer.token.callback: give it as module:function")
 
@@ -215,6 +215,6 @@ def _load(option: str, action: Any) -> None:
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or type(error).__name__
         raise OptionError(
-            f"option {option} cannot be used: {reason}; it must be PEM, and be there on every machine that "
+            f"option {option} cannot be used: {reason}; give PEM that is there on every machine that "
             "runs the query's tasks"
         ) from error

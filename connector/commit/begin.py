@@ -147,7 +147,9 @@ def _raise_epoch(sink: Sink, identity: Identity) -> Rules[Identity]:
     if isinstance(raised, Refused) and raised.code in FENCED:
         raise fenced(sink, raised)
     if isinstance(raised, (Refused, Unknown)):
-        raise CommitFault(f"sink {sink.id} cannot be acquired: {raised}")
+        raise CommitFault(
+            f"sink {sink.id} cannot be acquired: {raised}. When that is mended, start the query again"
+        )
     return raised
 
 

@@ -187,5 +187,5 @@ def demand(command: Command[T], otherwise: str, fault: type[CommitFault] = Commi
     """The result; a failure raises `fault`: what could not be done and why."""
     answer = yield from ask(command)
     if isinstance(answer, (Refused, Unknown)):
-        raise fault(f"{otherwise}: {answer}")
+        raise fault(f"{otherwise}: {answer}. When that is mended, start the query again")
     return answer

@@ -43,11 +43,12 @@ def check_offered(sink: Sink) -> Rules[None]:
     answer = (yield from demand(Seal((probe,)), what))[probe.name]
     if isinstance(answer, NotOffered):
         raise CommitFault(
-            f"sink {sink.id}: two.phase.commit=require, and the cluster does not offer it: {answer}. With "
-            "two.phase.commit=auto the sink goes on without: transactions end by kafka.transaction.timeout.ms"
+            f"sink {sink.id}: two.phase.commit=require, and the cluster does not offer it: {answer}. Set "
+            "two.phase.commit=auto, and the sink goes on without: transactions then end by "
+            "kafka.transaction.timeout.ms"
         )
     if isinstance(answer, (Refused, Unknown)):
-        raise CommitFault(f"{what}: {answer}")
+        raise CommitFault(f"{what}: {answer}. When that is mended, start the query again")
 
 
 def seal(decision: Decision, answers: Mapping[str, Answer], policy: TwoPhase) -> tuple[Decision, list[str]]:
