@@ -185,7 +185,7 @@ def test_a_loss_that_the_commit_finds_is_replayed_by_the_next_run(tv: int) -> No
 
 
 @BOTH
-def test_nothing_is_replayed_while_something_may_still_become_visible(tv: int) -> None:
+def test_trap_29_nothing_is_replayed_while_something_may_still_become_visible(tv: int) -> None:
     """One is lost, another could not be reached: first what is open is finished."""
     bench = ReplayBench(tv)
     reports = bench.lose(1)
@@ -225,7 +225,7 @@ def abort_after_all(bench: ReplayBench, name: str) -> None:
 
 
 @pytest.mark.parametrize("vague", [forget, start_anew, abort_after_all])
-def test_what_is_merely_unknown_is_never_replayed(vague: Any) -> None:
+def test_trap_28_what_is_merely_unknown_is_never_replayed(vague: Any) -> None:
     """All is committed, and what is left of one transaction does not prove it any more."""
     bench = ReplayBench()
     reports = bench.tasks(bench.begin(0))
@@ -237,7 +237,7 @@ def test_what_is_merely_unknown_is_never_replayed(vague: Any) -> None:
     assert bench.visible() == ALL
 
 
-def test_one_that_is_unknown_beside_one_that_is_lost_stops_all() -> None:
+def test_trap_28_one_that_is_unknown_beside_one_that_is_lost_stops_all() -> None:
     bench = ReplayBench()
     reports = bench.lose(1)
     with pytest.raises(ParticipantsLost):
@@ -277,7 +277,7 @@ def test_a_batch_that_replays_otherwise_is_refused(again: list[list[str]], told:
     assert bench.visible() == ALL
 
 
-def test_equal_numbers_of_other_rows_are_told_by_their_checksums() -> None:
+def test_trap_30_equal_numbers_of_other_rows_are_told_by_their_checksums() -> None:
     """Rows that were dealt out in turns come out in equal numbers, whichever they are."""
 
     def summed(reports: list[Report], *sums: int) -> list[Report]:
