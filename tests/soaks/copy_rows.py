@@ -64,9 +64,10 @@ def ids(rows: int, partitions: int) -> Iterator[Id]:
 def publish(bootstrap: str, topic: str, rows: int, partitions: int, seed: int) -> int:
     """Write all rows in transactions, some aborted ones between them; returns how many were aborted."""
     draw, aborted = random.Random(seed), 0
-    producer = Producer(
-        {"bootstrap.servers": bootstrap, "transactional.id": f"{topic}-publisher", "linger.ms": 20}
-    )
+    producer = Producer({
+        "bootstrap.servers": bootstrap, "transactional.id": f"{topic}-publisher", "linger.ms": 20,
+        "log_level": 2,
+    })  # fmt: skip
     producer.init_transactions(60)
     wanted = list(ids(rows, partitions))
     at = 0

@@ -1,6 +1,7 @@
 """`make soak-copy-cluster`: a copy on three nodes of Apache Kafka that are killed while it runs.
 
     python tests/soaks/soak_copy_cluster.py [--rows 200000] [--seed N] [--only nodes,both,alone]
+        [--transaction-version 1]
 
 `nodes`: one node at a time, replication 3 and min.insync.replicas 2; the query must not stop. `both`: the
 driver is killed as well. `alone`: min.insync.replicas 1, and all nodes but one are dead, one after the other.
@@ -35,7 +36,9 @@ ONE_IN_SYNC = {"min.insync.replicas": "1", "transaction.state.log.min.isr": "1"}
 def copy(subject: str, options: argparse.Namespace, directory: Path) -> tuple[Report, NodeKills]:
     """Publish, copy under kills, audit."""
     alone = subject == "alone"
-    with ThreeNodes(KAFKA, ONE_IN_SYNC if alone else None, controller_apart=alone) as cluster:
+    settings = ONE_IN_SYNC if alone else None
+    version = [f"--feature=transaction.version={options.transaction_version}"]
+    with ThreeNodes(KAFKA, settings, controller_apart=alone, formatting=version) as cluster:
         make_topics(cluster.bootstrap, 3)
         publish(cluster.bootstrap, SOURCE, options.rows, PARTITIONS, options.seed)
         place, at = directory / "checkpoint", cluster.bootstrap
@@ -59,12 +62,14 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=6, help="of the driver")
     parser.add_argument("--batch", type=int, default=2_000, help="maxOffsetsPerTrigger")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
+    parser.add_argument("--transaction-version", type=int, choices=(1, 2), default=2, help="of the cluster")
     parser.add_argument("--only", default=",".join(SUBJECTS), help=f"of {', '.join(SUBJECTS)}")
     parser.add_argument("--java", default="", help="options of the driver's JVM, such as a shared archive")
     options = parser.parse_args()
     wrong = []
     for subject in options.only.split(","):
-        print(f"{SUBJECTS[subject]}: {options.rows} rows, seed {options.seed}", flush=True)
+        version = f"transaction.version {options.transaction_version}"
+        print(f"{SUBJECTS[subject]}: {options.rows} rows, {version}, seed {options.seed}", flush=True)
         directory = Path(tempfile.mkdtemp(prefix="soak-nodes-"))
         report, nodes = copy(subject, options, directory)
         roles = ", ".join(f"{count} {role}" for role, count in nodes.kills.items())
