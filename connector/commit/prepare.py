@@ -15,7 +15,7 @@ class Task(Enum):
     DROP = "let them pass: at_most_once has attempted the batch before"
 
 
-def judge(begun: Begun, query_id: str, batch_id: int, partition: int = -1) -> tuple[Task, Stamp]:
+def judge(begun: Begun, query_id: str, batch_id: int, partition: int) -> tuple[Task, Stamp]:
     """What to do, and the stamp for the report. Ids and partition are those that Spark tells the task.
 
     Of a decided batch only partitions that were lost are written again (replay.py).

@@ -55,6 +55,7 @@ def random_shape(dice: Random) -> Shape:
         tells_holder=dice.random() < 0.3,
         last_epoch=dice.choice((4, 32_766)),
         blind=dice.random() < 0.2,
+        replays=dice.random() < 0.5,
         empty=frozenset({(1, 2)}) if dice.random() < 0.3 else frozenset(),
     )
 

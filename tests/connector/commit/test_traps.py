@@ -95,7 +95,7 @@ def test_trap_27_another_query_used_the_sink_before_a_decided_batch_is_replayed(
     begun = bench.begin(0)
     if not known:
         begun, _ = bench.run(begin(bench.sink, None))
-        task, _ = judge(begun, "q", 0)
+        task, _ = judge(begun, "q", 0, 0)
         assert task is Task.PASS_DECIDED
         return
     bench.commit(bench.prepare_all(begun), 0)
@@ -603,7 +603,7 @@ def test_tasks_of_another_batch_than_begun_are_refused() -> None:
     begun = Bench().begin(3)
     for query_id, batch_id in (("q", 4), ("r", 3)):
         with pytest.raises(CommitFault, match="made ready for batch 3 of query q"):
-            judge(begun, query_id, batch_id)
+            judge(begun, query_id, batch_id, 0)
 
 
 def test_at_most_once_needs_to_know_its_batch() -> None:

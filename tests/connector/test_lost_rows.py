@@ -1,0 +1,157 @@
+"""Rows lost after their decision and written again, beyond streams: batch writes with a token, dead letters;
+and the option's own rules. (The streams are test_crash_table.py's.)"""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from brokers import start_broker
+from stock_kafka import Kafka
+
+from eoslog.connector import sink
+from eoslog.connector.client import transactions
+from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.faults import BatchRefused, ParticipantsLost, ReplayDiffers
+from eoslog.connector.commit.messages import Decided, Report
+from eoslog.connector.driver import Driver, shared_cluster
+from eoslog.connector.errors import OptionError
+from eoslog.connector.options import SinkOptions, sink_options
+from eoslog.connector.task import Attempt, write_rows
+
+PATIENCE_SECONDS = 60
+
+
+class Killed(Exception):
+    """The job is gone."""
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[Kafka]:
+    """A broker that looks for timed-out transactions all the time."""
+    interval = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+    with start_broker({interval: "100"}) as broker:
+        yield Kafka(broker.bootstrap)
+
+
+class Job:
+    """A batch write with a token, on one topic, with another one for its dead letters."""
+
+    def __init__(self, kafka: Kafka, **more: str) -> None:
+        self.kafka, self.topic, self.dead = kafka, kafka.topic(1), kafka.topic(1)
+        self.given = {
+            "kafka.bootstrap.servers": kafka.bootstrap,
+            "topic": self.topic,
+            "deadletter.topic": self.dead,
+            "write.token": f"token-{self.topic}",
+            "two.phase.commit": "false",
+        } | {name.replace("__", "."): value for name, value in more.items()}
+
+    def options(self, **more: str) -> SinkOptions:
+        given = self.given | {name.replace("__", "."): value for name, value in more.items()}
+        return sink_options(given, stream=False)
+
+    def write(
+        self, options: SinkOptions, rows: list[list[str]], driver: Driver | None = None
+    ) -> list[Report]:
+        """Run it: a task for each list of values. Those with a "!" name a partition that does not exist."""
+        begun = sink.begin_batch(options, driver)
+        query = begun.batch.query_id if begun is not None and begun.batch is not None else ""
+        reports = [
+            write_rows(options, begun, Attempt(query, 0, number), iter([_batch(values)])).report
+            for number, values in enumerate(rows)
+        ]
+        sink.commit_batch(options, reports, driver)
+        return [report for report in reports if report is not None]
+
+    def lose(self, rows: list[list[str]], **more: str) -> None:
+        """Run it until its first transaction is committed, die, and let the others time out."""
+        options = self.options(kafka__transaction__timeout__ms="3000", **more)
+        tries = (self._is_killed(options, rows) for _ in range(20))
+        assert any(tries), "too slow for this time-out, every time"
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while transactions.list_transactions(shared_cluster(options.client), self.prefix, ["Ongoing"]):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    def _is_killed(self, options: SinkOptions, rows: list[list[str]]) -> bool:
+        """Whether it came to its decision: a slow machine may not, within a short time-out."""
+        ends = 0
+
+        def die(command: c.Command[Any]) -> None:
+            nonlocal ends
+            ends += isinstance(command, c.End) and command.commit
+            if ends == 3:  # the decision, the first, and now the second
+                raise Killed
+
+        driver = Driver(shared_cluster(options.client), options.transaction_timeout_ms, before=die)
+        try:
+            self.write(options, rows, driver)
+        except Killed:
+            return True
+        except BatchRefused:
+            return False
+        raise AssertionError("it went through")
+
+    @property
+    def prefix(self) -> str:
+        return f"eoslog-write.{self.given['write.token']}"
+
+    def visible(self) -> tuple[list[bytes], list[bytes]]:
+        """Rows, and dead letters."""
+        good, dead = (
+            sorted(row[3] for row in self.kafka.rows(topic, 1)) for topic in (self.topic, self.dead)
+        )
+        return good, dead
+
+
+def _batch(values: list[str]) -> pa.RecordBatch:
+    places = pa.array([99 if value.endswith("!") else None for value in values], pa.int32())
+    return pa.record_batch({"value": pa.array(values), "partition": places})
+
+
+ROWS = [["a", "b!"], ["c", "d", "e!"], ["f"]]
+GOOD, DEAD = [b"a", b"c", b"d", b"f"], [b"b!", b"e!"]
+
+
+def test_a_batch_write_with_a_token_is_replayed_with_its_dead_letters(hasty: Kafka) -> None:
+    job = Job(hasty)
+    job.lose(ROWS, on__lost__transaction="replay")
+    assert job.visible() == ([b"a"], [b"b!"])
+    with pytest.raises(ParticipantsLost, match=r"4 rows of its partitions \[1, 2\] are lost"):
+        job.write(job.options(), ROWS)
+    replay = job.options(on__lost__transaction="replay")
+    with pytest.raises(ReplayDiffers, match=r"partition 1 has other rows; partition 2 has other rows"):
+        job.write(replay, [["a", "b!"], ["c", "e!", "f"], ["d"]])
+    reports = job.write(replay, [["b!", "a"], ["e!", "d", "c"], ["f"]])
+    assert [isinstance(report, Decided) for report in reports] == [True, False, False]
+    assert job.visible() == (GOOD, DEAD)
+    assert all(isinstance(report, Decided) for report in job.write(replay, ROWS))
+    assert job.visible() == (GOOD, DEAD)
+
+
+def test_a_loss_that_was_not_expected_is_replayed_by_numbers_of_rows(hasty: Kafka) -> None:
+    """The option comes after the loss: the decision has no checksums."""
+    job = Job(hasty)
+    job.lose(ROWS)
+    replay = job.options(on__lost__transaction="replay")
+    with pytest.raises(ReplayDiffers, match=r"2 tasks instead of 3; partition 0 has 3 rows instead of 2"):
+        job.write(replay, [["a", "b!", "f"], ["c", "d", "e!"]])
+    job.write(replay, ROWS)
+    assert job.visible() == (GOOD, DEAD)
+
+
+@pytest.mark.parametrize(
+    ("stream", "given", "why"),
+    [
+        (False, {}, "needs write.token"),
+        (True, {"processing.guarantee": "at_most_once"}, "needs processing.guarantee=exactly_once"),
+        (True, {"processing.guarantee": "at_least_once"}, "needs processing.guarantee=exactly_once"),
+    ],
+)
+def test_replay_is_refused_where_it_has_no_meaning(stream: bool, given: dict[str, str], why: str) -> None:
+    options = {"kafka.bootstrap.servers": "h:1", "topic": "t", "on.lost.transaction": "replay"} | given
+    with pytest.raises(OptionError, match=f"on.lost.transaction=replay {why}"):
+        sink_options(options, stream=stream)
+    assert sink_options({**options, "on.lost.transaction": "stop"}, stream=stream)
