@@ -20,7 +20,15 @@ from tests.scenarios.apache_kafka import ApacheKafka
 
 ON_KAFKA = os.environ.get("EOSLOG_TEST_BROKER", "eoslog") == "kafka"
 _LEVEL = os.environ.get("EOSLOG_TEST_TRANSACTION_VERSION", "2")
+FORMATTING = (f"--feature=transaction.version={_LEVEL}",)
 _KEEPS_PREPARED = 6  # the InitProducerId of two-phase commit (KIP-939)
+
+_SHORT_FORMS = (
+    "its broker is set up in the bundled broker's short forms, which Kafka wants otherwise: SCRAM users in a "
+    "JAAS text (kafka-storage --add-scram), any PEM key (PKCS 8), keys of tokens in a file (a login module)"
+)
+BUNDLED_ONLY = {"test_security.py": _SHORT_FORMS, "test_security_spark.py": _SHORT_FORMS}
+"""Files that do not run on Apache Kafka, and why."""
 
 
 class Broker(Protocol):
@@ -40,7 +48,7 @@ class Broker(Protocol):
 def start_broker(config: Mapping[str, str] | None = None) -> AbstractContextManager[Broker]:
     """A broker with these options, which both kinds know by the same names."""
     if ON_KAFKA:
-        return ApacheKafka(config or {}, [f"--feature=transaction.version={_LEVEL}"])
+        return ApacheKafka(config or {}, FORMATTING)
     return EmbeddedBroker(config=config)
 
 

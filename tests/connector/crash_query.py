@@ -155,6 +155,8 @@ class Running:
             if time.monotonic() > deadline:
                 self.process.kill()
                 raise AssertionError("the driver does not get to its point")
+            if self.process.exitcode is not None:
+                raise AssertionError(f"the driver ended before its point: {self.end()}")
             time.sleep(0.02)
 
     def wake(self, number: signal.Signals = signal.SIGCONT) -> None:

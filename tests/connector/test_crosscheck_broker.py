@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from brokers import start_broker
 from confluent_kafka import Consumer, TopicPartition
 from crash_query import GROUP, ROWS, SOURCE, Crash, Query, run
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -20,7 +21,6 @@ from eoslog.connector.commit.faults import DecisionGone
 from eoslog.connector.errors import DataLoss, WrongCluster
 from eoslog.connector.offsets import cluster_from_json
 from eoslog.connector.options import sink_options
-from eoslog.testing import EmbeddedBroker
 
 NO_LIMIT = ReadAllAvailable()
 
@@ -28,7 +28,7 @@ NO_LIMIT = ReadAllAvailable()
 @pytest.fixture(scope="module")
 def other() -> Iterator[Kafka]:
     """Another cluster, with ids of its own."""
-    with EmbeddedBroker() as broker:
+    with start_broker() as broker:
         yield Kafka(broker.bootstrap)
 
 

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import halting
 import pytest
+from brokers import start_broker
 from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from stock_kafka import Kafka
-
-from eoslog.testing import EmbeddedBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -28,7 +27,7 @@ ROWS, A_BATCH, KILLED = 200, 40, 2
 def hasty() -> Iterator[Kafka]:
     """A broker that looks for timed-out transactions all the time."""
     interval = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
-    with EmbeddedBroker(config={interval: "100"}) as broker:
+    with start_broker({interval: "100"}) as broker:
         yield Kafka(broker.bootstrap)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from brokers import start_broker
 from stock_kafka import Kafka
 
 from eoslog.connector.client import transactions
@@ -20,7 +21,6 @@ from eoslog.connector.client.produce import Producer
 from eoslog.connector.errors import ProduceFailed
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.records import encode_batches
-from eoslog.testing import EmbeddedBroker
 
 
 class At(Cluster):
@@ -143,7 +143,7 @@ def test_plain_offsets_and_bounds(kafka: Kafka) -> None:
 @pytest.mark.parametrize("transactional", [False, True], ids=["idempotent", "transactional"])
 def test_every_row_once_across_kills_of_the_broker(transactional: bool) -> None:
     name = "tx" if transactional else None
-    with EmbeddedBroker() as broker:
+    with start_broker() as broker:
         kafka = Kafka(broker.bootstrap)
         topic = kafka.topic(2)
         cluster = Cluster(config(broker.bootstrap))
