@@ -69,7 +69,7 @@ class Copy:
         self._aims = [list(Aim)[at % len(Aim)] for at in range(kills)]
         self._draw.shuffle(self._aims)
         self._watch = Watch(job) if job.connector == "eoslog" else None
-        self._lives = 0
+        self._lives: list[Life] = []
         self._start_seconds, self._batch_seconds = START_SECONDS, 1.0
 
     @property
@@ -80,9 +80,13 @@ class Copy:
     def run(self) -> Report:
         """Kill as planned, then let it come to its end. Raises RuntimeError if it cannot."""
         began = time.monotonic()
-        for at, aim in enumerate(self._aims):
-            self._live_and_die(aim, len(self._aims) - at)
-        self._live_to_the_end()
+        try:
+            for at, aim in enumerate(self._aims):
+                self._live_and_die(aim, len(self._aims) - at)
+            self._live_to_the_end()
+        finally:
+            if self._lives and self._lives[-1].exit_code is None:  # interrupted
+                self._lives[-1].kill(workers_too=True)
         self.report.batches = self.job.newest("commits") + 1
         self.report.seconds = time.monotonic() - began
         return self.report
@@ -90,8 +94,8 @@ class Copy:
     def _life(self) -> Life:
         if self._watch is not None:
             self._watch.mark()
-        self._lives += 1
-        return Life(self.job, self._logs / f"life-{self._lives}.log")
+        self._lives.append(Life(self.job, self._logs / f"life-{len(self._lives) + 1}.log"))
+        return self._lives[-1]
 
     def _live_and_die(self, aim: Aim, kills_left: int) -> None:
         life = self._life()
