@@ -19,6 +19,7 @@ OURS_ALONE = (
     "transactional.id",
     "two.phase.commit",
     "on.lost.transaction",
+    "progress.log",
     "deadletter.topic",
     "write.token",
     "cluster.moved.to",

@@ -145,6 +145,8 @@ TABLE: tuple[Option, ...] = (
            "every start says so; replay, the next run writes the lost partitions again, after comparing "
            "what all partitions hold with the first time. For queries whose partitions replay equally.",
            tuple(policy.value for policy in OnLost)),
+    Option("progress.log", Kind.BOOL, False, Use.WRITE_STREAM,
+           "Each micro-batch in figures: a line of JSON on the standard error of Spark's driver."),
     Option("kafka.compression.type", Kind.CHOICE, "none", Use.SINK,
            "Compression of record batches.", CODEC_NAMES),
     Option("kafka.max.in.flight.requests.per.connection", Kind.COUNT, 5, Use.SINK,

@@ -84,6 +84,7 @@ class SinkOptions:
     checkpoint_location: str | None
     query_name: str | None
     path: str | None
+    progress_log: bool
 
 
 def source_options(raw: Mapping[str, str], *, stream: bool) -> SourceOptions:
@@ -135,6 +136,7 @@ def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
         checkpoint_location=values["checkpointlocation"],
         query_name=values["queryname"],
         path=values["path"],
+        progress_log=values.get("progress.log", False),
     )
 
 

@@ -23,6 +23,7 @@ from eoslog.connector.crosscheck import Note
 from eoslog.connector.driver import Driver, shared_cluster
 from eoslog.connector.errors import OptionError
 from eoslog.connector.options import Guarantee, SinkOptions
+from eoslog.connector.progress import tell, timed
 from eoslog.connector.start_of_run import check_source_cluster, check_start
 
 log = logging.getLogger(__name__)
@@ -122,8 +123,10 @@ def commit_stream(
             group_offsets.commit_plain(shared_cluster(options.client), source.group, source.offsets)
         return
     driver, sink = driver or driver_for(options), _sink_of(reports)
-    driver.run(commit(sink, reports, batch_id, source, options.two_phase))
+    spent: dict[str, float] = {}
+    driver.run(timed(commit(sink, reports, batch_id, source, options.two_phase), spent, sink))
     _prove_if_disturbed(driver, sink)
+    tell(sink, reports, spent, loud=options.progress_log)
 
 
 def commit_batch(

@@ -100,7 +100,8 @@ def _prepare(
     participant = Participant(name, Identity(identity.producer_id, identity.epoch))
     written = tuple(sorted(producer.partitions))
     ids = tuple(sorted((topic, number) for topic, number in producer.topic_ids.items() if number))
-    return Prepared(stamp, attempt.partition, participant, tally.rows, written, tally.checksum, ids)
+    told = (tally.rows, written, tally.checksum, ids, producer.bytes)
+    return Prepared(stamp, attempt.partition, participant, *told)
 
 
 def _give_up(cluster: Cluster, name: str, identity: transactions.Identity, error: BaseException) -> None:

@@ -55,7 +55,7 @@ class Producer:
     """Sends batches for one identity (None: without idempotence). Make, send, flush, close.
 
     In a transaction `transactional_id` and `identity` are both given; partitions join it by themselves.
-    `records` and `partitions` say what was acknowledged so far, `ends` the offset after the last
+    `records`, `bytes` and `partitions` say what was acknowledged so far, `ends` the offset after the last
     acknowledged batch of each partition, `topic_ids` which topics they are (None: the brokers tell no ids).
     """
 
@@ -79,7 +79,7 @@ class Producer:
             raise ValueError("a transactional producer needs the identity that InitProducerId gave")
         self.cluster, self.identity, self.transactional_id = cluster, identity, transactional_id
         self.acks, self.max_in_flight, self.retries = acks, max_in_flight, retries
-        self.records = 0
+        self.records = self.bytes = 0
         self.partitions: set[TopicPartition] = set()
         self.ends: dict[TopicPartition, int] = {}
         self.topic_ids: dict[str, str | None] = {}
@@ -292,6 +292,7 @@ class Producer:
 
     def _acknowledge(self, batch: Outgoing, base_offset: int) -> None:
         self.records += batch.count
+        self.bytes += batch.size
         self.partitions.add(batch.where)
         if base_offset >= 0:
             # An earlier batch may be acknowledged later, if only its answer was lost at first.

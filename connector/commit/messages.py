@@ -82,7 +82,7 @@ class Prepared:
     """A task wrote its rows in a transaction, open still: every one of them is acknowledged.
 
     `checksum`: of the rows that Spark gave it, whatever their order; None: not asked for. `topic_ids`: which
-    topics they are that go by these names, as far as the brokers tell.
+    topics they are that go by these names, as far as the brokers tell. `bytes`: as sent, compressed.
     """
 
     stamp: Stamp
@@ -92,6 +92,7 @@ class Prepared:
     written: tuple[TopicPartition, ...]
     checksum: int | None = None
     topic_ids: tuple[tuple[str, str], ...] = ()
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
