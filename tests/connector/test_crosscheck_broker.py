@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from stock_kafka import Kafka, bare
 from test_source_stream import planned, reader
 
 from eoslog.connector import memory, sink
-from eoslog.connector.client import listing
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.config import ClientConfig, parse_addresses
 from eoslog.connector.client.connection import Connection
 from eoslog.connector.commit.faults import DecisionGone
 from eoslog.connector.errors import DataLoss, WrongCluster
@@ -130,7 +132,6 @@ def test_the_log_s_beginning_is_asked_for_once_a_run(kafka: Kafka, monkeypatch: 
         made.latestOffset(stood, NO_LIMIT)
         costs.append(len([name for name in asked if name != "API_VERSIONS"]) - before)
     assert costs[0] - costs[1] == 2 and costs[1] == costs[2], (costs, asked)  # Metadata, ListOffsets
-    assert listing.EARLIEST == -2
 
 
 # -- the sink ---------------------------------------------------------------------------------
@@ -235,6 +236,31 @@ def test_a_new_checkpoint_under_an_old_sink(bench: Bench) -> None:
     del bench.options["kafka.group.id"]
     (said,) = bench.begin()
     assert "the sink has written batch 1 of query" in said and "startingOffsets=committed" in said
+
+
+def test_the_sink_s_start_costs_a_constant_number_of_requests(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside those of begin itself: the cluster's id, the group's coordinator, its offsets."""
+    assert run(bench.query) == "done"
+    with Cluster(ClientConfig(parse_addresses(bench.kafka.bootstrap))) as cluster:
+        bench.plan(2, **{f"cluster-id:{cluster.metadata([]).cluster_id}": {}})
+    asked: Counter[str] = Counter()
+    real = Connection.send
+
+    def send(self: Connection, api: Any, *args: Any, **kwargs: Any) -> int:
+        asked[api.name] += 1
+        return real(self, api, *args, **kwargs)
+
+    monkeypatch.setattr(Connection, "send", send)
+    costs = []
+    for group in (True, False):
+        asked.clear()
+        if not group:
+            del bench.options["kafka.group.id"]
+        bench.begin(kafka__client__id=f"counted-{group}")
+        costs.append(Counter(asked))
+    assert costs[0] - costs[1] == {"METADATA": 1, "FIND_COORDINATOR": 1, "OFFSET_FETCH": 1}, costs
 
 
 def test_source_offsets_of_another_cluster_are_not_committed(bench: Bench, other: Kafka) -> None:
