@@ -182,8 +182,8 @@ class Faulty(logging.Handler):
     def loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A callback or a task that nobody awaits has failed."""
         error = context.get("exception")
-        if isinstance(error, Exception):
-            self.found.append(f"{context['message']}: {error!r}")
+        if isinstance(error, Exception) or "destroyed" in context["message"]:
+            self.found.append(f"{context['message']}: {error!r} {context.get('task', '')}")
 
 
 def run(seed: int, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
@@ -203,8 +203,13 @@ def run(seed: int, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         result = loop.run_until_complete(asyncio.wait_for(main(), LONGEST_LIFE))
         assert not handler.found, handler.found[0]
         return result
-    except TimeoutError:
-        raise AssertionError(f"after {LONGEST_LIFE} s there are still requests without an answer") from None
+    except TimeoutError as error:
+        if loop.now < LONGEST_LIFE:
+            raise
+        raise AssertionError(
+            f"after {LONGEST_LIFE} s there are still requests without an answer; faults: {handler.found}; "
+            f"waiting: {_waiting(loop)}"
+        ) from error
     finally:
         for (module, name, _), before in zip(stand_ins, real, strict=True):
             setattr(module, name, before)
@@ -218,6 +223,11 @@ _STAND_INS = (
     (many, "ThreadPoolExecutor", Inline),
     (broker_room, "SystemClock", LoopClock),
 )
+
+
+def _waiting(loop: Loop) -> list[str]:
+    """Where each task of the broker's stands."""
+    return [f"{task.get_name()} {[str(at) for at in task.get_stack()]}" for task in asyncio.all_tasks(loop)]
 
 
 def _end(loop: Loop) -> None:
