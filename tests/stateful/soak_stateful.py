@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
 import sys
 import tempfile
 import time
@@ -123,6 +124,8 @@ def main() -> int:
     parser.add_argument("--broker", choices=("eoslog", "kafka"), default="eoslog")
     parser.add_argument("--guarantee", choices=("exactly_once", "at_least_once"), default="exactly_once")
     args = parser.parse_args()
+    # So that the processes below end with this one, however it is ended.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(1))
     print(f"seed {args.seed}, {args.kills} kills, broker {args.broker}, {args.guarantee}", flush=True)
     with (
         server(args.broker) as broker,
