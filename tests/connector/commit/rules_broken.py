@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.commit import begin, decide, finish, seal
+from eoslog.connector.commit import begin, decide, finish, replay, seal
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decision import Decision, Stored
 from tests.connector.commit import model_bench
@@ -152,6 +152,25 @@ def epoch_raised_by_anybody(patch: pytest.MonkeyPatch) -> None:
         return (yield c.Acquire(sink.coordinator))
 
     patch.setattr(begin, "_raise_epoch", steal)
+
+
+def what_is_unknown_is_lost(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(finish, "is_aborted", lambda state, participant: True)
+
+
+def replayed_before_the_rest_is_finished(patch: pytest.MonkeyPatch) -> None:
+    def at_once(loss: Any, last: Any, batch: Any) -> Any:
+        loss.unfinished = False
+        return replay.to_replay(loss, last, batch)
+
+    patch.setattr(begin, "to_replay", at_once)
+
+
+def rows_counted_only(patch: pytest.MonkeyPatch) -> None:
+    def count(last: Decision, made: Decision, lost: Any) -> None:
+        replay.check_replay(last._replace(checksums=()), made, lost)
+
+    patch.setattr(decide, "check_replay", count)
 
 
 def earlier_queries_forgotten(patch: pytest.MonkeyPatch) -> None:

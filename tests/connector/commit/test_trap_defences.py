@@ -1,8 +1,8 @@
 """Every trap of docs/exactly-once.md has a case, and the case goes red when the defence is taken out.
 
 Here is the list: trap -> what is broken -> the case that must notice. The cases themselves, with nothing
-broken, are in test_traps.py and test_seal_traps.py; what a trap needs of the client or the source is judged
-in tests/connector/test_trap_defences_outside.py.
+broken, are in test_traps.py, test_seal_traps.py and test_replay.py; what a trap needs of the client or the
+source is judged in tests/connector/test_trap_defences_outside.py.
 """
 
 import re
@@ -14,6 +14,7 @@ import pytest
 
 from tests.connector.commit import rules_broken as broken
 from tests.connector.commit import test_model_sees as sees
+from tests.connector.commit import test_replay as replays
 from tests.connector.commit import test_seal_traps as sealed
 from tests.connector.commit import test_traps as traps
 from tests.connector.commit.model_bench import decides
@@ -221,6 +222,23 @@ DEFENCES = [
         broken.earlier_queries_forgotten,
         traps.test_trap_27_another_query_used_the_sink_before_a_decided_batch_is_replayed,
         (2, True),
+    ),
+    Defence(
+        28,
+        broken.what_is_unknown_is_lost,
+        replays.test_trap_28_what_is_merely_unknown_is_never_replayed,
+        (replays.forget,),
+    ),
+    Defence(
+        29,
+        broken.replayed_before_the_rest_is_finished,
+        replays.test_trap_29_nothing_is_replayed_while_something_may_still_become_visible,
+    ),
+    Defence(
+        30,
+        broken.rows_counted_only,
+        replays.test_trap_30_equal_numbers_of_other_rows_are_told_by_their_checksums,
+        (),
     ),
 ]
 
