@@ -17,7 +17,7 @@ from eoslog.connector.commit.faults import (
     SinkFenced,
     Unfinished,
 )
-from eoslog.connector.commit.messages import Begun, Decided, Prepared, Report
+from eoslog.connector.commit.messages import Begun, Decided, Empty, Prepared, Report
 from eoslog.connector.commit.replay import OnLost
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
 
@@ -208,6 +208,24 @@ def test_trap_29_nothing_is_replayed_while_something_may_still_become_visible(tv
     assert bench.visible() == ALL
 
 
+@BOTH
+def test_markers_of_lost_ones_are_not_taken_for_commits_that_are_missing(tv: int) -> None:
+    """A broker that has lost the markers of aborted transactions, too, must not be given commits for them."""
+    bench = ReplayBench(tv)
+    reports = bench.lose(1)
+    asked: list[set[str]] = []
+
+    def held(command: c.Command[Any]) -> Any:
+        if isinstance(command, c.FindHeld):
+            asked.append({participant.name for participant in command.participants})
+            return ()
+        return None
+
+    bench.intercept = held
+    bench.begin(0)
+    assert asked == [{name_of(reports[0]), name_of(reports[3])}]
+
+
 def forget(bench: ReplayBench, name: str) -> None:
     """As an id that was not used for a week."""
     del bench.broker.transactions[name]
@@ -338,7 +356,9 @@ def test_reports_of_a_replay_that_do_not_belong_together_decide_nothing() -> Non
     bench.lose(1)
     reports = bench.tasks(bench.begin(0))
     lost, kept = reports[1], reports[0]
-    everything = [replace(lost, partition=at) if at != 1 else lost for at in range(4)]
+    assert isinstance(lost, Prepared)
+    other = [replace(lost, partition=at, rows=1) for at in (0, 3)]
+    everything = [other[0], lost, Empty(lost.stamp, 2), other[1]]
     for wrong in ([kept, Decided(kept.stamp, 1, 2), *reports[2:]], everything, [None, *reports[1:]]):
         with pytest.raises(CommitFault):
             bench.commit(wrong, 0)  # type: ignore[arg-type]
