@@ -125,6 +125,11 @@ test-connector-kafka: setup $(KAFKA)  ## the connector's tests on Apache Kafka; 
 test-connector-cluster: setup $(KAFKA)  ## queries on three Apache Kafka nodes that are killed, or whose leaders move, in mid-batch
 	$(BIN)/python -m pytest -q -s --timeout 900 $(addprefix tests/connector/cluster/,kills.py moves.py last_node.py) $(TEST_ARGS)
 
+EXECUTORS := $(addprefix tests/connector/executors/,test_executors.py losses.py speculation.py)
+
+test-executors: setup  ## executors, workers and driver processes killed, speculation, topics that change (ROUNDS=n)
+	$(if $(ROUNDS),EOSLOG_EXECUTORS_ROUNDS=$(ROUNDS)) $(BIN)/python -m pytest -q -s --timeout 0 $(EXECUTORS) $(TEST_ARGS)
+
 docs-pages: $(READY)  ## docs/apis.md, options.md and connector-options.md, made from the code they tell of
 	$(BIN)/python -m docs.pages
 

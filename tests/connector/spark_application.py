@@ -92,6 +92,10 @@ class Application:
         """Let those go on who wait at the place."""
         (self.folder / f"go-{place}").touch()
 
+    def go_alone(self, place: str, pid: int) -> None:
+        """Let one process go on that waits there, now or later."""
+        (self.folder / f"go-{place}-{pid}").touch()
+
     def notes(self, at: str, **more: Any) -> list[dict[str, Any]]:
         """The notes made at a place, by the values of their fields."""
         path = self.folder / "notes.jsonl"

@@ -3,8 +3,8 @@ its driver are, and waits ("wait") or fails ("fail") there if a test asks for it
 
 The folder in EOSLOG_PROBE holds the orders (orders.json: what to do at a place, in a batch, in a partition
 if one is named; only at the first `visits`, by default one for each partition), the notes (notes.jsonl),
-and a file for each place whose waiters may go on (go-<place>). The sink's own code runs unchanged around
-it. Without a folder it does nothing.
+and a file for each place whose waiters may go on (go-<place>, or go-<place>-<pid> for one of them). The
+sink's own code runs unchanged around it. Without a folder it does nothing.
 """
 
 import json
@@ -68,7 +68,8 @@ def _obey(folder: Path, place: str, do: str) -> None:
     if do == "fail":
         raise Told(f"told to fail: {place}")
     deadline = time.monotonic() + WAIT_SECONDS
-    while not (folder / f"go-{place}").exists():
+    names = (f"go-{place}", f"go-{place}-{os.getpid()}")
+    while not any((folder / name).exists() for name in names):
         if time.monotonic() > deadline:
             raise Told(f"nobody came to {place} within {WAIT_SECONDS} s")
         time.sleep(0.02)

@@ -1,6 +1,7 @@
 """A Spark cluster that a test can hurt, and one copy of a topic that runs on it, read by a stock client."""
 
 import json
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,13 @@ class Copy:
             return [listing.transactional_id for listing in found]
 
     def check(self) -> None:
-        """Every row once, nothing left open."""
-        assert self.visible() == self.rows
+        """Every row once, nothing left open. Markers may be on their way still, of a copy's abort too: until
+        then readers are held back."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        first = len(self.visible())
+        while len(self.visible()) < len(self.rows) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert self.visible() == self.rows, (
+            f"{first} rows at first, {len(self.visible())} of {len(self.rows)}"
+        )
         assert self.open() == []

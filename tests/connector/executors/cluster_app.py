@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from spark_probe import ProbeSource
 
 _SMALL = {
@@ -43,7 +44,8 @@ def run(spark: SparkSession, command: dict[str, Any]) -> dict[str, Any]:
 
 
 def rows(spark: SparkSession, command: dict[str, Any]) -> DataFrame:
-    """The source's rows; `shuffle`: through a shuffle by value."""
+    """The source's rows; `shuffle`: through a shuffle by value; `noise`: with a mark of their own in each
+    run, so that no batch replays equally."""
     reader = spark.readStream if "checkpoint" in command else spark.read
     frame: DataFrame = (
         reader.format("eoslog")
@@ -54,6 +56,10 @@ def rows(spark: SparkSession, command: dict[str, Any]) -> DataFrame:
         .load()
         .select("key", "value")
     )
+    if command.get("noise"):
+        frame = frame.select(
+            "key", F.concat(F.col("value").cast("string"), F.lit("@"), F.expr("uuid()")).alias("value")
+        )
     return frame.repartition(2, "value") if command.get("shuffle") else frame
 
 

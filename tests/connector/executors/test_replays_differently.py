@@ -9,7 +9,7 @@ from stock_kafka import Kafka
 
 from eoslog.testing import EmbeddedBroker
 
-BETWEEN_PREPARE_AND_DECIDE = ("some tasks prepared", "all tasks prepared", "verified", "before the decision")
+BETWEEN_PREPARE_AND_DECIDE = ("all tasks prepared", "before the decision")
 BETWEEN_DECIDE_AND_FINISH = ("decided, no winner finished", "decided, some winners finished")
 
 

@@ -55,9 +55,10 @@ def test_the_target_gets_partitions(broker: EmbeddedBroker, tmp_path: Path) -> N
     assert any(row[0] > 1 for row in rows if row[3].startswith(b"1/1/"))
 
 
-@pytest.mark.parametrize("at", [MIDDLE, "some tasks prepared"])
-@pytest.mark.parametrize("partitions", [2, 1])
-@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize(
+    ("at", "partitions", "keyed"),
+    [(MIDDLE, 2, True), (MIDDLE, 2, False), (MIDDLE, 1, False), ("some tasks prepared", 2, True)],
+)
 def test_the_target_is_made_anew(
     broker: EmbeddedBroker, tmp_path: Path, at: str, partitions: int, keyed: bool
 ) -> None:
