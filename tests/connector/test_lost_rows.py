@@ -20,7 +20,7 @@ from eoslog.connector.errors import OptionError
 from eoslog.connector.options import SinkOptions, sink_options
 from eoslog.connector.task import Attempt, write_rows
 
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 
 
 class Killed(Exception):
@@ -67,9 +67,10 @@ class Job:
 
     def lose(self, rows: list[list[str]], **more: str) -> None:
         """Run it until its first transaction is committed, die, and let the others time out."""
-        options = self.options(kafka__transaction__timeout__ms="3000", **more)
-        tries = (self._is_killed(options, rows) for _ in range(20))
-        assert any(tries), "too slow for this time-out, every time"
+        as_short_as_can_be = [str(3000 << doubled) for doubled in range(6)]
+        options = self.options(**more)
+        tries = (self.options(kafka__transaction__timeout__ms=ms, **more) for ms in as_short_as_can_be)
+        assert any(self._is_killed(one, rows) for one in tries), "too slow for these time-outs"
         deadline = time.monotonic() + PATIENCE_SECONDS
         while transactions.list_transactions(shared_cluster(options.client), self.prefix, ["Ongoing"]):
             assert time.monotonic() < deadline
