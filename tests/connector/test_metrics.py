@@ -36,6 +36,7 @@ def test_progress_of_a_real_query(spark: SparkSession, kafka: Kafka, tmp_path: P
     rows = frame.option("maxOffsetsPerTrigger", 40).load().select("value")
     writer = rows.writeStream.format("eoslog").option("kafka.bootstrap.servers", kafka.bootstrap)
     writer = writer.option("topic", target).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer = writer.option("progress.log", "true")
     query = writer.trigger(availableNow=True).start()
     assert query.awaitTermination(200)
     reports = query.recentProgress
