@@ -25,13 +25,13 @@ class Kafka:
         """Create a topic of a new name and return it."""
         name = name or f"t-{uuid.uuid4().hex[:12]}"
         new = NewTopic(name, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()})
-        self.admin.create_topics([new])[name].result(10)
+        self.admin.create_topics([new])[name].result(60)
         return name
 
     def make_anew(self, topic: str, partitions: int = 1) -> None:
         """Delete a topic, and create another one of its name once it is gone."""
-        self.admin.delete_topics([topic])[topic].result(10)
-        deadline = time.monotonic() + 10
+        self.admin.delete_topics([topic])[topic].result(60)
+        deadline = time.monotonic() + 60
         while topic in self.admin.list_topics(timeout=10).topics:
             assert time.monotonic() < deadline, f"{topic} is still there"
             time.sleep(0.05)
@@ -46,7 +46,7 @@ class Kafka:
     def transactional(self, transactional_id: str) -> Producer:
         """A stock transactional producer, initialised."""
         producer = self.producer(transactional_id=transactional_id)
-        producer.init_transactions(20)
+        producer.init_transactions(60)
         return producer
 
     def put(self, topic: str, values: list[bytes], partition: int = 0, **more: Any) -> None:
@@ -54,7 +54,7 @@ class Kafka:
         producer = self.producer(enable_idempotence=True)
         for value in values:
             producer.produce(topic, value, partition=partition, **more)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
 
     def rows(self, topic: str, partitions: int = 1, *, committed: bool = True) -> list[tuple[Any, ...]]:
         """Every record as the stock consumer sees it, sorted: (partition, offset, key, value, timestamp
@@ -72,7 +72,7 @@ class Kafka:
         consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
         found, ended = [], set()
         while len(ended) < partitions:
-            message = consumer.poll(10)
+            message = consumer.poll(60)
             assert message is not None, f"no answer from the stock consumer; ended: {ended}"
             if message.error():
                 ended.add(message.partition())

@@ -4,6 +4,7 @@ import time
 
 import pyarrow as pa
 import pytest
+from brokers import ON_KAFKA
 from stock_kafka import Kafka
 
 from eoslog.connector import markers
@@ -31,9 +32,10 @@ def test_open_transactions_are_found_where_they_are(kafka: Kafka, monkeypatch: p
         (held,) = markers.find_held(cluster, places, [mine, other])
         assert held[:2] == ((topic, 1), mine)
         assert markers.find_held(cluster, places, [other]) == ()
-        with pytest.raises(KafkaError) as refusal:
-            markers.write_commit_markers(cluster, [held])
-        assert refusal.value.code == ErrorCode.INVALID_TXN_STATE, "its coordinator has yet to decide it"
+        if not ON_KAFKA:  # which believes whoever has the right to write markers
+            with pytest.raises(KafkaError) as refusal:
+                markers.write_commit_markers(cluster, [held])
+            assert refusal.value.code == ErrorCode.INVALID_TXN_STATE, "its coordinator has yet to decide it"
         transactions.end_txn(cluster, f"held-{topic}", identity, commit=True)
         assert markers.find_held(cluster, places, [mine]) == ()
 
