@@ -92,8 +92,8 @@ class Programs:
 
     @property
     def calm(self) -> bool:
-        """Nobody else is at work, and nothing of them is on its way."""
-        return len(self.live) == 1 and not DISTURBING & set(self.used)
+        """Nobody else is at work or was in between, and nothing of them is on its way."""
+        return len(self.live) == 1 and not self.shape.spread and not DISTURBING & set(self.used)
 
     def rows(self, slice_: int, partition: int) -> list[str]:
         """What one partition of one slice of the source holds; a batch is one slice."""
