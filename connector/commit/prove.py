@@ -47,6 +47,15 @@ def prove(decision: Decision) -> Rules[None]:
         raise MarkersMissing(_text(decision, held, answer))
 
 
+def prove_last(sink: Sink) -> Rules[None]:
+    """The same for the sink's last decision, which has been carried out. Raises MarkersMissing."""
+    what = f"whether what sink {sink.id} decided last is readable cannot be seen"
+    stored = yield from demand(FetchStored(sink.group), what, MarkersMissing)
+    last = decode(sink, stored.chunks)
+    if last is not None:
+        yield from prove(last)
+
+
 def _look_again(question: FindHeld, held: tuple[Held, ...], what: str) -> Rules[tuple[Held, ...]]:
     """What is held once the coordinators say that they have written all markers.
 
@@ -60,15 +69,6 @@ def _look_again(question: FindHeld, held: tuple[Held, ...], what: str) -> Rules[
         if not held or not any(state and state.state == "PrepareCommit" for state in states.values()):
             break
     return held
-
-
-def prove_last(sink: Sink) -> Rules[None]:
-    """The same for the sink's last decision, which has been carried out. Raises MarkersMissing."""
-    what = f"whether what sink {sink.id} decided last is readable cannot be seen"
-    stored = yield from demand(FetchStored(sink.group), what, MarkersMissing)
-    last = decode(sink, stored.chunks)
-    if last is not None:
-        yield from prove(last)
 
 
 def _text(decision: Decision, held: tuple[Held, ...], answer: object) -> str:
