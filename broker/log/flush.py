@@ -11,9 +11,9 @@ between threads then cost more time than the sync.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from time import perf_counter
 from typing import NamedTuple, Protocol
 
 from eoslog.broker.config import FlushMode
@@ -23,8 +23,11 @@ Job = Callable[[], object]
 OnSync = Callable[[float, bool], None]
 """Is told of each sync of a partition: seconds, and whether it failed; on the event loop's thread."""
 
-QUICK = 0.0005  # seconds: what the event loop may spend on syncs in one turn
-_EXPECTED = 0.001  # seconds: what a sync is taken to cost before the first has shown
+QUICK = 0.001  # seconds: what the event loop may spend on syncs in one turn
+MOST_TURNS = 4
+"""Turns of the loop that a mark may wait for more marks, as long as each turn brings some."""
+
+_EXPECTED = 0.002  # seconds: what a sync is taken to cost before the first has shown
 _WEIGHT = 0.125  # of the latest sync in the average
 
 
@@ -63,6 +66,8 @@ class GroupFlush:
         self._busy: set[Flushable] = set()
         self._afterwards: list[tuple[Flushable, Callable[[], None]]] = []
         self._kicked = False
+        self._marks = 0  # since the last turn of the loop
+        self._turns = 0  # waited for more marks
         self._seconds = _EXPECTED  # a sync, on average
         self._idle = asyncio.Event()
 
@@ -92,9 +97,10 @@ class GroupFlush:
     def mark(self, partition: Flushable) -> None:
         """Say that a partition has unsynced bytes. Cheap; several marks within a turn of the loop are one."""
         self._dirty[partition] = None
+        self._marks += 1
         if not self._kicked and self._loop is not None:
             self._kicked = True
-            self._loop.call_soon(self._kick)
+            self._loop.call_soon(self._gather)
 
     def forget(self, partition: Flushable) -> None:
         """Drop a partition's mark: it is closed or has failed."""
@@ -119,7 +125,16 @@ class GroupFlush:
             self.on_sync(synced.seconds, synced.error is not None)
         partition.end_flush(offset, synced.error)
 
+    def _gather(self) -> None:
+        """Flush when a turn of the loop has brought no more: what a client sends in a row shares a sync."""
+        if self._marks and self._turns < MOST_TURNS and self._loop is not None:
+            self._marks, self._turns = 0, self._turns + 1
+            self._loop.call_soon(self._gather)
+        else:
+            self._kick()
+
     def _kick(self) -> None:
+        self._marks = self._turns = 0
         self._kicked = False
         if self._pool is None:
             return
@@ -169,11 +184,11 @@ class _Synced(NamedTuple):
 
 def _run(jobs: Sequence[Job]) -> _Synced:
     """Run the jobs in order until one fails; the error is handed back, it belongs to the partition."""
-    begun = time.perf_counter()
+    begun = perf_counter()
     error = None
     try:
         for job in jobs:
             job()
     except Exception as failure:  # whatever it is, the bytes are not known to be safe
         error = failure
-    return _Synced(error, time.perf_counter() - begun)
+    return _Synced(error, perf_counter() - begun)

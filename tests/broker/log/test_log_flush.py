@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 from logkit import NOW, Disk, batch
 
+from eoslog.broker.log import flush as flush_room
 from eoslog.broker.log.flush import GroupFlush, Job
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -155,5 +156,101 @@ def test_a_cancelled_wait_disturbs_nobody() -> None:
         disk.sync(partition)
         await second
         assert first.cancelled()
+
+    asyncio.run(scenario())
+
+
+class Paced(Slow):
+    """A partition whose sync takes `seconds`, by the clock that the flush is given."""
+
+    seconds = 0.0
+
+    def begin_flush(self) -> tuple[int, Sequence[Job]]:
+        self.let_go.set()
+        return super().begin_flush()
+
+
+@pytest.fixture
+def pace(monkeypatch: pytest.MonkeyPatch) -> type[Paced]:
+    """What a sync takes: two looks at the clock, `Paced.seconds` apart."""
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += Paced.seconds
+        return now[0]
+
+    monkeypatch.setattr(flush_room, "perf_counter", clock)
+    return Paced
+
+
+async def _durable(partition: Paced) -> str:
+    """Write once, wait until it is durable; answers in which thread it was synced."""
+    partition.threads.clear()
+    partition.write()
+    while partition.ended[-1:] != [partition.end]:
+        await asyncio.sleep(0.001)
+    (thread,) = partition.threads
+    return thread
+
+
+def test_a_quick_disk_is_synced_here_and_a_slow_one_by_threads(pace: type[Paced]) -> None:
+    async def scenario() -> None:
+        here = threading.current_thread().name
+        flush = GroupFlush()
+        flush.start()
+        partition = pace(flush)
+        pace.seconds = flush_room.QUICK / 10
+        assert await _durable(partition) != here, "nothing is known of the disk yet"
+        in_turn = [await _durable(partition) for _ in range(40)]
+        assert in_turn[-1] == here
+        pace.seconds = 1.0
+        assert await _durable(partition) == here, "it could not be known"
+        assert await _durable(partition) != here, "one second is enough"
+        pace.seconds = flush_room.QUICK / 10
+        assert [await _durable(partition) for _ in range(80)][-1] == here
+        await flush.stop()
+
+    asyncio.run(scenario())
+
+
+def test_many_partitions_at_once_are_for_the_threads(pace: type[Paced]) -> None:
+    """However quick each is: the loop has others to serve."""
+
+    async def scenario() -> None:
+        here = threading.current_thread().name
+        flush = GroupFlush()
+        flush.start()
+        pace.seconds = flush_room.QUICK / 10
+        many = [pace(flush) for _ in range(20)]
+        for _ in range(40):
+            await _durable(many[0])
+        for partition in many:
+            partition.threads.clear()
+            partition.write()
+        await flush.stop()
+        assert all(partition.ended[-1] == partition.end for partition in many)
+        assert not any(here in partition.threads for partition in many)
+
+    asyncio.run(scenario())
+
+
+def test_what_comes_in_a_row_shares_a_sync(pace: type[Paced]) -> None:
+    """Marks of turns of the loop that follow each other, up to a bound."""
+
+    async def scenario() -> None:
+        flush = GroupFlush()
+        flush.start()
+        partition = pace(flush)
+        for _ in range(flush_room.MOST_TURNS + 1):
+            partition.write()
+            await asyncio.sleep(0)
+        assert partition.begun == [flush_room.MOST_TURNS + 1]
+        while not partition.ended:
+            await asyncio.sleep(0.001)
+        for _ in range(3 * flush_room.MOST_TURNS):
+            partition.write()
+            await asyncio.sleep(0)
+        await flush.stop()
+        assert partition.ended[-1] == partition.end and len(partition.begun) > 2
 
     asyncio.run(scenario())
