@@ -144,5 +144,5 @@ def test_the_slow_one_begins_to_write_when_all_is_done(
 def _check_two_attempts(cluster: SparkCluster, batch: int) -> None:
     """Partition 0 was run twice at the same time, by two executors."""
     attempts = cluster.notes(STARTED, batch=batch, partition=0)
-    assert [note["attempt"] for note in attempts] == [0, 1]
+    assert sorted(note["attempt"] for note in attempts) == [0, 1]
     assert len({note["jvm"] for note in attempts}) == 2
