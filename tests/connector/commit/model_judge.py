@@ -29,14 +29,14 @@ def judge(done: Simulation) -> str:
     return "whole"
 
 
-def explore(shape: Shape) -> Coverage:
-    """Every history of this shape, one by one; returns what they covered. AssertionError names the first
-    history that breaks the guarantee."""
+def explore(shape: Shape, kind: type[Simulation] = Simulation) -> Coverage:
+    """Every history of this shape and kind, one by one; returns what they covered. AssertionError names the
+    first history that breaks the guarantee."""
     covered = Coverage()
     given: tuple[int, ...] | None = ()
     while given is not None:
         choices = Choices(given)
-        done = Simulation(shape, choices)
+        done = kind(shape, choices)
         try:
             covered.add(judge(done.run()), done)
         except AssertionError as wrong:

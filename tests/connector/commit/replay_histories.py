@@ -2,8 +2,8 @@
 
 from eoslog.connector.commit.finish import COMMITTED
 from tests.connector.commit.model_coverage import Coverage
-from tests.connector.commit.model_history import Choices, Fault, Shape
-from tests.connector.commit.model_judge import judge
+from tests.connector.commit.model_history import Fault, Shape
+from tests.connector.commit.model_judge import explore
 from tests.connector.commit.model_programs import Process, Request
 from tests.connector.commit.model_spark import Simulation
 
@@ -22,14 +22,4 @@ class LossFirst(Simulation):
 
 def explore_losses(shape: Shape) -> Coverage:
     """Every history of this shape that begins with a loss."""
-    covered = Coverage()
-    given: tuple[int, ...] | None = ()
-    while given is not None:
-        choices = Choices(given)
-        done = LossFirst(shape, choices)
-        try:
-            covered.add(judge(done.run()), done)
-        except AssertionError as wrong:
-            raise AssertionError(f"{wrong}\n{shape}\n{given}\n{done.used}\n{done.faults}") from wrong
-        given = choices.following()
-    return covered
+    return explore(shape, LossFirst)
