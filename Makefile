@@ -12,7 +12,7 @@ KAFKA := .peers/kafka-4.3.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster model lint bench-codec bench-broker bench-scale dump-segments dump-upkept docs-pages fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster
+.PHONY: help setup java demo test test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster model lint bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -42,7 +42,7 @@ demo: setup  ## the main job: a year of flights through a pipeline that is kille
 test: setup  ## all tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(TEST_ARGS)
 
-lint: $(READY)  ## ruff, mypy (strict) and the import rules
+lint: $(READY) docs  ## ruff, mypy (strict), the import rules, and the docs as a site
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	cd $(LINKED) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/setup.cfg --cache-dir $(CURDIR)/.mypy_cache -p eoslog
@@ -129,6 +129,9 @@ EXECUTORS := $(addprefix tests/connector/executors/,test_executors.py losses.py 
 
 test-executors: setup  ## executors, workers and driver processes killed, speculation, topics that change (ROUNDS=n)
 	$(if $(ROUNDS),EOSLOG_EXECUTORS_ROUNDS=$(ROUNDS)) $(BIN)/python -m pytest -q -s --timeout 0 $(EXECUTORS) $(TEST_ARGS)
+
+docs: $(READY)  ## the docs as a site in build/site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 docs-pages: $(READY)  ## docs/apis.md, options.md and connector-options.md, made from the code they tell of
 	$(BIN)/python -m docs.pages
