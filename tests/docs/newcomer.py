@@ -1,0 +1,77 @@
+"""A newcomer's path, as README.md has it under its first heading: typed in a fresh clone, and timed.
+
+Every block of that section is typed, in one shell, but the broker's, which gets a terminal of its own.
+For the address of the clone this repository's stands, for port 9092 a free one. Run by `make newcomer`;
+the same blocks, but the first, are typed by README.md's test in the suite.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from blocks import ROOT, Block, blocks_of
+
+README = ROOT / "README.md"
+HOME = "https://github.com/eoslog/eoslog"
+ADDRESS = "127.0.0.1:9092"
+LIMIT_S = 300
+
+_BEFORE = """\
+set -eo pipefail
+trap 'test -z "$broker" || kill $broker' EXIT
+eoslog() {{
+    if [ $1 = broker ]; then exec eoslog "$@"; else command eoslog "$@" --bootstrap-server {address}; fi
+}}"""
+_UNTIL_READY = "until grep -q ready broker.out; do kill -0 $broker; sleep 0.1; done"
+
+
+def path_of(page: Path) -> list[Block]:
+    """The blocks of a page's first section."""
+    lines = page.read_text().splitlines()
+    headings = [number for number, line in enumerate(lines, 1) if line.startswith("## ")]
+    return [block for block in blocks_of(page) if headings[0] < block.line < headings[1]]
+
+
+def script_of(blocks: list[Block], home: str, address: str) -> str:
+    """What is typed, as one script for bash."""
+    lines = [_BEFORE.format(address=address)]
+    for block in blocks:
+        code = block.code.replace(HOME, home).replace(ADDRESS, address)
+        lines.append('echo "--- after $SECONDS s"; set -x')
+        if block.mark == "file":
+            lines.append(f"{{ set +x; }} 2> /dev/null; cat > {block.says} <<'END OF FILE'\n{code}END OF FILE")
+        elif code.startswith("eoslog broker"):
+            lines.append(
+                f"{{ set +x; }} 2> /dev/null; {code.strip()} > broker.out & broker=$!\n{_UNTIL_READY}"
+            )
+        else:
+            lines.append(f"{code}{{ set +x; }} 2> /dev/null")
+    return "\n".join([*lines, 'echo "--- first rows after $SECONDS s"'])
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def main() -> int:
+    """Type it; the exit status says whether it worked, and in time."""
+    with tempfile.TemporaryDirectory(prefix="eoslog-newcomer-") as place:
+        script = script_of(path_of(README), f"file://{ROOT} eoslog", f"127.0.0.1:{free_port()}")
+        began = time.monotonic()
+        done = subprocess.run(["bash", "-c", script], cwd=place, check=False)
+        took = time.monotonic() - began
+        print(f"exit status {done.returncode}, {took:.0f} s of {LIMIT_S}")
+        return done.returncode or int(took > LIMIT_S)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+"""Somebody who reads a page from top to bottom and types what stands there.
+
+A page has a directory and a broker of its own; where it says 127.0.0.1:9092, that broker's address is typed.
+The broker is the page's, if it starts one, else one that is simply there. Names of one python block are known
+to the next. In `console` blocks `...` stands for what differs from one run to the next.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import chdir
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from blocks import ROOT, Block
+
+from eoslog.broker.config import option_table
+from eoslog.broker.config.topic_table import TOPIC_CONFIGS
+from eoslog.connector.option_refusals import FIXED, NO_EFFECT
+from eoslog.connector.option_table import ALIASES, TABLE
+from eoslog.testing import EmbeddedBroker
+
+ADDRESS = "127.0.0.1:9092"
+LIMIT_S = 120  # what a block may take on a machine that stands still for a while
+_STARTS_BROKER = re.compile(r"eoslog broker .*--listen " + re.escape(ADDRESS))
+_COMMAND = Path(__file__).with_name("typed_eoslog.py")
+
+KNOWN_OPTIONS = {
+    "broker": frozenset(option_table()),
+    "topic": frozenset(TOPIC_CONFIGS),
+    "connector": frozenset({*(one.name for one in TABLE), *ALIASES, *FIXED, *NO_EFFECT}),
+}
+
+
+class Reader:
+    """Types the blocks of one page. A context manager: what was started is ended with it."""
+
+    def __init__(self, place: Path, *, shares_spark: bool = False) -> None:
+        """`shares_spark`: `python FILE` runs a saved file here, in the Spark session that is there."""
+        self.place, self._shares_spark = place, shares_spark
+        self._saved: dict[str, str] = {}
+        self._names: dict[str, Any] = {"__name__": "__main__"}
+        self._broker: EmbeddedBroker | None = None
+        self._typed: subprocess.Popen[str] | None = None
+        self._address = ""
+
+    def type(self, block: Block) -> None:
+        """Do what the block's language and mark say. Raises AssertionError, or what the block raises."""
+        code = block.code.replace("/var/lib/eoslog", str(self.place / "var"))
+        code = code.replace(ADDRESS, self._where()) if self._needs_broker(block) else code
+        if block.mark == "file":
+            (self.place / block.says).write_text(code)
+            self._saved[f"python {block.says}"] = code
+        elif block.mark == "tests":
+            self._tests(block, code)
+        elif block.language == "properties":
+            self._options(block, code)
+        elif block.language == "json":
+            json.loads(code)
+        elif block.language == "python":
+            self._python(block, code)
+        elif block.language == "console":
+            self._console(block, code)
+        elif _STARTS_BROKER.match(code):
+            self._start(code)
+        else:
+            for piece in self._pieces(code):
+                if piece in self._saved and self._shares_spark:
+                    # The session's JVM has another directory than this page.
+                    self._python(block, self._saved[piece].replace('"./', f'"{self.place}/'))
+                else:
+                    self._bash(piece)
+
+    def _pieces(self, code: str) -> list[str]:
+        """A bash block as it is typed: whole, but for the lines that run a saved file."""
+        runs = "|".join(map(re.escape, self._saved))
+        return [one for one in re.split(rf"(?m)^({runs})$\n?", code) if one] if runs else [code]
+
+    def _needs_broker(self, block: Block) -> bool:
+        asks = ADDRESS in block.code or (block.language in ("bash", "console") and "eoslog " in block.code)
+        return asks and not _STARTS_BROKER.match(block.code)
+
+    def _where(self) -> str:
+        if not self._address:
+            self._broker = EmbeddedBroker(self.place / "some-log")
+            self._broker.start()
+            self._address = self._broker.bootstrap
+        return self._address
+
+    def _start(self, code: str) -> None:
+        """A broker in a terminal of its own, on a free port."""
+        assert not self._address and len(code.strip().splitlines()) == 1, code
+        self._typed = subprocess.Popen(
+            ["bash", "-c", code.replace(ADDRESS, "127.0.0.1:0")],
+            cwd=self.place, env=self._environment(), stdout=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+        assert self._typed.stdout is not None
+        ready = re.match(r"eoslog broker ready at (\S+) ", self._typed.stdout.readline())
+        assert ready, f"{code} did not say that it is ready"
+        self._address = ready[1]
+
+    def _environment(self) -> dict[str, str]:
+        """With the `eoslog` and `python` under test, and the page's broker as the default address."""
+        programs = self.place / ".bin"
+        if not programs.exists():
+            programs.mkdir()
+            for name, command in {"eoslog": f"{sys.executable} {_COMMAND}", "python": sys.executable}.items():
+                (programs / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+                (programs / name).chmod(0o755)
+        return os.environ | {
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "DOCS_BROKER": self._address,
+        }
+
+    def _run(self, command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-o", "pipefail", "-ec", command], cwd=self.place, env=self._environment(),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, check=False,
+        )  # fmt: skip
+
+    def _bash(self, code: str) -> None:
+        done = self._run(code)
+        assert done.returncode == 0, f"{code}ended with {done.returncode}:\n{done.stdout}"
+
+    def _console(self, block: Block, code: str) -> None:
+        for command, wanted in steps(code):
+            done = self._run(command)
+            lines = done.stdout.splitlines() + (
+                [f"[exit status {done.returncode}]"] if done.returncode else []
+            )
+            assert all_match(lines, wanted), f"{block.place}: {command} printed\n{done.stdout}"
+
+    def _python(self, block: Block, code: str) -> None:
+        lines = "\n" * block.line  # so that an error names the page's line
+        with chdir(self.place):
+            exec(compile(lines + code, str(block.page), "exec"), self._names)
+            for query in self._queries():
+                query.processAllAvailable()
+
+    def _queries(self) -> Iterator[Any]:
+        spark = self._names.get("spark")
+        yield from spark.streams.active if spark is not None else ()
+
+    def _tests(self, block: Block, code: str) -> None:
+        (self.place / "test_typed.py").write_text(code)
+        plain = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p eoslog.pytest_plugin"}
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_typed.py"],
+            cwd=self.place, env=self._environment() | plain, capture_output=True, text=True,
+            timeout=LIMIT_S, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0 and f"{block.says} passed" in done.stdout, done.stdout + done.stderr
+
+    def _options(self, block: Block, code: str) -> None:
+        names = re.findall(r"(?m)^\s*([^#=\s]+)\s*=", code)
+        assert names, f"{block.place}: no options"
+        unknown = {one.removeprefix("listener.name.").partition(".")[2] if one.startswith("listener.name.")
+                   else one for one in names} - KNOWN_OPTIONS[block.says or "broker"]  # fmt: skip
+        assert not unknown, f"{block.place}: no such options: {sorted(unknown)}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for query in list(self._queries()):
+            query.stop()
+        if self._typed is not None:
+            os.killpg(self._typed.pid, signal.SIGKILL)
+            self._typed.communicate()
+        if self._broker is not None:
+            self._broker.stop()
+
+
+def steps(code: str) -> Iterator[tuple[str, list[str]]]:
+    """Each command of a console block, with the lines it is to print."""
+    for part in re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]:
+        command, *wanted = part.rstrip("\n").split("\n")
+        yield command, wanted
+
+
+def all_match(lines: list[str], wanted: list[str]) -> bool:
+    """Whether lines are as wanted: `...` in a line stands for anything, as a line for any number of lines."""
+    if not wanted:
+        return not lines
+    if wanted[0] == "...":
+        return any(all_match(lines[skip:], wanted[1:]) for skip in range(len(lines) + 1))
+    pattern = ".*".join(map(re.escape, wanted[0].split("...")))
+    return bool(lines) and bool(re.fullmatch(pattern, lines[0].rstrip())) and all_match(lines[1:], wanted[1:])
