@@ -27,6 +27,7 @@ from eoslog.broker.server import Server
 from eoslog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
+    from eoslog.broker.console.server import Console
     from eoslog.broker.metrics_page import Pages
     from eoslog.broker.security.tls import Tls
 
@@ -107,6 +108,8 @@ class Node:
         self.server = Server()
         self.broker: Broker
         self._pages: Pages | None = None
+        self.console: Console | None = None
+        """The web console, where console.listen asks for it."""
         self.listeners: list[Listener] = []
         """Where it listens, with the ports it has."""
 
@@ -135,6 +138,7 @@ class Node:
         self.broker.flush.on_sync = self.server.metrics.synced
         try:
             self._pages = _open_pages(self)
+            self.console = await _open_console(self)
             await self.server.serve(self.broker)
         except BaseException:
             await self.server.stop(0)
@@ -152,6 +156,9 @@ class Node:
 
     async def close(self) -> None:
         """Save everything; after `finish`. Raises StartError if that is not possible."""
+        if self.console is not None:
+            await self.console.close()
+            self.console = None
         if self._pages is not None:
             await self._pages.close()
             self._pages = None
@@ -180,6 +187,26 @@ def _open_pages(node: Node) -> Pages | None:
         "metrics at http://%s:%d/metrics", address.rpartition(":")[0], pages.port, extra={"port": pages.port}
     )
     return pages
+
+
+async def _open_console(node: Node) -> Console | None:
+    """Serve the web console if console.listen asks for it. Raises StartError."""
+    address = node.config.console_listen
+    if not address:
+        return None
+    from eoslog.broker.console.start import open_console
+
+    try:
+        return await open_console(node)
+    except ModuleNotFoundError as error:
+        raise StartError(f"console.listen needs {error.name}: pip install 'eoslog[console]'") from error
+    except ConfigError as error:
+        raise StartError(str(error)) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StartError(
+            f"cannot serve the console at {address} ({reason}): give HOST:PORT of a free port"
+        ) from error
 
 
 def _open(config: BrokerConfig, fs: FileSystem | None, faults: Faults | None) -> Broker:

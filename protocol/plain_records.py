@@ -43,15 +43,22 @@ def encode_records(
     return b"".join(parts)
 
 
-def iter_records(buf: Buffer, pos: int, header: batch.BatchHeader) -> Iterator[Record]:
-    """Yield the records of the batch at `pos`. Raises CorruptBatch for a wrong CRC or structure."""
+def iter_records(
+    buf: Buffer, pos: int, header: batch.BatchHeader, max_size: int = compression.MAX_UNCOMPRESSED
+) -> Iterator[Record]:
+    """Yield the records of the batch at `pos`, of at most `max_size` bytes when decompressed.
+
+    Raises CorruptBatch for a wrong CRC or structure, and for more bytes than that.
+    """
     if not batch.crc_ok(buf, pos, header):
         raise batch.CorruptBatch(
             f"batch of offset {header.base_offset} at byte {pos} does not match its CRC", header.base_offset
         )
     try:
         body = memoryview(buf)[pos + batch.HEADER_SIZE : pos + header.size]
-        reader = _Reader(compression.decompress(header.codec, body) if header.codec else bytes(body))
+        reader = _Reader(
+            compression.decompress(header.codec, body, max_size) if header.codec else bytes(body)
+        )
         for _ in range(header.count):
             yield reader.record(header)
         reader.expect_end(len(reader.data))

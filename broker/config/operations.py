@@ -1,4 +1,4 @@
-"""Options of running the broker: its log, its metrics, its end."""
+"""Options of running the broker: its log, its metrics, its console, its end."""
 
 from __future__ import annotations
 
@@ -24,6 +24,23 @@ class OperationsOptions:
         "",
         "metrics.listen",
         "HOST:PORT that serves /metrics (Prometheus) and /healthz; empty: none, port 0: a free one",
+    )
+    console_listen: str = option(
+        "", "console.listen", "HOST:PORT that serves the web console; empty: none, port 0: a free one"
+    )
+    console_writable: bool = option(
+        False, "console.writable", "whether transactions may be aborted from the console"
+    )
+    console_listener: str = option(
+        "",
+        "console.listener",
+        "the listener whose TLS and authentication the console takes; empty: the first one with SASL, else"
+        " the first that asks for certificates, else one with TLS",
+    )
+    console_insecure: bool = option(
+        False,
+        "console.insecure",
+        "allow a console that other machines reach without authentication, or with passwords and without TLS",
     )
     shutdown_grace_ms: int = option(
         5_000, "shutdown.grace.ms", "how long begun requests may take to end after SIGTERM"

@@ -9,7 +9,7 @@ from eoslog.broker.log.answers import ReadResult
 from eoslog.broker.log.partition_base import PartitionBase
 from eoslog.broker.log.scan import DamagedBatch
 from eoslog.broker.ports import Buffer
-from eoslog.protocol.batch import BatchHeader, CorruptBatch
+from eoslog.protocol.batch import BatchHeader, CorruptBatch, iter_headers
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 _LOG = logging.getLogger(__name__)
@@ -43,6 +43,18 @@ class PartitionReads(PartitionBase):
             except (DamagedBatch, OSError) as error:
                 raise self._unreadable(error) from error
         return ReadResult(records, self.high_watermark, stable, self.log_start_offset, aborted)
+
+    def read_with_outcomes(self, offset: int, max_bytes: int, *, committed: bool) -> ReadResult:
+        """As `read`, with the aborted transactions in either case: for those who show what is in the log.
+
+        `aborted` names every aborted transaction with records among the batches read; with
+        `open_transactions`, asked in the same turn of the loop, what is neither is committed.
+        """
+        result = self.read(offset, max_bytes, committed=committed)
+        if committed or not result.records:
+            return result
+        upper = max(header.next_offset for _, header in iter_headers(result.records))
+        return result._replace(aborted=self._log.aborted(offset, upper))
 
     def offset_for(self, timestamp: int, *, committed: bool) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record of at least `timestamp` (ms), None if there is none."""

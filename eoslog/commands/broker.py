@@ -13,6 +13,8 @@ FLAGS = {
     "data": "log.dirs",
     "flush": "flush.mode",
     "metrics": "metrics.listen",
+    "console": "console.listen",
+    "console_writable": "console.writable",
     "log_level": "logging.level",
     "log_format": "logging.format",
 }
@@ -49,6 +51,11 @@ class BrokerCommand(click.Command):
     help="An option by its name, see below; repeatable. Wins over --config-file; flags win over both.",
 )
 @click.option("--metrics", metavar="HOST:PORT", help="Serve /metrics (Prometheus) and /healthz there.")
+@click.option("--console", metavar="HOST:PORT", help="Serve the web console there.")
+@click.option(
+    "--console-writable", is_flag=True, flag_value="true", default=None,
+    help="Let transactions be aborted from the console.",
+)  # fmt: skip
 @click.option("--log-level", type=click.Choice(LEVELS), help="[default: info]")
 @click.option("--log-format", type=click.Choice(FORMATS), help="[default: text]")
 @click.option("--check-config", is_flag=True, help="Show what the options amount to, and start nothing.")

@@ -1,0 +1,136 @@
+"""The console's only changes: to abort a transaction, by the same rules as `eoslog transactions abort`.
+
+What is aborted is what was looked at: a request names producer, epoch and start, and where the coordinator
+knows another transaction by now, nothing is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import Any, NamedTuple
+
+from eoslog.broker.console.inside import Caller, Inside
+from eoslog.broker.console.transactions import describe, producers_of, refusal
+from eoslog.broker.rules.transaction_state import PREPARED, State
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+log = logging.getLogger(__name__)
+
+_LONGEST_TIMEOUT_MS = 60_000
+_UNDER_TV1 = 0
+_TRIES, _PAUSE = 100, 0.05
+_UNDER_WAY = frozenset(state.text for state in PREPARED)
+_AGAIN = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+Row = dict[str, Any]
+
+
+class Changed(Exception):
+    """The transaction is not, or not any more, what the request says; nothing was done."""
+
+
+class Seen(NamedTuple):
+    """The transaction that somebody looked at and wants gone."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    started_ms: int
+
+
+async def abort_id(inside: Inside, caller: Caller, seen: Seen) -> Row:
+    """Abort a transactional id's open transaction, and fence its producer. Raises Changed, KafkaError."""
+    name = seen.transactional_id
+    told = await _told(inside, caller, seen)
+    why_not = refusal(told)
+    if why_not is not None:
+        raise Changed(f"{name}: {why_not}")
+    timeout_ms = min(told["transaction_timeout_ms"], _LONGEST_TIMEOUT_MS)
+    for _ in range(_TRIES):
+        answer = await inside.ask(
+            caller, ApiKey.INIT_PRODUCER_ID, 4, partial(_check_same, inside, seen),
+            transactional_id=name, transaction_timeout_ms=timeout_ms, producer_id=-1, producer_epoch=-1,
+        )  # fmt: skip
+        if answer["error_code"] not in _AGAIN:
+            _check(answer["error_code"], f"transactional id {name}")
+        told = await _ended(inside, caller, seen)
+        if told["transaction_state"] != State.ONGOING.text:
+            break
+    if told["transaction_state"] != State.COMPLETE_ABORT.text:
+        raise Changed(f"{name}: it is not aborted but {told['transaction_state']}; look again")
+    log.warning("%s, at the console from %s, aborted the transaction of %s", caller.name, caller.host, name)
+    return {"transactional_id": name, "state": told["transaction_state"]}
+
+
+async def _told(inside: Inside, caller: Caller, seen: Seen) -> Message:
+    found = await describe(inside, caller, [seen.transactional_id])
+    if not found:
+        raise Changed(f"there is no transactional id {seen.transactional_id}, or you may not describe it")
+    return found[0]
+
+
+def _check_same(inside: Inside, seen: Seen) -> None:
+    """On the broker's loop, right before the abort: is it still the one that was looked at?"""
+    known = inside.broker.transactions.describe(seen.transactional_id)
+    if known is None or known.state is not State.ONGOING or seen != (
+        known.transactional_id, known.producer_id, known.producer_epoch, known.start_ms,
+    ):  # fmt: skip
+        raise Changed(f"{seen.transactional_id} has another transaction by now, or none; look again")
+
+
+async def _ended(inside: Inside, caller: Caller, seen: Seen) -> Message:
+    """Wait, a while, until what was decided is done; answers what the coordinator tells then."""
+    for _ in range(_TRIES):
+        told = await _told(inside, caller, seen)
+        if told["transaction_state"] not in _UNDER_WAY:
+            break
+        await asyncio.sleep(_PAUSE)
+    return told
+
+
+async def abort_place(
+    inside: Inside, caller: Caller, topic: str, partition: int, producer_id: int, start_offset: int
+) -> Row:
+    """Write the marker that aborts a hanging transaction on one partition. Raises Changed, KafkaError.
+
+    INVALID_TXN_STATE where a coordinator would still end it: a marker of ours could tear it apart.
+    """
+    name = f"{topic}-{partition}"
+    found = [
+        one
+        for one in await producers_of(inside, caller, [(topic, partition)])
+        if (one["producer_id"], one["start_offset"]) == (producer_id, start_offset)
+    ]
+    if not found:
+        raise Changed(
+            f"producer id {producer_id} has no transaction open on {name} from offset {start_offset}"
+        )
+    answer = await inside.ask(caller, ApiKey.WRITE_TXN_MARKERS, 1, markers=[_marker(found[0])])
+    for done in answer["markers"][0]["topics"]:
+        for part in done["partitions"]:
+            _check(part["error_code"], f"producer id {producer_id} on {name}")
+    log.warning(
+        "%s, at the console from %s, wrote an abort marker for producer id %d on %s",
+        caller.name, caller.host, producer_id, name,
+    )  # fmt: skip
+    return {"topic": topic, "partition": partition, "state": "aborted"}
+
+
+def _marker(producer: Row) -> Message:
+    return {
+        "producer_id": producer["producer_id"],
+        "producer_epoch": producer["epoch"],
+        "transaction_result": False,
+        "topics": [{"name": producer["topic"], "partition_indexes": [producer["partition"]]}],
+        "coordinator_epoch": max(producer["coordinator_epoch"], 0),
+        "transaction_version": _UNDER_TV1,
+    }
+
+
+def _check(code: int, what: str) -> None:
+    if code:
+        raise KafkaError(code, what)

@@ -1,0 +1,161 @@
+"""Groups of both protocols: state, members, and how far each is behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from eoslog.broker.console.inside import Caller, Inside
+from eoslog.broker.console.offsets import END, Place, offsets
+from eoslog.broker.console.paging import page
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.coordinator_records import decode
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.messages.consumer_protocol import CONSUMER_PROTOCOL_ASSIGNMENT
+from eoslog.protocol.schema import Message, ProtocolError
+
+MOST_MEMBERS = 500
+MOST_OFFSETS = 2000
+"""Rows of one group in one answer; how many there are is told beside them."""
+
+Row = dict[str, Any]
+
+
+async def groups(inside: Inside, caller: Caller, after: str, contains: str, limit: int) -> Row:
+    """A page of the groups that the caller may describe, each with its lag. Raises KafkaError.
+
+    `lag`: offsets behind the high watermarks, of the partitions that the caller may describe.
+    """
+    answer = await inside.ask(caller, ApiKey.LIST_GROUPS, 5, states_filter=[], types_filter=[])
+    _check(answer["error_code"], "groups")
+    known = answer["groups"]
+    chosen, more = page(known, lambda group: group["group_id"], after=after, contains=contains, limit=limit)
+    committed = await _committed(inside, caller, [group["group_id"] for group in chosen])
+    places = sorted({place for found in committed.values() for place in found})
+    ends = await offsets(inside, caller, places, END)
+    rows = [
+        {
+            "group": group["group_id"],
+            "state": group["group_state"],
+            "type": group["group_type"],
+            "protocol": group["protocol_type"],
+            "partitions": len(found),
+            "lag": sum(lag for place, at in found.items() if (lag := _lag(at, ends.get(place))) is not None),
+        }
+        for group in chosen
+        for found in [committed.get(group["group_id"], {})]
+    ]
+    return {"groups": rows, "total": len(known), "next": more}
+
+
+async def group(inside: Inside, caller: Caller, name: str) -> Row:
+    """One group: members with what they read, offsets with who reads there. Raises KafkaError."""
+    found = await _consumer(inside, caller, name) or await _classic(inside, caller, name)
+    committed = (await _committed(inside, caller, [name])).get(name, {})
+    readers = {place: member for member in found["members"] for place in member["partitions"]}
+    places = sorted(committed.keys() | readers.keys())
+    chosen = places[:MOST_OFFSETS]
+    ends = await offsets(inside, caller, chosen, END)
+    rows = [_offset(place, committed.get(place), ends.get(place), readers.get(place)) for place in chosen]
+    members = [
+        member | {"partitions": [f"{topic}-{index}" for topic, index in sorted(member["partitions"])[:100]],
+                  "assigned": len(member["partitions"])}
+        for member in found["members"][:MOST_MEMBERS]
+    ]  # fmt: skip
+    total = {"total_members": len(found["members"]), "total_offsets": len(places)}
+    return found | {"members": members, "offsets": rows} | total
+
+
+def _offset(place: Place, committed: int | None, end: int | None, reader: Row | None) -> Row:
+    return {
+        "topic": place[0],
+        "partition": place[1],
+        "committed": committed,
+        "end": end,
+        "lag": _lag(committed, end),
+        "client": None if reader is None else reader["client"],
+        "host": None if reader is None else reader["host"],
+    }
+
+
+def _lag(committed: int | None, end: int | None) -> int | None:
+    return None if committed is None or end is None else max(0, end - committed)
+
+
+async def _committed(inside: Inside, caller: Caller, names: Sequence[str]) -> dict[str, dict[Place, int]]:
+    """What each group has committed, of the topics that the caller may describe."""
+    if not names:
+        return {}
+    wanted = [{"group_id": name, "topics": None} for name in names]
+    answer = await inside.ask(caller, ApiKey.OFFSET_FETCH, 8, groups=wanted, require_stable=False)
+    return {
+        found["group_id"]: {
+            (topic["name"], part["partition_index"]): part["committed_offset"]
+            for topic in found["topics"]
+            for part in topic["partitions"]
+            if part["committed_offset"] >= 0
+        }
+        for found in answer["groups"]
+    }
+
+
+async def _consumer(inside: Inside, caller: Caller, name: str) -> Row | None:
+    """A group of KIP-848; None if it is none."""
+    answer = await inside.ask(caller, ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=[name])
+    (found,) = answer["groups"]
+    if found["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND:
+        return None
+    _check(found["error_code"], f"group {name}")
+    members = [
+        _member(member, member["instance_id"], [
+            (topic["topic_name"], index)
+            for topic in member["assignment"]["topic_partitions"]
+            for index in topic["partitions"]
+        ])
+        for member in found["members"]
+    ]  # fmt: skip
+    return _described(name, found["group_state"], "consumer", found["assignor_name"], members)
+
+
+async def _classic(inside: Inside, caller: Caller, name: str) -> Row:
+    answer = await inside.ask(caller, ApiKey.DESCRIBE_GROUPS, 6, groups=[name])
+    (found,) = answer["groups"]
+    _check(found["error_code"], f"group {name}")
+    members = []
+    for number, member in enumerate(found["members"], 1):
+        assigned = _assigned(found["protocol_type"], member["member_assignment"])
+        members.append(_member(member, member["group_instance_id"], assigned))
+        if not number % 50:
+            await asyncio.sleep(0.001)  # the broker's loop has its turn
+    return _described(name, found["group_state"], "classic", found["protocol_data"], members)
+
+
+def _described(name: str, state: str, kind: str, assignor: str, members: list[Row]) -> Row:
+    return {"group": name, "state": state, "type": kind, "assignor": assignor, "members": members}
+
+
+def _member(told: Message, instance: str | None, partitions: list[Place]) -> Row:
+    return {
+        "member": told["member_id"],
+        "instance": instance,
+        "client": told["client_id"],
+        "host": told["client_host"],
+        "partitions": partitions,
+    }
+
+
+def _assigned(protocol_type: str, assignment: bytes) -> list[Place]:
+    """What a classic member is to read; nothing where it is no consumer or has no assignment yet."""
+    if protocol_type != "consumer" or not assignment:
+        return []
+    try:
+        _, read = decode(CONSUMER_PROTOCOL_ASSIGNMENT, assignment)
+    except ProtocolError:
+        return []  # other clients may put anything there
+    return [(topic["topic"], index) for topic in read["assigned_partitions"] for index in topic["partitions"]]
+
+
+def _check(code: int, what: str) -> None:
+    if code:
+        raise KafkaError(code, what)

@@ -1,0 +1,170 @@
+"""A client inside the broker: each request goes through the access rules to the handler, as from outside.
+
+So the console can show nobody more than the protocol would, and keeps no rules of its own. It runs on the
+console's event loop; only the handlers' work happens on the broker's, one request at a time, and for a
+bounded share of its time: see `SHARE`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from eoslog.broker.dispatch import CloseConnection, RequestContext, handlers
+from eoslog.broker.rules.acls import CLUSTER_NAME, Operation, ResourceType
+from eoslog.broker.security.session import Session
+from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.frames import RequestHeader
+from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.broker.broker import Broker
+
+SHARE = 0.1
+"""The most of the broker's event loop that the console takes; it waits where it would take more."""
+
+PATIENCE = 10.0
+"""Seconds that the broker has for one answer."""
+
+_CLIENT_ID = "eoslog-console"
+
+Found = TypeVar("Found")
+
+
+class BrokerBusy(Exception):
+    """The broker did not answer within `PATIENCE`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: the session says as whom, `host` is the address the browser is at."""
+
+    session: Session
+    host: str
+
+    @property
+    def name(self) -> str:
+        """The principal, as "User:alice"."""
+        return self.session.principal
+
+
+class Pace:
+    """Keeps the console's share of the broker's loop: after so long a piece of work, so long a pause."""
+
+    def __init__(self, share: float = SHARE, clock: Callable[[], float] = perf_counter) -> None:
+        self._share, self._clock = share, clock
+        self._free_at = 0.0
+
+    def wait(self) -> float:
+        """Seconds until the next piece of work may begin."""
+        return max(0.0, self._free_at - self._clock())
+
+    def took(self, seconds: float) -> None:
+        """A piece of work has just ended."""
+        self._free_at = self._clock() + seconds * (1 / self._share - 1)
+
+
+class Inside:
+    """Asks the broker; made and used on the console's event loop."""
+
+    def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
+        """`loop` is the broker's."""
+        self.broker, self._loop = broker, loop
+        self._pace, self._turn = Pace(), asyncio.Lock()
+
+    async def ask(
+        self, caller: Caller, key: ApiKey, version: int, first: Callable[[], None] | None = None, **body: Any
+    ) -> Message:
+        """Carry out a request. Raises KafkaError where the access rules leave no answer, BrokerBusy.
+
+        `first` runs on the broker's loop in the same turn as the handler begins, and may raise to stop it.
+        """
+        api = APIS[key]
+        request, _ = api.request.read(version, b"".join(api.request.write(version, body)))
+        header = RequestHeader(key, version, 0, _CLIENT_ID)
+        context = RequestContext(self.broker, header, caller.host, session=caller.session)
+        encoded = await self._in_turn(lambda took: self._carry_out(context, request, first, took))
+        answer, _ = api.response.read(version, encoded)
+        return answer
+
+    async def look(self, action: Callable[[], Found]) -> Found:
+        """Do something short on the broker's loop. Raises what it raises, BrokerBusy."""
+
+        async def timed(took: Callable[[float], None]) -> Found:
+            begun = perf_counter()
+            try:
+                return action()
+            finally:
+                took(perf_counter() - begun)
+
+        return await self._in_turn(timed)
+
+    async def run(self, work: Coroutine[Any, Any, Found]) -> Found:
+        """Let a coroutine run on the broker's loop. Raises what it raises, BrokerBusy."""
+        return await self._arrived(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    async def may(self, caller: Caller, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Whether the caller may do this, by the broker's ACLs."""
+        return await self.look(lambda: self.allows(caller, operation, kind, name))
+
+    async def may_see_cluster(self, caller: Caller) -> bool:
+        """Whether the caller may know what concerns the whole broker."""
+        return await self.may(caller, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def allows(self, caller: Caller, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """The same, on the broker's loop."""
+        guard = self.broker.guard
+        if guard is None:
+            return True
+        header = RequestHeader(ApiKey.METADATA, 0, 0, _CLIENT_ID)
+        context = RequestContext(self.broker, header, caller.host, session=caller.session)
+        return guard.asked(context, {}).may(operation, kind, name, told=False)
+
+    async def _in_turn(self, make: Callable[[Callable[[float], None]], Coroutine[Any, Any, Found]]) -> Found:
+        async with self._turn:
+            wait = self._pace.wait()
+            if wait > 0:
+                await asyncio.sleep(wait)
+            spent: list[float] = []
+            try:
+                return await self.run(make(spent.append))
+            finally:
+                self._pace.took(sum(spent))
+
+    async def _arrived(self, outcome: Future[Found]) -> Found:
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(outcome), PATIENCE)
+        except TimeoutError as error:
+            raise BrokerBusy(f"the broker did not answer within {PATIENCE:.0f} s") from error
+
+    async def _carry_out(
+        self,
+        context: RequestContext,
+        request: Message,
+        first: Callable[[], None] | None,
+        took: Callable[[float], None],
+    ) -> bytes:
+        """On the broker's loop: rules, handler, and the answer's bytes, so that nothing of it is shared."""
+        header, guard, begun = context.header, self.broker.guard, perf_counter()
+        key = ApiKey(header.api_key)
+        handler = handlers()[key]
+        if guard is not None:
+            handler = guard.around(header, handler)
+        if first is not None:
+            first()
+        try:
+            answer = handler(context, request)
+            if isinstance(answer, Awaitable):
+                took(perf_counter() - begun)
+                answer, begun = await answer, perf_counter()
+        except CloseConnection as refused:
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, str(refused)) from refused
+        assert answer is not None, f"{key.name} has an answer"
+        encoded = b"".join(APIS[key].response.write(header.api_version, answer))
+        took(perf_counter() - begun)
+        return encoded

@@ -1,0 +1,147 @@
+"""Who asks: HTTP's Basic and Bearer, checked by the SASL mechanisms of the listener the console belongs to.
+
+The console is a SASL client towards the broker's own code, so passwords, stored SCRAM keys and tokens are
+judged by what judges them on the listener, delays and log lines included. A password is tried as
+SCRAM where the user has keys, then as PLAIN. What was right stays right for `REMEMBERED` seconds, or as
+long as the session lasts if that is shorter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+import secrets
+import time
+from collections.abc import Callable, Sequence
+
+from eoslog.broker.console.inside import Caller, Inside
+from eoslog.broker.security.listeners import Listener
+from eoslog.broker.security.sasl import Sasl
+from eoslog.broker.security.session import Session, State
+from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.scram import HASHES, ClientExchange, ScramError
+
+REMEMBERED = 60.0
+_MOST_REMEMBERED = 256
+_BEARER = "OAUTHBEARER"
+
+
+class Unknown(Exception):
+    """The request does not say who asks, or not rightly; `challenges` go into WWW-Authenticate."""
+
+    def __init__(self, why: str, challenges: Sequence[str]) -> None:
+        super().__init__(why)
+        self.challenges = challenges
+
+
+class Login:
+    """Turns the Authorization header of a request into a caller."""
+
+    def __init__(
+        self, inside: Inside, listener: Listener, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`listener`: whose mechanisms count; one without SASL lets everybody in as what TLS says."""
+        self._inside, self._listener, self._clock = inside, listener, clock
+        self._sasl: Sasl | None = inside.broker.sasl if listener.sasl else None
+        self._secret = secrets.token_bytes(32)
+        self._known: dict[bytes, tuple[str, float]] = {}
+        self._offered = self._sasl.offered(Session(listener)) if self._sasl is not None else []
+
+    @property
+    def passwords(self) -> bool:
+        """Whether Basic is offered."""
+        return any(name != _BEARER for name in self._offered)
+
+    @property
+    def challenges(self) -> list[str]:
+        """What is offered, as HTTP says it."""
+        basic = ['Basic realm="eoslog console", charset="UTF-8"'] if self.passwords else []
+        return basic + (['Bearer realm="eoslog console"'] if _BEARER in self._offered else [])
+
+    async def caller(self, authorization: str | None, host: str, principal: str) -> Caller:
+        """Who asks. `principal`: what TLS says, on a listener without SASL. Raises Unknown, BrokerBusy."""
+        if self._sasl is None:
+            return self._known_as(principal, host)
+        if not authorization:
+            raise Unknown("who are you?", self.challenges)
+        digest = hmac.digest(self._secret, authorization.encode(), "sha256")
+        name, ends_at = self._known.get(digest, ("", 0.0))
+        if self._clock() >= ends_at:
+            self._known.pop(digest, None)
+            session = await self._authenticated(authorization, host)
+            name, ends_at = session.principal, min(session.ends_at, self._clock() + REMEMBERED)
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            self._known[digest] = name, ends_at
+        return self._known_as(name, host)
+
+    def _known_as(self, principal: str, host: str) -> Caller:
+        session = Session(self._listener, principal)
+        session.state = State.KNOWN
+        return Caller(session, host)
+
+    async def _authenticated(self, authorization: str, host: str) -> Session:
+        scheme, _, rest = authorization.partition(" ")
+        if scheme.lower() == "bearer" and _BEARER in self._offered:
+            token = f"n,,\x01auth=Bearer {rest.strip()}\x01\x01".encode()
+            return await self._tried([(_BEARER, lambda: _OneMessage(token))], host)
+        if scheme.lower() != "basic" or not self.passwords:
+            raise Unknown("this way to say who one is, is not offered", self.challenges)
+        try:
+            user, colon, password = base64.b64decode(rest.strip(), validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            user, colon, password = "", "", ""
+        if not (user and colon and password):
+            raise Unknown("the Authorization header is not understood", self.challenges)
+        return await self._tried([(name, _client(name, user, password)) for name in self._order(user)], host)
+
+    def _order(self, user: str) -> list[str]:
+        """The mechanisms to try for a user's password: those with stored keys first, PLAIN next."""
+        stored = self._inside.broker.credentials.of(user)
+        names = [name for name in self._offered if name != _BEARER]
+        return sorted(names, key=lambda name: (name not in stored, name != "PLAIN", name))
+
+    async def _tried(self, ways: Sequence[tuple[str, Callable[[], _Client]]], host: str) -> Session:
+        for mechanism, client in ways:
+            session = Session(self._listener)
+            if await self._exchanged(session, mechanism, client(), f"{host} (console)"):
+                return session
+        raise Unknown("the name and password, or the token, are not right", self.challenges)
+
+    async def _exchanged(self, session: Session, mechanism: str, client: _Client, peer: str) -> bool:
+        """Go through one exchange; whether it ended with a name."""
+        assert self._sasl is not None
+        self._sasl.choose(session, mechanism, raw=False)
+        try:
+            token = client.first()
+            while session.state is State.EXCHANGE:
+                step, _ = await self._inside.run(self._sasl.step(session, token, peer))
+                if step.user is None:
+                    token = await asyncio.to_thread(client.final, step.token)
+        except (KafkaError, ScramError):
+            return False  # the broker has logged why
+        return session.state is State.KNOWN
+
+
+class _OneMessage:
+    """A mechanism whose client says all it has at once; told it was wrong, it has nothing to add."""
+
+    def __init__(self, message: bytes) -> None:
+        self._message = message
+
+    def first(self) -> bytes:
+        return self._message
+
+    def final(self, told: bytes) -> bytes:
+        return b"\x01"
+
+
+_Client = _OneMessage | ClientExchange
+
+
+def _client(mechanism: str, user: str, password: str) -> Callable[[], _Client]:
+    if mechanism in HASHES:
+        return lambda: ClientExchange(mechanism, user, password, secrets.token_urlsafe(24))
+    return lambda: _OneMessage(f"\0{user}\0{password}".encode())

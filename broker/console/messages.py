@@ -1,0 +1,206 @@
+"""The records of a partition: as a reader of committed data sees them, or all that is there.
+
+`read_uncommitted` shows everything, each record with what became of its transaction, and the markers that
+no reader is given. A page is bounded in records, in bytes shown and in bytes read; what is in one batch is
+decompressed up to a bound. Records are read in small slices, between which the broker goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from eoslog.broker.console.inside import Caller, Inside
+from eoslog.broker.console.outcomes import ABORTED, MARKERS, Outcomes
+from eoslog.broker.console.shown import Form, shown
+from eoslog.broker.log.answers import ReadResult
+from eoslog.broker.rules.acls import Operation, ResourceType
+from eoslog.protocol.batch import BatchHeader, CorruptBatch, iter_headers, read_control
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.plain_records import Record, iter_records
+
+MOST_RECORDS = 500
+MOST_SHOWN = 256 << 10
+"""Bytes of keys, values and headers on a page; a page has one record at least."""
+MOST_OF_ONE = 64 << 10
+"""The most bytes of one key or value that may be asked for."""
+
+_READ = 256 << 10  # bytes of batches in one look at the log
+_LOOKS = 8  # how often one page looks for records that may be shown
+_MOST_UNPACKED = 32 << 20  # bytes of one batch when decompressed
+_LARGEST_BATCH = 32 << 20
+_SLICE = 64  # records between two breaths
+_MOST_HEADERS = 50  # of one record
+
+Row = dict[str, Any]
+
+
+class Wish(NamedTuple):
+    """What is asked for. `offset` -1: the last `limit` ones. `most`: bytes of each key and value."""
+
+    topic: str
+    partition: int
+    offset: int
+    limit: int
+    committed: bool
+    form: Form = "auto"
+    most: int = 1024
+
+
+class Look(NamedTuple):
+    """One look at the log: batches, and what is known of the transactions in them."""
+
+    result: ReadResult
+    records: bytes
+    open_since: dict[int, int]
+
+
+@dataclass
+class Page:
+    """A page in the making."""
+
+    wish: Wish
+    next: int
+    rows: list[Row] = field(default_factory=list)
+    bytes: int = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more goes on it."""
+        return len(self.rows) >= self.wish.limit or (self.bytes >= MOST_SHOWN and bool(self.rows))
+
+
+async def messages(inside: Inside, caller: Caller, wish: Wish) -> Row:
+    """A page of records, the partition's offsets, and where the next page begins. Raises KafkaError."""
+    first = await inside.look(lambda: _look(inside, caller, wish, wish.offset))
+    result = first.result
+    end = result.last_stable_offset if wish.committed else result.high_watermark
+    begin = max(result.log_start_offset, wish.offset if wish.offset >= 0 else end - wish.limit)
+    page = Page(wish, begin)
+    for number in range(_LOOKS):
+        before, look = page.next, first
+        if number or wish.offset < 0:
+            look = await inside.look(lambda: _look(inside, caller, wish, page.next))
+        await _fill(page, look)
+        if page.full or page.next == before or page.next >= end:
+            break
+    return {
+        "topic": wish.topic,
+        "partition": wish.partition,
+        "isolation": "read_committed" if wish.committed else "read_uncommitted",
+        "start": result.log_start_offset,
+        "stable": result.last_stable_offset,
+        "high_watermark": result.high_watermark,
+        "from": begin,
+        "next": page.next,
+        "more": page.next < end,
+        "records": page.rows,
+    }
+
+
+def _look(inside: Inside, caller: Caller, wish: Wish, offset: int) -> Look:
+    """On the broker's loop, in one turn: what is read and what is known of it belong together."""
+    if not inside.allows(caller, Operation.READ, ResourceType.TOPIC, wish.topic):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {wish.topic}")
+    partition = inside.broker.topics.partition(wish.topic, wish.partition)
+    if partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{wish.topic}-{wish.partition}")
+    if offset < 0:  # only where it begins and ends
+        return Look(partition.read(partition.log_end_offset, 0, committed=wish.committed), b"", {})
+    offset = min(max(offset, partition.log_start_offset), partition.log_end_offset)
+    result = partition.read_with_outcomes(offset, _READ, committed=wish.committed)
+    return Look(result, bytes(result.records), dict(partition.open_transactions()))
+
+
+async def _fill(page: Page, look: Look) -> None:
+    outcomes = Outcomes(look.open_since, look.result.aborted or ())
+    for position, header in iter_headers(look.records):
+        if header.is_control:
+            _marker(page, look.records, position, header, outcomes)
+        elif header.last_offset >= page.next:
+            state = outcomes.of(header)
+            if page.wish.committed and state == ABORTED:
+                page.next = header.next_offset
+            else:
+                await _batch(page, look.records, position, header, state)
+        else:
+            outcomes.of(header)
+        if page.full:
+            return
+
+
+def _marker(page: Page, data: bytes, position: int, header: BatchHeader, outcomes: Outcomes) -> None:
+    try:
+        marker = read_control(data, position, header)
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    outcomes.of(header)
+    outcomes.ended(header, marker.type)
+    if header.base_offset < page.next:
+        return
+    page.next = header.next_offset
+    if not page.wish.committed:
+        row = _head(header, header.base_offset, header.base_timestamp, "control")
+        note = MARKERS.get(marker.type, f"control record of type {marker.type}")
+        page.rows.append(row | {"note": f"{note}, coordinator epoch {marker.coordinator_epoch}"})
+
+
+async def _batch(page: Page, data: bytes, position: int, header: BatchHeader, state: str) -> None:
+    """Add a batch's records from the page's place on; `page.next` is where the page goes on."""
+    if header.size > _LARGEST_BATCH:
+        _too_large(page, header, state, f"{header.size} bytes")
+        return
+    for number, record in enumerate(_records(page, data, position, header, state), 1):
+        if record.offset >= page.next:
+            _add(page, header, record, state)
+            if page.full:
+                return
+        if not number % _SLICE:
+            await asyncio.sleep(0.001)
+    page.next = header.next_offset
+
+
+def _records(page: Page, data: bytes, position: int, header: BatchHeader, state: str) -> Iterator[Record]:
+    try:
+        yield from iter_records(data, position, header, max_size=_MOST_UNPACKED)
+    except CorruptBatch as error:
+        _too_large(page, header, state, str(error))
+
+
+def _too_large(page: Page, header: BatchHeader, state: str, why: str) -> None:
+    """A row in place of a batch that cannot be shown."""
+    offset = max(header.base_offset, page.next)
+    row = _head(header, offset, header.max_timestamp, state)
+    page.rows.append(row | {"note": f"offsets {offset} to {header.last_offset} are not shown: {why}"})
+    page.next = header.next_offset
+
+
+def _add(page: Page, header: BatchHeader, record: Record, state: str) -> None:
+    wish = page.wish
+    headers = [
+        {"key": name[:200], "value": shown(value, wish.form, wish.most)}
+        for name, value in record.headers[:_MOST_HEADERS]
+    ]
+    row = _head(header, record.offset, record.timestamp, state)
+    page.rows.append(row | {
+        "key": shown(record.key, wish.form, wish.most),
+        "value": shown(record.value, wish.form, wish.most),
+        "headers": headers,
+        "more_headers": max(0, len(record.headers) - _MOST_HEADERS),
+    })  # fmt: skip
+    sizes = [record.key, record.value, *(value for _, value in record.headers[:_MOST_HEADERS])]
+    page.bytes += sum(min(len(data), wish.most) for data in sizes if data is not None)
+    page.next = record.offset + 1
+
+
+def _head(header: BatchHeader, offset: int, timestamp: int, state: str) -> Row:
+    """What every row has. Producer id -1: the producer is not idempotent."""
+    return {
+        "offset": offset,
+        "timestamp": timestamp,
+        "state": state,
+        "producer_id": header.producer_id,
+        "epoch": header.producer_epoch,
+    }

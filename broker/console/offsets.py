@@ -1,0 +1,56 @@
+"""Where partitions begin and end, asked as a client does, in small pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from eoslog.broker.console.inside import Caller, Inside
+from eoslog.protocol.apis import ApiKey
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+START, END = -2, -1
+AT_ONCE = 200
+"""Partitions in one request: each is short work for the broker's loop."""
+
+
+def pieces(places: Iterable[Place]) -> Iterator[list[Place]]:
+    """Cut into pieces of `AT_ONCE`."""
+    rest = iter(places)
+    while piece := list(islice(rest, AT_ONCE)):
+        yield piece
+
+
+def by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
+    """Partition numbers by topic."""
+    found: dict[str, list[int]] = {}
+    for topic, index in places:
+        found.setdefault(topic, []).append(index)
+    return found
+
+
+async def offsets(
+    inside: Inside, caller: Caller, places: Sequence[Place], time: int, *, committed: bool = False
+) -> dict[Place, int]:
+    """An offset of each partition: of `START`, `END` (the last stable offset if `committed`), or of a time.
+
+    Time in ms. Partitions that cannot be asked, or hold nothing so late, are left out.
+    """
+    found: dict[Place, int] = {}
+    for piece in pieces(places):
+        topics = [
+            {"name": topic, "partitions": [{"partition_index": i, "timestamp": time} for i in indexes]}
+            for topic, indexes in by_topic(piece).items()
+        ]
+        answer = await inside.ask(
+            caller, ApiKey.LIST_OFFSETS, 7, replica_id=-1, isolation_level=int(committed), topics=topics
+        )
+        found |= {
+            (topic["name"], part["partition_index"]): part["offset"]
+            for topic in answer["topics"]
+            for part in topic["partitions"]
+            if not part["error_code"] and part["offset"] >= 0
+        }
+    return found

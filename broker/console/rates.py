@@ -1,0 +1,76 @@
+"""What goes through the broker, second by second: a short history, kept while the console runs."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from eoslog.protocol.apis import ApiKey
+
+if TYPE_CHECKING:
+    from eoslog.broker.broker import Broker
+    from eoslog.broker.metrics import Metrics
+
+EVERY = 1.0
+"""Seconds between samples."""
+KEPT = 300
+
+_NAMED = {ApiKey.PRODUCE: "produce", ApiKey.FETCH: "fetch"}
+REQUESTS = ("produce", "fetch", "other")
+
+
+class Sample(NamedTuple):
+    """Counters at one moment; `at` in seconds on some clock, `ends` the offsets of all partitions' ends."""
+
+    at: float
+    ends: int
+    bytes_in: int
+    bytes_out: int
+    requests: dict[str, int]
+
+
+def sample(broker: Broker, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> Sample:
+    """Look at the counters; on the broker's loop."""
+    requests = dict.fromkeys(REQUESTS, 0)
+    for key, histogram in metrics.latency.items():
+        requests[_NAMED.get(ApiKey(key), "other")] += sum(histogram.counts)
+    ends = sum(partition.high_watermark for partition in broker.topics.all_partitions())
+    return Sample(clock(), ends, metrics.bytes_in, metrics.bytes_out, requests)
+
+
+class History:
+    """The latest samples, and the rates between them."""
+
+    def __init__(self) -> None:
+        self._samples: deque[Sample] = deque(maxlen=KEPT + 1)
+
+    def add(self, taken: Sample) -> None:
+        """Keep one; the oldest goes."""
+        self._samples.append(taken)
+
+    def rates(self) -> dict[str, Any]:
+        """Per second, oldest first: `ago` says how many seconds ago each stretch ended.
+
+        `records` counts offsets written (markers too); it is 0 where topics were deleted.
+        """
+        samples = list(self._samples)
+        pairs = [(a, b) for a, b in pairwise(samples) if b.at > a.at]
+
+        def rate(value: Callable[[Sample], int]) -> list[float]:
+            return [round(max(0, value(b) - value(a)) / (b.at - a.at), 1) for a, b in pairs]
+
+        newest = samples[-1].at if samples else 0.0
+        return {
+            "ago": [round(newest - b.at, 1) for _, b in pairs],
+            "records": rate(lambda one: one.ends),
+            "bytes_in": rate(lambda one: one.bytes_in),
+            "bytes_out": rate(lambda one: one.bytes_out),
+            "requests": {name: rate(_counted(name)) for name in REQUESTS},
+        }
+
+
+def _counted(name: str) -> Callable[[Sample], int]:
+    return lambda one: one.requests[name]

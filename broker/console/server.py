@@ -1,0 +1,278 @@
+"""The console's HTTP server: a thread with an event loop of its own; nothing here holds up the broker's.
+
+Bounds, so that no browser can hurt: connections (`watch`), requests at a time, bytes and seconds of each,
+and the share of the broker's loop (`inside`). Pages of records, the dearest, come one at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import resources
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from eoslog.broker.console import doors, watch
+from eoslog.broker.console.aborts import Changed
+from eoslog.broker.console.inside import BrokerBusy, Caller, Inside
+from eoslog.broker.console.login import Login, Unknown
+from eoslog.broker.console.rates import EVERY, History, sample
+from eoslog.broker.console.routes import CHANGES, LOOKS, BadRequest, ReadOnly, Show, Site
+from eoslog.broker.security.listeners import Listener
+from eoslog.broker.security.principals import principal_of
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from eoslog.broker.broker import Broker
+    from eoslog.broker.metrics import Metrics
+    from eoslog.broker.security.tls import Tls
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 8
+_MOST_BODY = 16 << 10
+_FOLLOW_EVERY = 1.0
+_STOP_SECONDS = 10.0
+_HANDSHAKE_SECONDS = 10.0
+
+FILES = {
+    "/": ("console.html", "text/html"),
+    "/console.js": ("console.js", "text/javascript"),
+    "/console.css": ("console.css", "text/css"),
+}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the console is, and by whose rules. `names`: those a browser may know it by."""
+
+    bound: socket.socket
+    listener: Listener
+    tls: Tls | None
+    names: frozenset[str]
+    strict: bool
+    writable: bool
+
+
+class Console:
+    """Runs the console; made, started and closed on the broker's event loop."""
+
+    def __init__(self, place: Place, broker: Broker, metrics: Metrics) -> None:
+        self._place, self._broker, self._metrics = place, broker, metrics
+        self._broker_loop = asyncio.get_running_loop()
+        self._loop = asyncio.new_event_loop()
+        self._ready = Event()
+        self._failure: Exception | None = None
+        self._ended: asyncio.Event
+        self._thread = Thread(target=self._run, name="console", daemon=True)
+        self.port: int = place.bound.getsockname()[1]
+
+    async def start(self) -> None:
+        """Serve. Returns when it does; raises what stood in its way."""
+        self._thread.start()
+        await self._broker_loop.run_in_executor(None, self._ready.wait)
+        if self._failure is not None:
+            raise self._failure
+
+    async def close(self) -> None:
+        """End the server; requests that are still served are cut."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._ended.set)
+        await self._broker_loop.run_in_executor(None, self._thread.join, _STOP_SECONDS)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._serve())
+        except Exception as error:
+            if self._ready.is_set():
+                log.exception("the console has ended; the broker goes on without it")
+            self._failure = error
+        finally:
+            self._ready.set()
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        self._ended = asyncio.Event()
+        inside = Inside(self._broker, self._broker_loop)
+        site = Site(inside, History(), self._place.writable)
+        pages = Pages(site, Login(inside, self._place.listener), self._place)
+        runner = web.AppRunner(
+            pages.app, access_log=None, handle_signals=False, keepalive_timeout=15, shutdown_timeout=1.0
+        )
+        await runner.setup()
+        assert runner.server is not None
+        pages.watch = watch.Watch(runner.server, lambda: runner.server.connections, self._loop.time)  # type: ignore[union-attr]
+        tls: dict[str, Any] = {}
+        if self._place.tls is not None:
+            tls = {"ssl": self._place.tls.context, "ssl_handshake_timeout": _HANDSHAKE_SECONDS}
+        server = await self._loop.create_server(pages.watch.accept, sock=self._place.bound, **tls)
+        tasks = [
+            self._loop.create_task(_every(EVERY, partial(self._sample, site))),
+            self._loop.create_task(_every(_FOLLOW_EVERY, partial(self._follow, pages))),
+        ]
+        self._ready.set()
+        await self._ended.wait()
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await runner.cleanup()
+
+    async def _sample(self, site: Site) -> None:
+        site.history.add(await site.inside.look(lambda: sample(self._broker, self._metrics)))
+
+    async def _follow(self, pages: Pages) -> None:
+        pages.watch.cut()
+        if self._place.tls is not None:
+            self._place.tls.follow()
+
+
+async def _every(seconds: float, action: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        try:
+            await action()
+        except Exception:
+            log.exception("a periodic task of the console failed; it will run again in %.0f s", seconds)
+        await asyncio.sleep(seconds)
+
+
+class Pages:
+    """From HTTP requests to what `routes` shows."""
+
+    watch: watch.Watch
+
+    def __init__(self, site: Site, login: Login, place: Place) -> None:
+        self._site, self._login, self._place = site, login, place
+        self._room, self._reading = asyncio.Semaphore(MOST_AT_ONCE), asyncio.Semaphore(1)
+        self._files = {path: _asset(name, kind) for path, (name, kind) in FILES.items()}
+        self.app = web.Application(client_max_size=_MOST_BODY, middlewares=[self._bounded, self._answered])
+        self.app.router.add_route("GET", "/{path:.*}", self._get)
+        self.app.router.add_route("POST", "/{path:.*}", self._post)
+
+    @web.middleware
+    async def _bounded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """The time of the whole: to wait for room, to be carried out, to be sent."""
+        self.watch.serves(request.protocol)
+        try:
+            async with asyncio.timeout(watch.REQUEST_SECONDS):
+                async with self._room:
+                    response = await handler(request)
+                for name, value in doors.HEADERS.items():
+                    response.headers[name] = value
+                await response.prepare(request)
+                await response.write_eof()
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+            raise web.HTTPServiceUnavailable from None
+        finally:
+            self.watch.waits(request.protocol)
+        return response
+
+    @web.middleware
+    async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Whatever goes wrong becomes an answer that says what, or, of a fault of ours, that it is logged."""
+        try:
+            names, strict = self._place.names, self._place.strict
+            if not doors.may_answer_to(request.headers.get("Host", ""), names, strict=strict):
+                return _error(421, "this console does not go by that name (Host)")
+            return await handler(request)
+        except Unknown as unknown:
+            response = _error(401, str(unknown))
+            for challenge in unknown.challenges:
+                response.headers.add("WWW-Authenticate", challenge)
+            return response
+        except KafkaError as error:
+            return _error(_status(error.code), str(error))
+        except (BadRequest, ReadOnly, Changed, BrokerBusy) as error:
+            return _error(_STATUS[type(error)], str(error))
+        except web.HTTPException as error:
+            return _error(error.status, error.reason)
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            return _error(500, "the console failed; the broker's log says how")
+
+    async def _get(self, request: web.Request) -> web.StreamResponse:
+        file = self._files.get(request.path)
+        if file is not None:
+            if self._login.passwords:
+                await self._caller(request)  # so that the browser asks for the password at once
+            return web.Response(body=file[0], headers={"Content-Type": file[1]})
+        show = LOOKS.get(request.path)
+        caller = await self._caller(request)
+        if show is None:
+            return _error(404, "there is nothing here")
+        if request.path == "/api/messages":
+            async with self._reading:
+                return await self._shown(show, caller, request.query)
+        return await self._shown(show, caller, request.query)
+
+    async def _post(self, request: web.Request) -> web.StreamResponse:
+        why_not = doors.foreign(request.headers, request.scheme)
+        if why_not is not None:
+            return _error(403, why_not)
+        change, caller = CHANGES.get(request.path), await self._caller(request)
+        if change is None:
+            return _error(404, "there is nothing to change here")
+        try:
+            given = await request.json()
+        except ValueError:
+            given = None
+        if not isinstance(given, dict):
+            raise BadRequest("the body must be a JSON object")
+        return await self._shown(change, caller, given)
+
+    async def _shown(self, show: Show, caller: Caller, given: Any) -> web.StreamResponse:
+        return web.json_response(await show(self._site, caller, given), dumps=_dumps)
+
+    async def _caller(self, request: web.Request) -> Caller:
+        transport, listener = request.transport, self._place.listener
+        peer = transport.get_extra_info("peername") if transport is not None else None
+        certificate = transport.get_extra_info("peercert") if transport is not None else None
+        principal = principal_of(certificate, listener, self._site.inside.broker.config)
+        return await self._login.caller(
+            request.headers.get("Authorization"), peer[0] if peer else "?", principal
+        )
+
+
+def _asset(name: str, kind: str) -> tuple[bytes, str]:
+    data = resources.files("eoslog.broker.console").joinpath("static", name).read_bytes()
+    return data, f"{kind}; charset=utf-8"
+
+
+_dumps = partial(json.dumps, separators=(",", ":"), allow_nan=False)
+
+_STATUS: dict[type[Exception], int] = {BadRequest: 400, ReadOnly: 403, Changed: 409, BrokerBusy: 503}
+
+_FORBIDDEN = frozenset({
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+})  # fmt: skip
+_MISSING = frozenset({
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_GROUP_ID,
+})  # fmt: skip
+_CONFLICTS = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.CONCURRENT_TRANSACTIONS})
+
+
+def _status(code: ErrorCode) -> int:
+    tables: Sequence[tuple[frozenset[ErrorCode], int]] = (
+        (_FORBIDDEN, 403),
+        (_MISSING, 404),
+        (_CONFLICTS, 409),
+    )
+    return next((status for codes, status in tables if code in codes), 503)
+
+
+def _error(status: int, text: str) -> web.Response:
+    return web.json_response({"error": text}, status=status)

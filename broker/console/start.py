@@ -1,0 +1,101 @@
+"""From the broker's options to a running console, or to the reason why there is none."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from eoslog.broker.config.base import ConfigError
+from eoslog.broker.console import doors
+from eoslog.broker.security.listeners import ANY_ADDRESS, Listener
+
+if TYPE_CHECKING:
+    from eoslog.broker.config import BrokerConfig
+    from eoslog.broker.console.server import Console
+    from eoslog.broker.main import Node
+
+log = logging.getLogger(__name__)
+
+_BACKLOG = 64
+
+
+async def open_console(node: Node) -> Console:
+    """Serve the console that console.listen asks for.
+
+    Raises ConfigError for options that make no sense, OSError for an address that cannot be had, and
+    ModuleNotFoundError without aiohttp.
+    """
+    from eoslog.broker.console.server import Console, Place
+
+    config = node.config
+    host, port = _address(config.console_listen)
+    listener = chosen(node.listeners, config)
+    _check_exposure(host, listener, config)
+    tls = None
+    if listener.tls:
+        from eoslog.broker.security.tls import Tls
+
+        tls = Tls(listener, config)  # of its own: contexts are not for two threads
+    names = frozenset({host.lower()} | ({listener.advertised[0].lower()} if listener.advertised else set()))
+    strict = doors.is_loopback(host) or not authenticates(listener, config)
+    place = Place(_bound(host, port), listener, tls, names, strict, config.console_writable)
+    console = Console(place, node.broker, node.server.metrics)
+    await console.start()
+    shown = f"[{host}]" if ":" in host else host
+    log.info(
+        "console at %s://%s:%d, by the rules of listener %s, %s",
+        "https" if tls else "http", shown, console.port, listener.name,
+        "may abort transactions" if config.console_writable else "read-only",
+        extra={"port": console.port},
+    )  # fmt: skip
+    return console
+
+
+def chosen(listeners: Sequence[Listener], config: BrokerConfig) -> Listener:
+    """The listener whose TLS and authentication are the console's: the one named, else the strictest.
+
+    Raises ConfigError for a name that no listener has.
+    """
+    wanted = config.console_listener.upper()
+    if not wanted:
+        return max(listeners, key=lambda one: (one.sasl, authenticates(one, config), one.tls))
+    for listener in listeners:
+        if listener.name == wanted:
+            return listener
+    names = ", ".join(listener.name for listener in listeners)
+    raise ConfigError(f"console.listener={config.console_listener}: must be one of the listeners {names}")
+
+
+def authenticates(listener: Listener, config: BrokerConfig) -> bool:
+    """Whether nobody gets through this listener without a name."""
+    return listener.sasl or (listener.tls and listener.option(config, "ssl.client.auth") == "required")
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65_535:
+        raise ConfigError(f"console.listen={text}: must be HOST:PORT, for instance 127.0.0.1:8080")
+    return host.strip("[]"), int(port)
+
+
+def _check_exposure(host: str, listener: Listener, config: BrokerConfig) -> None:
+    """Refuse an open console that other machines reach, unless that is asked for. Raises ConfigError."""
+    wrong = doors.exposed(
+        host, authenticates=authenticates(listener, config), passwords=listener.sasl, tls=listener.tls
+    )
+    if wrong is None:
+        return
+    told = f"the console at {config.console_listen} {wrong} (by the rules of listener {listener.name})"
+    if not config.console_insecure:
+        raise ConfigError(
+            f"{told}: bind it to 127.0.0.1, name a listener with SASL_SSL in console.listener, or say"
+            " console.insecure=true if something before it takes care of that"
+        )
+    log.warning("%s: whoever reaches it may use it (console.insecure)", told)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server(("" if host in ANY_ADDRESS else host, port), family=family, backlog=_BACKLOG)

@@ -1,0 +1,100 @@
+"""Topics and their partitions. Sizes on disk are the cluster's business, as in DescribeLogDirs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from eoslog.broker.console.inside import Caller, Inside
+from eoslog.broker.console.offsets import END, START, Place, by_topic, offsets, pieces
+from eoslog.broker.console.paging import page
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.schema import Message
+
+Row = dict[str, Any]
+
+
+async def topics(inside: Inside, caller: Caller, after: str, contains: str, limit: int) -> Row:
+    """A page of the topics that the caller may describe, each with its partitions, records and bytes.
+
+    `held_back`: offsets that open transactions keep from readers of committed data.
+    """
+    answer = await inside.ask(caller, ApiKey.METADATA, 12, topics=None, allow_auto_topic_creation=False)
+    known = [topic for topic in answer["topics"] if not topic["error_code"]]
+    chosen, more = page(known, lambda topic: topic["name"], after=after, contains=contains, limit=limit)
+    places = [place for topic in chosen for place in _places(topic)]
+    facts = await _facts(inside, caller, places)
+    rows = []
+    for topic in chosen:
+        parts = [facts[place] for place in _places(topic)]
+        rows.append({
+            "name": topic["name"],
+            "internal": topic["is_internal"],
+            "partitions": len(parts),
+            "records": _sum([_span(part, "start", "high_watermark") for part in parts]),
+            "held_back": _sum([_span(part, "stable", "high_watermark") for part in parts]),
+            "bytes": _sum([part["bytes"] for part in parts]),
+        })  # fmt: skip
+    return {"topics": rows, "total": len(known), "next": more}
+
+
+async def partitions(inside: Inside, caller: Caller, topic: str) -> Row:
+    """The partitions of a topic: offsets, bytes, and whether each can be read. Raises KafkaError."""
+    wanted = [{"name": topic}]
+    answer = await inside.ask(caller, ApiKey.METADATA, 12, topics=wanted, allow_auto_topic_creation=False)
+    (found,) = answer["topics"]
+    if found["error_code"]:
+        raise KafkaError(found["error_code"], f"topic {topic}")
+    facts = await _facts(inside, caller, _places(found))
+    return {"name": topic, "internal": found["is_internal"], "partitions": list(facts.values())}
+
+
+def _places(topic: Message) -> list[Place]:
+    return [(topic["name"], index) for index in sorted(p["partition_index"] for p in topic["partitions"])]
+
+
+async def _facts(inside: Inside, caller: Caller, places: Sequence[Place]) -> dict[Place, Row]:
+    """What is told of each partition; what is not known, or not for this caller, is None."""
+    starts = await offsets(inside, caller, places, START)
+    ends = await offsets(inside, caller, places, END)
+    stable = await offsets(inside, caller, places, END, committed=True)
+    sizes = await _sizes(inside, caller, places)
+    return {
+        place: {
+            "partition": place[1],
+            "start": starts.get(place),
+            "stable": stable.get(place),
+            "high_watermark": ends.get(place),
+            "bytes": sizes.get(place),
+        }
+        for place in places
+    }
+
+
+async def _sizes(inside: Inside, caller: Caller, places: Sequence[Place]) -> dict[Place, int]:
+    """Bytes of the segments; nothing for a caller who may not describe the cluster."""
+    if not await inside.may_see_cluster(caller):
+        return {}
+    found: dict[Place, int] = {}
+    for piece in pieces(places):
+        wanted = [{"topic": topic, "partitions": indexes} for topic, indexes in by_topic(piece).items()]
+        answer = await inside.ask(caller, ApiKey.DESCRIBE_LOG_DIRS, 4, topics=wanted)
+        found |= {
+            (topic["name"], part["partition_index"]): part["partition_size"]
+            for directory in answer["results"]
+            for topic in directory["topics"]
+            for part in topic["partitions"]
+        }
+    return found
+
+
+def _span(part: Row, low: str, high: str) -> int | None:
+    """How far one offset is before another."""
+    return None if part[low] is None or part[high] is None else max(0, part[high] - part[low])
+
+
+def _sum(numbers: Sequence[int | None]) -> int | None:
+    """Their sum, None if one is not known."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None

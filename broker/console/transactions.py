@@ -1,0 +1,167 @@
+"""Transactions by transactional id, and those on partitions that no coordinator will end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from eoslog.broker.console.inside import Caller, Inside
+from eoslog.broker.console.offsets import END, Place, by_topic, offsets, pieces
+from eoslog.broker.console.paging import page
+from eoslog.broker.rules.acls import CLUSTER_NAME, Operation, ResourceType
+from eoslog.broker.rules.transaction_state import PREPARED, State
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.schema import Message
+
+OPEN = tuple(sorted(state.text for state in (State.ONGOING, *PREPARED)))
+"""States in which something is open or being ended."""
+
+NEVER_MS = 2**31 - 1
+"""The time-out of a transaction under two-phase commit (KIP-939)."""
+
+_MOST_SEARCHED = 5000  # partitions that open transactions hold back, looked at for hanging ones
+_MOST_PARTITIONS = 100  # of one transaction in the list
+
+Row = dict[str, Any]
+
+
+async def transactions(
+    inside: Inside, caller: Caller, after: str, contains: str, limit: int, *, everything: bool, writable: bool
+) -> Row:
+    """A page of the transactional ids that the caller may describe; of those in `OPEN` states by default.
+
+    `abortable`: whether the caller may abort it here; if not, `why_not` says why.
+    """
+    filters = [] if everything else list(OPEN)
+    answer = await inside.ask(
+        caller, ApiKey.LIST_TRANSACTIONS, 0, state_filters=filters, producer_id_filters=[]
+    )
+    if answer["error_code"]:
+        raise KafkaError(answer["error_code"], "transactions")
+    known = answer["transaction_states"]
+    chosen, more = page(known, _name, after=after, contains=contains, limit=limit)
+    described = await describe(inside, caller, map(_name, chosen))
+    names = [one["transactional_id"] for one in described]
+    mine = await inside.look(
+        lambda: {name for name in names if inside.allows(caller, Operation.WRITE, _ID, name)}
+    )
+    now_ms = inside.broker.clock.now_ms()
+    rows = [_row(one, now_ms, writable, one["transactional_id"] in mine) for one in described]
+    return {"transactions": rows, "total": len(known), "next": more}
+
+
+_ID = ResourceType.TRANSACTIONAL_ID
+
+
+def _name(listed: Message) -> str:
+    name: str = listed["transactional_id"]
+    return name
+
+
+async def describe(inside: Inside, caller: Caller, names: Iterable[str]) -> list[Message]:
+    """What the coordinator knows of each; ids that are gone or not to be seen are left out."""
+    answer = await inside.ask(caller, ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=list(names))
+    return [one for one in answer["transaction_states"] if not one["error_code"]]
+
+
+def refusal(told: Message) -> str | None:
+    """Why a transaction is not aborted from here, whoever asks; None if it may be."""
+    state = told["transaction_state"]
+    if state in (one.text for one in PREPARED):
+        return "it is decided and being ended"
+    if state != State.ONGOING.text:
+        return f"nothing is open ({state})"
+    if told["transaction_timeout_ms"] == NEVER_MS:
+        return "it takes part in a two-phase commit: ask the one who decides, or abort it with --force"
+    return None
+
+
+def _row(told: Message, now_ms: int, writable: bool, mine: bool) -> Row:
+    is_open, why_not = told["transaction_state"] in OPEN, refusal(told)
+    if why_not is None and not writable:
+        why_not = "the console is read-only (console.writable)"
+    elif why_not is None and not mine:
+        why_not = "you may not use this transactional id"
+    started = told["transaction_start_time_ms"]
+    places = [f"{topic['topic']}-{index}" for topic in told["topics"] for index in topic["partitions"]]
+    return {
+        "transactional_id": told["transactional_id"],
+        "state": told["transaction_state"],
+        "open": is_open,
+        "producer_id": told["producer_id"],
+        "epoch": told["producer_epoch"],
+        "timeout_ms": told["transaction_timeout_ms"],
+        "started_ms": started,
+        "age_ms": max(0, now_ms - started) if is_open and started >= 0 else None,
+        "partitions": places[:_MOST_PARTITIONS],
+        "total_partitions": len(places),
+        "abortable": why_not is None,
+        "why_not": why_not,
+    }
+
+
+async def hanging(inside: Inside, caller: Caller, *, writable: bool) -> Row:
+    """Open transactions of the partitions that the caller may read, that no coordinator will end (KIP-664).
+
+    Only partitions whose last stable offset is behind are looked at.
+    """
+    answer = await inside.ask(caller, ApiKey.METADATA, 12, topics=None, allow_auto_topic_creation=False)
+    places = [
+        (topic["name"], part["partition_index"]) for topic in answer["topics"] for part in topic["partitions"]
+    ]
+    ends = await offsets(inside, caller, places, END)
+    stable = await offsets(inside, caller, places, END, committed=True)
+    held = [place for place in places if stable.get(place, 0) < ends.get(place, 0)]
+    rows: list[Row] = []
+    for piece in pieces(held[:_MOST_SEARCHED]):
+        rows += await _ownerless(inside, caller, piece)
+    mine = writable and await inside.look(lambda: _may_mark(inside, caller))
+    return {
+        "hanging": [row | {"abortable": mine} for row in rows],
+        "held_back": len(held),
+        "searched": min(len(held), _MOST_SEARCHED),
+    }
+
+
+def _may_mark(inside: Inside, caller: Caller) -> bool:
+    needed = (Operation.ALTER, Operation.CLUSTER_ACTION)
+    return any(inside.allows(caller, one, ResourceType.CLUSTER, CLUSTER_NAME) for one in needed)
+
+
+async def _ownerless(inside: Inside, caller: Caller, places: list[Place]) -> list[Row]:
+    producers = await producers_of(inside, caller, places)
+
+    def owned() -> list[str | None]:
+        owner_of = inside.broker.transactions.owner_of
+        return [owner_of(one["producer_id"], one["topic"], one["partition"]) for one in producers]
+
+    owners = await inside.look(owned)
+    now_ms = inside.broker.clock.now_ms()
+    return [
+        one | {"age_ms": max(0, now_ms - one["last_timestamp"])}
+        for one, owner in zip(producers, owners, strict=True)
+        if owner is None
+    ]
+
+
+async def producers_of(inside: Inside, caller: Caller, places: list[Place]) -> list[Row]:
+    """The producers that have a transaction open on these partitions, of those the caller may read."""
+    wanted = [{"name": topic, "partition_indexes": indexes} for topic, indexes in by_topic(places).items()]
+    answer = await inside.ask(caller, ApiKey.DESCRIBE_PRODUCERS, 0, topics=wanted)
+    return [
+        {
+            "topic": topic["name"],
+            "partition": part["partition_index"],
+            "producer_id": one["producer_id"],
+            "epoch": one["producer_epoch"],
+            "coordinator_epoch": one["coordinator_epoch"],
+            "start_offset": one["current_txn_start_offset"],
+            "last_timestamp": one["last_timestamp"],
+        }
+        for topic in answer["topics"]
+        for part in topic["partitions"]
+        if not part["error_code"]
+        for one in part["active_producers"]
+        if one["current_txn_start_offset"] >= 0
+    ]
