@@ -12,7 +12,7 @@ KAFKA := .peers/kafka-4.3.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster model lint bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster
+.PHONY: help setup java demo test test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster model lint bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -135,6 +135,12 @@ docs: $(READY)  ## the docs as a site in build/site; a warning is an error
 
 docs-pages: $(READY)  ## docs/apis.md, options.md and connector-options.md, made from the code they tell of
 	$(BIN)/python -m docs.pages
+
+test-docs: setup  ## the pages of the docs whose blocks start queries, typed from top to bottom
+	$(BIN)/python -m pytest -q --timeout 900 tests/docs/spark_pages.py $(TEST_ARGS)
+
+newcomer: setup  ## README's first section, typed in a fresh clone: first rows in under five minutes
+	PYTHONPATH=. $(BIN)/python -u tests/docs/newcomer.py
 
 fuzz: $(READY)  ## a million hurt requests at the broker (FUZZ_ARGS="--inputs N --seed N")
 	PYTHONPATH=tests/broker:tests/broker/fuzz $(BIN)/python -u tests/broker/fuzz/run_fuzz.py $(FUZZ_ARGS)
