@@ -146,4 +146,11 @@ fuzz: $(READY)  ## a million hurt requests at the broker (FUZZ_ARGS="--inputs N 
 	PYTHONPATH=tests/broker:tests/broker/fuzz $(BIN)/python -u tests/broker/fuzz/run_fuzz.py $(FUZZ_ARGS)
 
 clean:  ## remove what the targets made
-	rm -rf .venv build .demo .peers .mypy_cache .ruff_cache *.egg-info
+	rm -rf .venv build dist .demo .peers .mypy_cache .ruff_cache *.egg-info
+.PHONY: dist jar
+dist: $(READY)  ## the wheel and the sdist, in dist/
+	$(BIN)/python packaging/build_dist.py
+
+jar: dist  ## the jar for spark-submit --packages, in a Maven repository in build/maven/
+	$(BIN)/python packaging/build_jar.py dist/*.whl
+

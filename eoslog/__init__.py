@@ -13,3 +13,7 @@ __version__ = "0.1.0"
 _checkout = Path(__file__).parent.parent
 if (_checkout / "setup.cfg").is_file() and (_checkout / "pyspark_eoslog.py").is_file():
     __path__.append(str(_checkout))
+
+from eoslog.registration import register  # noqa: E402 - the way to it is laid above
+
+__all__ = ["__version__", "register"]

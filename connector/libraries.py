@@ -1,0 +1,79 @@
+"""What the connector needs of the Python that it runs in, and what to type where it is missing.
+
+A jar brings eoslog alone: numpy and Arrow are the machine's. Spark starts Python on the driver and on every
+executor, so each of them may lack something. Nothing else of eoslog is imported here.
+"""
+
+import platform
+import re
+import sys
+from importlib import import_module, metadata, util
+from typing import NamedTuple
+
+
+class EnvironmentUnfit(ImportError):
+    """This Python lacks a library, or has one that is too old; the message says where, and what to type."""
+
+
+class Library(NamedTuple):
+    """A library at run time: its module, its name for pip, the oldest version that will do."""
+
+    module: str
+    name: str
+    oldest: str
+
+    @property
+    def requirement(self) -> str:
+        """As pip wants it."""
+        return f"{self.name}>={self.oldest}"
+
+
+LIBRARIES = (
+    Library("pyarrow", "pyarrow", "17"),
+    Library("numpy", "numpy", "1.26"),
+    Library("google_crc32c", "google-crc32c", "1.5"),
+)
+SPARK = Library("pyspark", "pyspark", "4.2")
+"""The first with Arrow writers for streams, and with limits for streams read in Python."""
+
+
+def check_libraries() -> None:
+    """Raises EnvironmentUnfit if this Python lacks a library. Looks, and imports nothing."""
+    _refuse({need: "missing" for need in LIBRARIES if util.find_spec(need.module) is None})
+
+
+def check_versions() -> None:
+    """Raises EnvironmentUnfit if this Python lacks a library, has one that is too old, or too old a Spark."""
+    found = {need: _installed(need) for need in (SPARK, *LIBRARIES)}
+    _refuse({n: "missing" for n, version in found.items() if version is None})
+    old = {n: f"{v}, which is too old" for n, v in found.items() if v and numbers(v) < numbers(n.oldest)}
+    _refuse(old)
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The numbers at the start of a version, for comparing: 4.2.0.dev3 is (4, 2, 0)."""
+    start = re.match(r"\d+(\.\d+)*", version)
+    return tuple(map(int, start[0].split("."))) if start else ()
+
+
+def _installed(need: Library) -> str | None:
+    """The version that this Python would import: None for none, "" for one that does not say. What was not
+    installed by pip, as Spark's own folder on PYTHONPATH, has no notes of pip's."""
+    if util.find_spec(need.module) is None:
+        return None
+    try:
+        return metadata.version(need.name)
+    except metadata.PackageNotFoundError:
+        return str(getattr(import_module(need.module), "__version__", ""))
+
+
+def _refuse(wrong: dict[Library, str]) -> None:
+    if not wrong:
+        return
+    said = "; ".join(f"{need.name} is {what}" for need, what in wrong.items())
+    wanted = " ".join(f"'{need.requirement}'" for need in wrong)
+    raise EnvironmentUnfit(
+        f"eoslog cannot run in {sys.executable} (Python {platform.python_version()}) on {platform.node()}: "
+        f"{said}. Type there: {sys.executable} -m pip install {wanted}\n"
+        "Spark's driver and every executor need them: a jar brings eoslog alone."
+    )

@@ -1,0 +1,81 @@
+"""`eoslog.register(spark)`: `format("eoslog")` for a session whose Python got eoslog from a jar.
+
+Where pip has installed eoslog, Spark finds it by itself and this changes nothing. A jar reaches the driver
+only as far as Spark is asked to; the connector must be a real module in every Python process of the
+application: its connections, and the names of its transactions, live in modules (connector/task.py), and
+classes that travel by value would each have others. So the jar itself is handed on, and classes by name.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class RegistrationError(RuntimeError):
+    """This session cannot be given format("eoslog"); the message says why, and what to do."""
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("eoslog")` known to a session; more than once does no harm.
+
+    Raises EnvironmentUnfit (an ImportError) where the driver's Python lacks a library or has too old a
+    Spark, RegistrationError for a session of Spark Connect or a jar that is gone.
+    """
+    archive = home_archive()
+    if archive is not None and not archive.is_file():  # a session that was stopped took its copy away
+        archive = _move_to(archive)
+    from eoslog.connector.libraries import check_versions
+
+    check_versions()
+    if not hasattr(spark, "sparkContext"):
+        raise RegistrationError(
+            "eoslog.register needs a session of classic Spark, and this is one of Spark Connect: install "
+            'eoslog with pip in the Python of the server, which then finds format("eoslog") by itself'
+        )
+    if archive is not None:
+        hand_on(spark, archive)
+    from eoslog.connector.source import EoslogDataSource
+
+    spark.dataSource.register(EoslogDataSource)
+
+
+def home_archive() -> Path | None:
+    """The jar that this eoslog was imported from; None for one in a folder."""
+    archive = getattr(getattr(sys.modules["eoslog"], "__loader__", None), "archive", None)
+    return None if archive is None else Path(archive)
+
+
+def hand_on(spark: SparkSession, archive: Path) -> None:
+    """Have every Python process of the application import from the archive: planners and tasks alike.
+
+    With --packages and spark.jars.packages Spark has done so already.
+    """
+    context = spark.sparkContext
+    if archive.name not in (context._python_includes or ()):
+        context.addPyFile(str(archive))
+
+
+def _move_to(gone: Path) -> Path:
+    """Let what was imported from an archive go on from another copy of it. Raises RegistrationError."""
+    copies = [Path(entry) for entry in sys.path if Path(entry).name == gone.name]
+    found = next((path for path in copies if path.is_file()), None)
+    if found is None:
+        raise RegistrationError(
+            f"eoslog was imported from {gone}, which is gone, and this session has no copy of it: "
+            "start it with the same spark.jars.packages, or start Python anew"
+        )
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] == "eoslog" and hasattr(module, "__path__"):
+            module.__path__ = [_under(path, gone, found) for path in module.__path__]
+    sys.modules["eoslog"].__loader__ = __import__("zipimport").zipimporter(os.fspath(found))
+    return found
+
+
+def _under(path: str, old: Path, new: Path) -> str:
+    return os.fspath(new / Path(path).relative_to(old)) if Path(path).is_relative_to(old) else path

@@ -1,0 +1,63 @@
+"""Builds the sdist, and the wheel from the sdist, of the working tree as it is.
+
+What git ignores (build/, an old *.egg-info) cannot get in. Run it as `make dist`.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def build(out: Path, *, isolated: bool = True) -> tuple[Path, Path]:
+    """The wheel and the sdist in a folder that has held no others. `isolated`: with the build system that
+    pyproject.toml asks for, fetched by pip; otherwise with that of the running Python.
+
+    Raises subprocess.CalledProcessError with the build's own words on standard error.
+    """
+    shutil.rmtree(out, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="eoslog-dist-") as copy:
+        _copy_source(Path(copy))
+        options = ["--quiet", "--outdir", str(out)] + ([] if isolated else ["--no-isolation"])
+        subprocess.run(
+            [sys.executable, "-m", "build", *options, copy], check=True, env=os.environ | _last_change()
+        )
+    (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
+    return wheel, sdist
+
+
+def _copy_source(to: Path) -> None:
+    for name in source_files():
+        target = to / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, target)
+
+
+def source_files() -> list[str]:
+    """The files that git knows, or would take."""
+    command = ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return sorted({name for name in listed.split("\0") if name and (ROOT / name).is_file()})
+
+
+def _last_change() -> dict[str, str]:
+    """The time that the wheel's files get: the last commit's, so that a wheel built again is the same."""
+    told = subprocess.run(["git", "-C", ROOT, "log", "-1", "--format=%ct"], check=True, capture_output=True)
+    return {"SOURCE_DATE_EPOCH": told.stdout.decode().strip()}
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--out", type=Path, default=ROOT / "dist")
+    for path in build(parser.parse_args().out):
+        print(path)
+
+
+if __name__ == "__main__":
+    main()
