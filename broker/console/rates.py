@@ -23,13 +23,17 @@ REQUESTS = ("produce", "fetch", "other")
 
 
 class Sample(NamedTuple):
-    """Counters at one moment; `at` in seconds on some clock, `ends` the offsets of all partitions' ends."""
+    """Counters at one moment; `at` in seconds on some clock, `ends` the offsets of all partitions' ends.
+
+    `produce_seconds`: the time that all Produce requests took.
+    """
 
     at: float
     ends: int
     bytes_in: int
     bytes_out: int
     requests: dict[str, int]
+    produce_seconds: float
 
 
 def sample(broker: Broker, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> Sample:
@@ -38,7 +42,9 @@ def sample(broker: Broker, metrics: Metrics, clock: Callable[[], float] = time.m
     for key, histogram in metrics.latency.items():
         requests[_NAMED.get(ApiKey(key), "other")] += sum(histogram.counts)
     ends = sum(partition.high_watermark for partition in broker.topics.all_partitions())
-    return Sample(clock(), ends, metrics.bytes_in, metrics.bytes_out, requests)
+    produced = metrics.latency.get(ApiKey.PRODUCE)
+    seconds = produced.total if produced is not None else 0.0
+    return Sample(clock(), ends, metrics.bytes_in, metrics.bytes_out, requests, seconds)
 
 
 class History:
@@ -54,7 +60,8 @@ class History:
     def rates(self) -> dict[str, Any]:
         """Per second, oldest first: `ago` says how many seconds ago each stretch ended.
 
-        `records` counts offsets written (markers too); it is 0 where topics were deleted.
+        `records` counts offsets written (markers too); it is 0 where topics were deleted. `produce_ms` is
+        the mean time of a Produce request, 0 where there was none.
         """
         samples = list(self._samples)
         pairs = [(a, b) for a, b in pairwise(samples) if b.at > a.at]
@@ -69,8 +76,14 @@ class History:
             "bytes_in": rate(lambda one: one.bytes_in),
             "bytes_out": rate(lambda one: one.bytes_out),
             "requests": {name: rate(_counted(name)) for name in REQUESTS},
+            "produce_ms": [_mean_ms(a, b) for a, b in pairs],
         }
 
 
 def _counted(name: str) -> Callable[[Sample], int]:
     return lambda one: one.requests[name]
+
+
+def _mean_ms(a: Sample, b: Sample) -> float:
+    count = b.requests["produce"] - a.requests["produce"]
+    return round(1000 * (b.produce_seconds - a.produce_seconds) / count, 2) if count > 0 else 0.0

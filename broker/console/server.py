@@ -46,6 +46,7 @@ FILES = {
     "/": ("console.html", "text/html"),
     "/console.js": ("console.js", "text/javascript"),
     "/console.css": ("console.css", "text/css"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -26,6 +26,9 @@ from eoslog.testing import EmbeddedBroker
 PATIENCE = 60.0
 """Seconds to wait for what has to come: generous, as the machine may stand still for a while."""
 
+TIMEOUT_MS = 800_000
+"""Of transactions that stay open: the broker must not end them before the test does."""
+
 HANGING, HANGING_ID = "ledger", 7_000_000
 """A topic with a transaction of this producer that no transactional id knows of, from offset 0."""
 
@@ -130,7 +133,8 @@ def seed_hanging(directory: Path, *names: str) -> None:
 
 
 def transactional(client: Mapping[str, Any], name: str) -> Producer:
-    producer = Producer({**client, "transactional.id": name})
+    settings = {"transactional.id": name, "transaction.timeout.ms": TIMEOUT_MS}
+    producer = Producer({**client, **settings})
     producer.init_transactions(PATIENCE)
     return producer
 

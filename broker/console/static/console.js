@@ -11,7 +11,7 @@ function make(tag, attributes, ...children) {
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined).map((child) =>
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined).map((child) =>
     child instanceof Node ? child : document.createTextNode(String(child))));
   return element;
 }
@@ -24,7 +24,7 @@ const address = (view, given) => `#/${view}${given ? "?" + new URLSearchParams(g
 function table(kind, columns, rows, none) {
   if (!rows.length) return make("p", { class: "none" }, none);
   const head = columns.map(([label, , style]) => make("th", { class: style, scope: "col" }, label));
-  const body = rows.map((row) => make("tr", { class: row.state || null }, columns.map(([label, cell, style]) =>
+  const body = rows.map((row) => make("tr", { class: row.state ? `is-${row.state}` : null }, columns.map(([label, cell, style]) =>
     make("td", { class: style, "data-label": label }, cell(row)))));
   return make("table", { class: kind }, make("thead", null, make("tr", null, head)), make("tbody", null, body));
 }
@@ -107,7 +107,7 @@ const WIDE = 560, HIGH = 190, LEFT = 52, BOTTOM = 20, TOP = 8;
 
 function niceTop(most) {
   const power = 10 ** Math.floor(Math.log10(Math.max(most, 1)));
-  return [1, 2, 5, 10].map((step) => step * power).find((top) => top >= Math.max(most, 1));
+  return [1, 1.5, 2, 3, 5, 7.5, 10].map((step) => step * power).find((top) => top >= Math.max(most, 1));
 }
 
 function chart(title, series, ago, write) {
@@ -185,7 +185,8 @@ views.overview = () => {
       charts.replaceChildren(
         chart("Records written per second", [["records", rates.records]], rates.ago, short),
         chart("Bytes per second", [["in", rates.bytes_in], ["out", rates.bytes_out]], rates.ago, bytes),
-        chart("Requests per second", [["produce", rates.requests.produce], ["fetch", rates.requests.fetch], ["other", rates.requests.other]], rates.ago, short));
+        chart("Requests per second", [["produce", rates.requests.produce], ["fetch", rates.requests.fetch], ["other", rates.requests.other]], rates.ago, short),
+        chart("Mean time of a produce request", [["answered after", rates.produce_ms]], rates.ago, (ms) => `${short(ms)} ms`));
     } else {
       charts.replaceChildren(make("p", { class: "none card" }, "Rates are for those who may DESCRIBE the cluster."));
     }
