@@ -53,7 +53,7 @@ class Session:
     def fail(self, error: Exception | str) -> None:
         """Tell a failure and go on; the exit status will be 1."""
         self._failed = True
-        click.echo(f"Error: {_in_our_terms(str(error))}", err=True)
+        click.echo(f"Error: {in_our_terms(str(error))}", err=True)
 
     def end(self) -> None:
         """Leave with status 1 if anything failed."""
@@ -89,7 +89,7 @@ def cluster_command(function: Callable[..., None]) -> Callable[..., None]:
                 function(session, **rest)
                 session.end()
         except (EoslogError, KafkaError, ProtocolError) as error:
-            raise click.ClickException(_in_our_terms(str(error))) from error
+            raise click.ClickException(in_our_terms(str(error))) from error
 
     return update_wrapper(command, function)
 
@@ -106,7 +106,7 @@ def client_config(addresses: str | None, file: str | None, timeout: float) -> Cl
     try:
         parse_addresses(given[BOOTSTRAP_OPTION])
     except OptionError as error:
-        raise click.UsageError(_in_our_terms(str(error))) from error
+        raise click.UsageError(in_our_terms(str(error))) from error
     return ClientConfig.from_options(parse(given, Use.WRITE))
 
 
@@ -120,7 +120,7 @@ def _properties(path: str) -> dict[str, str]:
         raise OptionError(str(error)) from error
 
 
-def _in_our_terms(text: str) -> str:
+def in_our_terms(text: str) -> str:
     """An error of the client, which names options of Spark queries, with the names of ours."""
     for theirs, ours in _OUR_NAMES.items():
         text = text.replace(theirs, ours)

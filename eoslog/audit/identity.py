@@ -1,0 +1,84 @@
+"""What makes two records the same: their key, values of headers, or their content. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eoslog.audit.digest import Digester, Words
+from eoslog.protocol.records import DecodedRecords
+from eoslog.protocol.varints import Ints
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which parts of a record are compared. A record without one of `key` and `headers` has no identity."""
+
+    key: bool = False
+    headers: tuple[str, ...] = ()
+    content: bool = False
+    """Key and value, either of which may be null."""
+    all_headers: bool = False
+    """With `content`: all headers too, in their order."""
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether headers have to be decoded."""
+        return bool(self.headers) or self.all_headers
+
+    def __str__(self) -> str:
+        if self.content:
+            return "content (key, value, headers)" if self.all_headers else "content (key, value)"
+        return " and ".join([*(["key"] if self.key else []), *(f"header {name}" for name in self.headers)])
+
+    def digests(self, digester: Digester, records: DecodedRecords) -> tuple[Words, Bools]:
+        """The digest of each record's identity, and which records have one."""
+        parts, there = [], np.ones(len(records), np.bool_)
+        if self.key or self.content:
+            parts.append(digester.strings(records.key))
+        if self.key:
+            there &= _valid(records.key)
+        for name in self.headers:
+            values, found = header_values(records.headers, name)
+            parts.append(digester.strings(values))
+            there &= found
+        if self.content:
+            parts.append(digester.strings(records.value))
+        if self.all_headers:
+            parts.append(_headers(digester, records.headers))
+        return (parts[0] if len(parts) == 1 else digester.together(parts)), there
+
+
+def header_values(headers: pa.Array, name: str) -> tuple[pa.Array, Bools]:
+    """The value of each record's last header of this name, and which records have one."""
+    counts, items = _flat(headers)
+    rows = np.arange(len(counts)).repeat(counts)
+    chosen = np.flatnonzero(pc.equal(pc.struct_field(items, "key"), name).to_numpy(zero_copy_only=False))
+    at = np.full(len(counts), -1)
+    at[rows[chosen]] = chosen  # the last one stays
+    found = at >= 0
+    return pc.struct_field(items, "value").take(pa.array(at, mask=~found)), found
+
+
+def _headers(digester: Digester, headers: pa.Array) -> Words:
+    counts, items = _flat(headers)
+    keys = digester.strings(pc.struct_field(items, "key").cast(pa.binary()))
+    values = digester.strings(pc.struct_field(items, "value"))
+    return digester.lists(np.concatenate([keys, values], axis=1), counts)
+
+
+def _flat(headers: pa.Array) -> tuple[Ints, pa.Array]:
+    """How many headers each record has, and all of them."""
+    counts = pc.list_value_length(headers).to_numpy(zero_copy_only=False).astype(np.int64)
+    return counts, pc.list_flatten(headers)
+
+
+def _valid(column: pa.Array) -> Bools:
+    valid: Bools = column.is_valid().to_numpy(zero_copy_only=False)
+    return valid

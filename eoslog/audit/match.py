@@ -1,0 +1,93 @@
+"""Which records are lost, doubled or foreign, and which of the source is which of the target. Pure.
+
+Records of the same identity are told apart by their order only: the first in the source is taken for the
+first in the target, and so on; what is left over on one side is lost, or doubled. An identity that the source
+does not have at all is foreign.
+
+Whether such pairs say something about order depends. Where an identity has as many records in the target as
+in the source, all in one partition each, the pairs are certain: two sequences of the same things are in order
+only if the first is the first. Elsewhere another pairing may be the true one, and the pair is left out of
+the check of order (`loose`), so that nothing in order is ever called reordered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from eoslog.audit.rows import Rows
+from eoslog.protocol.varints import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Rows of `ITEM` (rows.py). Pairs: row i of `source` is row i of `target`; all fit for order."""
+
+    lost: Rows
+    foreign: Rows
+    doubled: Rows
+    doubled_source: Rows  # for each row of `doubled`: the first record of the source with its identity
+    doubled_first: Rows  # and the first one of the target
+    pairs: int
+    loose: int  # pairs that say nothing about order, of identities that are right in number
+    source: Rows
+    target: Rows
+
+
+class DigestsCollide(RuntimeError):
+    """Half a digest of two identities is the same. The next run, with other random numbers, will do."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "two different identities have the same first half of their digests, a chance of one in "
+            "billions: run the audit again, which draws other random numbers"
+        )
+
+
+def judge(rows: Rows, sources: int) -> Verdict:
+    """Judge all rows of some identities, in the order of places and offsets; places below `sources` are
+    those of the source."""
+    rows = rows[_by_identity(rows)]
+    same = (rows["digest"][1:] == rows["digest"][:-1]) & (rows["more"][1:] == rows["more"][:-1])
+    first = np.flatnonzero(np.concatenate([[True], ~same]))  # of each identity
+    count = np.diff(np.append(first, len(rows)))
+    ident = np.arange(len(first)).repeat(count)
+    in_target = rows["place"] >= sources
+    wanted = count - np.add.reduceat(in_target.astype(np.int64), first)  # of each identity in the source
+    present = count - wanted
+    rank = np.arange(len(rows)) - first[ident] - np.where(in_target, wanted[ident], 0)
+    paired = rank < np.minimum(wanted, present)[ident]
+    foreign = in_target & (wanted == 0)[ident]
+    doubled = np.flatnonzero(in_target & ~paired & ~foreign)
+    even = (wanted == present)[ident]
+    firm = even & _in_one_place(rows["place"], first, wanted, present)[ident]
+    return Verdict(
+        lost=rows[~in_target & ~paired],
+        foreign=rows[foreign],
+        doubled=rows[doubled],
+        doubled_source=rows[first[ident[doubled]]],
+        doubled_first=rows[first[ident[doubled]] + wanted[ident[doubled]]],
+        pairs=int(np.count_nonzero(paired & in_target)),
+        loose=int(np.count_nonzero(even & ~firm & in_target)),
+        source=rows[firm & ~in_target],
+        target=rows[firm & in_target],
+    )
+
+
+def _by_identity(rows: Rows) -> Ints:
+    """The rows' order by identity, and as they came within one."""
+    order: Ints = np.argsort(rows["digest"], kind="stable")
+    digest, more = rows["digest"][order], rows["more"][order]
+    if np.any((digest[1:] == digest[:-1]) & (more[1:] != more[:-1])):
+        order = np.lexsort((rows["more"], rows["digest"]))
+    return order
+
+
+def _in_one_place(place: Rows, first: Ints, wanted: Ints, present: Ints) -> Rows:
+    """Of each identity that both sides have: whether it is in a single place of each."""
+    both = (wanted > 0) & (present > 0)
+    split = first + wanted  # where its rows of the target begin
+    source_last, target_first = np.where(both, split - 1, 0), np.where(both, split, 0)
+    one: Rows = (place[first] == place[source_last]) & (place[target_first] == place[split + present - 1])
+    return both & one

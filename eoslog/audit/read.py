@@ -1,0 +1,74 @@
+"""From a partition's records to rows of digests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from eoslog.audit.bounds import Place
+from eoslog.audit.digest import Digester, Raw, Words
+from eoslog.audit.identity import Identity
+from eoslog.audit.rows import ITEM, Rows
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.fetch import fetch
+from eoslog.protocol.records import DecodedRecords
+
+_FETCH_BYTES = 1 << 20  # asked for at a time; a larger batch comes all the same
+_PIECE_BYTES = 4 << 20  # uncompressed, that are digested at a time
+
+
+@dataclass(frozen=True)
+class Way:
+    """How records are read and compared."""
+
+    identity: Identity
+    by_key: bool = False
+    """Note each record's key: order is kept among records of the same key only."""
+    committed: bool = True
+
+
+@dataclass(frozen=True)
+class Read:
+    """Rows of an answer: those with an identity, and those without."""
+
+    rows: Rows
+    without: Rows
+
+
+def read(cluster: Cluster, place: Place, number: int, way: Way, digester: Digester) -> Iterator[Read]:
+    """All records of the place of this number, an answer's worth at a time. Raises what fetch does."""
+    answers = fetch(
+        cluster, place.topic, place.partition, place.start, place.end,
+        committed=way.committed, topic_id=place.topic_id, max_bytes=_FETCH_BYTES,
+        headers=way.identity.needs_headers,
+    )  # fmt: skip
+    for answer in answers:
+        for records in _pieces(answer):
+            yield _rows(records, number, way, digester)
+
+
+def _rows(records: DecodedRecords, number: int, way: Way, digester: Digester) -> Read:
+    words, there = way.identity.digests(digester, records)
+    rows = np.zeros(len(records), ITEM)
+    rows["digest"], rows["more"] = _halves(words).T
+    if way.by_key:
+        rows["group"] = _halves(digester.strings(records.key))[:, 0]
+    rows["offset"] = records.offset.to_numpy()
+    rows["place"] = number
+    return Read(rows[there], rows[~there])
+
+
+def _halves(words: Words) -> Raw:
+    """Digests as two numbers of 64 bits each."""
+    return words.view("<u8")
+
+
+def _pieces(records: DecodedRecords) -> Iterator[DecodedRecords]:
+    """The same records, so many at a time that working on them takes little memory."""
+    size = sum(c.nbytes for c in (records.key, records.value, records.headers) if c is not None)
+    step = max(1, len(records) * _PIECE_BYTES // max(size, 1))
+    for first in range(0, len(records), step):
+        columns = ((f.name, getattr(records, f.name)) for f in fields(records))
+        yield DecodedRecords(**{name: c if c is None else c.slice(first, step) for name, c in columns})

@@ -1,0 +1,117 @@
+"""What an audit says in the end: a document for programs, lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from eoslog.audit.bounds import Place
+from eoslog.audit.digest import COLLISION
+from eoslog.audit.findings import Findings
+
+KINDS = {
+    "lost": "of the source, not in the target",
+    "doubled": "once more in the target than in the source",
+    "reordered": "behind one of its partition that follows it in the source",
+    "foreign": "in the target, not in the source",
+    "pending": "of the source, not in the target yet (--grace)",
+}
+"""Kinds of findings, and what is said of them."""
+
+
+def document(findings: Findings, sources: int, *, compared: str, order: str, allow_foreign: bool) -> Any:
+    """The whole report, of what JSON has. `right`: nothing is wrong; foreign records are, unless allowed."""
+    wrong = ["lost", "doubled", "reordered", *([] if allow_foreign else ["foreign"])]
+    records = findings.records
+    return {
+        "right": not any(getattr(findings, kind).count for kind in wrong),
+        "compared": compared,
+        "order": order,
+        "counts": {
+            "source": sum(records[:sources]),
+            "target": sum(records[sources:]),
+            "matched": findings.matched,
+            **{kind: getattr(findings, kind).count for kind in KINDS},
+            "order_not_checked": findings.loose,
+        },
+        **{kind: getattr(findings, kind).listed(findings.places) for kind in KINDS},
+        "source": [_place(*pair) for pair in zip(findings.places[:sources], records[:sources], strict=True)],
+        "target": [_place(*pair) for pair in zip(findings.places[sources:], records[sources:], strict=True)],
+        "collision_probability": min(1.0, COLLISION * sum(records) ** 2 / 2),
+    }
+
+
+def _place(place: Place, records: int) -> dict[str, Any]:
+    return {
+        "topic": place.topic, "partition": place.partition, "start": place.start, "end": place.end,
+        "records": records, "hidden_by_open_transactions": place.hidden,
+    }  # fmt: skip
+
+
+def lines(report: Any) -> Iterator[str]:
+    """The report as text."""
+    counts = report["counts"]
+    for side in ("source", "target"):
+        names = ", ".join(f"{p['topic']}-{p['partition']} {p['start']}..{p['end']}" for p in report[side])
+        yield f"{side}: {counts[side]:,} records ({names})"
+    yield f"compared by {report['compared']}; order: {report['order']}"
+    yield from _notes(report)
+    for kind, meaning in KINDS.items():
+        if counts[kind]:
+            yield f"{kind}: {counts[kind]:,} {meaning}"
+            yield from (f"  {_told(kind, found)}" for found in report[kind])
+            if counts[kind] > len(report[kind]) > 0:
+                yield f"  ... and {counts[kind] - len(report[kind]):,} more"
+    yield _verdict(report)
+
+
+def _verdict(report: Any) -> str:
+    counts = report["counts"]
+    if report["right"]:
+        return f"right: {counts['matched']:,} records stand in the target exactly once{_in_order(report)}"
+    if not counts["matched"] and counts["lost"]:
+        return (
+            "WRONG: no record was found again. If they are changed on their way, compare by --key or --header"
+        )
+    wrong = (
+        f"{counts[kind]:,} {kind}" for kind in ("lost", "doubled", "reordered", "foreign") if counts[kind]
+    )
+    return f"WRONG: {', '.join(wrong)}"
+
+
+def _in_order(report: Any) -> str:
+    return "" if report["order"] == "none" else ", in order"
+
+
+def _notes(report: Any) -> Iterator[str]:
+    counts = report["counts"]
+    if counts["order_not_checked"]:
+        yield (
+            f"note: the order of {counts['order_not_checked']:,} records was not checked: there are several "
+            "alike, in more than one partition"
+        )
+    for side in ("source", "target"):
+        for place in report[side]:
+            if place["hidden_by_open_transactions"]:
+                yield (
+                    f"note: {place['topic']}-{place['partition']} goes on behind offset {place['end']}, "
+                    "hidden by an open transaction; that is not part of this audit"
+                )
+    if not counts["source"]:
+        yield "note: the source has no records within the bounds"
+
+
+def _told(kind: str, found: Any) -> str:
+    text = _at(found["at"])
+    if kind == "doubled":
+        return f"{text} repeats {_at(found['other'])}, both are {_at(found['source'])}"
+    if kind == "reordered":
+        return (
+            f"{text} (from {_at(found['source'])}) stands behind {_at(found['other'])} "
+            f"(from {_at(found['other_source'])})"
+        )
+    return text
+
+
+def _at(where: Any) -> str:
+    return f"{where['topic']}-{where['partition']} offset {where['offset']}"

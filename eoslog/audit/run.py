@@ -1,0 +1,165 @@
+"""The audit from beginning to end: read both sides into buckets, judge each bucket, then the order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from eoslog.audit.bounds import Place
+from eoslog.audit.digest import Digester
+from eoslog.audit.findings import Findings
+from eoslog.audit.match import Verdict, judge
+from eoslog.audit.one_key import judge_one
+from eoslog.audit.order import RunningOrder, judge_groups
+from eoslog.audit.read import Way, read
+from eoslog.audit.rows import ITEM, PAIR, Rows
+from eoslog.audit.spill import OneKey, Spill
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.errors import EoslogError
+
+LIMIT = 1 << 17
+"""Rows in memory at a time; working on them takes some 300 bytes each."""
+
+
+class NoIdentity(EoslogError):
+    """A record of the source has nothing by which it could be found in the target."""
+
+
+class Watch(Protocol):
+    """Who is told how far an audit is."""
+
+    def begin(self, what: str, total: int) -> None:
+        """A phase of so many steps begins."""
+
+    def advance(self, steps: int) -> None:
+        """So many steps of it are done."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """A cluster and the places of it that are audited."""
+
+    cluster: Cluster
+    places: Sequence[Place]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to do, and within what: `directory` is empty and the job's own, `limit` as LIMIT."""
+
+    way: Way
+    in_order: bool
+    directory: Path
+    settled: Sequence[int]
+    """For each source place the offset from which a record may still be on its way."""
+    show: int = 20
+    """Findings to list of each kind."""
+    limit: int = LIMIT
+
+
+def audit(source: Side, target: Side, job: Job, watch: Watch) -> Findings:
+    """Compare. Raises NoIdentity, DigestsCollide, OSError (no room on disk), and what reading raises."""
+    places, sources = [*source.places, *target.places], len(source.places)
+    findings = Findings(places, sources, list(job.settled), job.show)
+    items = _read_all(source, target, job, findings, watch)
+    pairs = _pairs(job, findings) if job.in_order else None
+    watch.begin("comparing", items.count)
+    for rows in items.ranges():
+        for verdict in _verdicts(rows, sources, job.limit):
+            _note(verdict, findings, pairs)
+        watch.advance(rows.count if isinstance(rows, OneKey) else len(rows))
+    if pairs is not None:
+        watch.begin("checking the order", pairs.count)
+        _judge_order(pairs, job, findings, watch)
+    return findings
+
+
+def _read_all(source: Side, target: Side, job: Job, findings: Findings, watch: Watch) -> Spill:
+    places = findings.places
+    items = Spill(
+        job.directory / "items", ITEM, "digest",
+        expected=sum(place.size for place in places), limit=job.limit,
+    )  # fmt: skip
+    digester = Digester()
+    for number, place in enumerate(places):
+        watch.begin(f"reading {place}", place.size)
+        at, is_source = place.start, number < len(source.places)
+        for got in read((source if is_source else target).cluster, place, number, job.way, digester):
+            findings.records[number] += len(got.rows) + len(got.without)
+            if len(got.without):
+                _without_identity(got.without, is_source, job, findings)
+            items.add(got.rows)
+            reached = 1 + int(max(rows["offset"][-1] for rows in (got.rows, got.without) if len(rows)))
+            watch.advance(reached - at)
+            at = reached
+    return items
+
+
+def _without_identity(rows: Rows, is_source: bool, job: Job, findings: Findings) -> None:
+    if is_source:
+        place, offset = findings.places[rows["place"][0]], rows["offset"][0]
+        raise NoIdentity(
+            f"the record at offset {offset} of {place} has no {job.way.identity}: nothing says where it "
+            "should be in the target. Compare by something that all records have (--key, --header, --content)"
+        )
+    findings.foreign.add(rows)
+
+
+def _verdicts(rows: Rows | OneKey, sources: int, limit: int) -> Iterable[Verdict]:
+    return judge_one(rows, sources, limit) if isinstance(rows, OneKey) else [judge(rows, sources)]
+
+
+def _note(verdict: Verdict, findings: Findings, pairs: Spill | None) -> None:
+    findings.matched += verdict.pairs
+    findings.lose(verdict.lost)
+    findings.foreign.add(verdict.foreign)
+    findings.doubled.add(verdict.doubled, verdict.doubled_source, verdict.doubled_first)
+    if pairs is None:
+        return
+    findings.loose += verdict.loose
+    rows = np.empty(len(verdict.source), PAIR)
+    rows["line"] = findings.lines(verdict.target)
+    for name in ("group", "offset", "place"):
+        rows[name] = verdict.source[name]
+    pairs.add(rows)
+
+
+def _pairs(job: Job, findings: Findings) -> Spill:
+    """Where pairs wait for the check of order: by key, or by where they stand in the target."""
+    sources = len(job.settled)
+    lines = sum(place.size for place in findings.places[sources:])
+    if job.way.by_key:
+        return Spill(job.directory / "pairs", PAIR, "group", expected=lines, limit=job.limit)
+    return _by_line(job.directory / "pairs", lines, lines, job.limit)
+
+
+def _by_line(directory: Path, lines: int, expected: int, limit: int) -> Spill:
+    return Spill(directory, PAIR, "line", high=max(lines - 1, 0), expected=expected, limit=limit)
+
+
+def _judge_order(pairs: Spill, job: Job, findings: Findings, watch: Watch) -> None:
+    running = RunningOrder(findings.bases, len(job.settled))
+    for rows in pairs.ranges():
+        if isinstance(rows, OneKey):
+            _judge_one_group(rows, job, findings)
+        elif job.way.by_key:
+            findings.disorder(judge_groups(rows, findings.bases))
+        else:
+            findings.disorder(running.judge(rows))
+        watch.advance(rows.count if isinstance(rows, OneKey) else len(rows))
+
+
+def _judge_one_group(group: OneKey, job: Job, findings: Findings) -> None:
+    """The order of a group that does not fit into memory: its rows by where they stand in the target."""
+    lines = sum(place.size for place in findings.places[len(job.settled) :])
+    spill = _by_line(job.directory / "group", lines, group.count, job.limit)
+    for piece in group.pieces(job.limit):
+        spill.add(piece)
+    running = RunningOrder(findings.bases, len(job.settled))
+    for rows in spill.ranges():
+        assert not isinstance(rows, OneKey), "no two rows of the target stand on the same line"
+        findings.disorder(running.judge(rows))

@@ -1,0 +1,116 @@
+"""Rows on disk, in files by ranges of a key, given back range by range in pieces that fit into memory.
+
+A range that holds more rows than fit is cut into ranges of its own, so memory does not depend on how many
+rows there are. What no cut can make smaller, many rows of one and the same key, is given back as a file to
+be read through (`OneKey`). Rows come back in the order in which they were added, within a piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from eoslog.audit.rows import Rows
+
+FAN = 256
+"""The most files that one Spill keeps open."""
+
+
+class OneKey:
+    """More rows of one key than fit into memory, on disk."""
+
+    def __init__(self, path: Path, dtype: np.dtype[np.void], count: int) -> None:
+        self.path, self.dtype, self.count = path, dtype, count
+
+    def pieces(self, size: int, first: int = 0, last: int | None = None) -> Iterator[Rows]:
+        """Rows first..last-1 in their order, `size` at a time."""
+        end = self.count if last is None else last
+        with self.path.open("rb") as file:
+            file.seek(first * self.dtype.itemsize)
+            for at in range(first, end, size):
+                yield np.fromfile(file, self.dtype, min(size, end - at))
+
+
+class _Bucket:
+    """One range's file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file: IO[bytes] = path.open("wb")
+        self.count = 0
+        self.low, self.high = 2**64, -1  # of the keys in it
+
+    def write(self, rows: Rows, keys: Rows) -> None:
+        self.file.write(rows.tobytes())
+        self.count += len(rows)
+        self.low, self.high = min(self.low, int(keys.min())), max(self.high, int(keys.max()))
+
+
+class Spill:
+    """Rows by the column `key`, an unsigned number from low to high. Add all, then `ranges` once."""
+
+    def __init__(
+        self,
+        directory: Path,
+        dtype: np.dtype[np.void],
+        key: str,
+        *,
+        low: int = 0,
+        high: int = 2**64 - 1,
+        expected: int,
+        limit: int,
+    ) -> None:
+        """`expected`: how many rows may come; `limit`: how many fit into memory."""
+        self._directory, self._dtype, self._key, self._limit = directory, dtype, key, limit
+        directory.mkdir()
+        files = min(max(1, -(-2 * expected // limit)), FAN)  # half full, so that few overflow
+        self._low = low
+        self._shift = max(0, (high - low).bit_length() - (files.bit_length() - 1))
+        self._buckets: dict[int, _Bucket] = {}
+        self.count = 0
+
+    def add(self, rows: Rows) -> None:
+        """Write rows to the files of their ranges. Raises OSError."""
+        keys = rows[self._key]
+        numbers = ((keys - np.uint64(self._low)) >> np.uint64(min(self._shift, 63))).astype(np.uint16)
+        if self._shift > 63:
+            numbers[:] = 0
+        order = np.argsort(numbers, kind="stable")
+        rows, keys, numbers = rows[order], keys[order], numbers[order]
+        edges = np.flatnonzero(np.diff(numbers)) + 1
+        for first, last in zip([0, *edges.tolist()], [*edges.tolist(), len(rows)], strict=True):
+            if first < last:
+                self._bucket(int(numbers[first])).write(rows[first:last], keys[first:last])
+        self.count += len(rows)
+
+    def ranges(self) -> Iterator[Rows | OneKey]:
+        """The rows range by range, in the order of the keys; each range's file is gone afterwards."""
+        for bucket in self._buckets.values():
+            bucket.file.close()
+        for number, bucket in sorted(self._buckets.items()):
+            if bucket.count <= self._limit:
+                yield np.fromfile(bucket.path, self._dtype)
+            elif bucket.low == bucket.high:
+                yield OneKey(bucket.path, self._dtype, bucket.count)
+            else:
+                yield from self._cut(number, bucket)
+            bucket.path.unlink(missing_ok=True)
+        self._directory.rmdir()
+
+    def _cut(self, number: int, bucket: _Bucket) -> Iterator[Rows | OneKey]:
+        inner = Spill(
+            self._directory / f"{number}-cut", self._dtype, self._key,
+            low=bucket.low, high=bucket.high, expected=bucket.count, limit=self._limit,
+        )  # fmt: skip
+        for piece in OneKey(bucket.path, self._dtype, bucket.count).pieces(self._limit):
+            inner.add(piece)
+        bucket.path.unlink()
+        yield from inner.ranges()
+
+    def _bucket(self, number: int) -> _Bucket:
+        if number not in self._buckets:
+            self._buckets[number] = _Bucket(self._directory / str(number))
+        return self._buckets[number]

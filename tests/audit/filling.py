@@ -1,0 +1,92 @@
+"""Topics filled quickly: rows made and written as columns, and the same rows hurt in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eoslog.connector.client import transactions
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.config import ClientConfig, parse_addresses
+from eoslog.connector.client.produce import Producer
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.records import encode_batches
+
+Numbers = npt.NDArray[np.int64]
+
+PARTITIONS = 4
+_BATCH_BYTES = 200_000
+_TIME_MS = 1_790_000_000_000
+_TRANSACTION_MS = 60_000
+
+HURTS = ("nothing", "lost", "doubled", "swapped")
+"""What may be wrong with a copy."""
+
+
+def hurt(how: str, numbers: Numbers) -> Numbers:
+    """The rows of one partition, by number, as the copy has them."""
+    middle = len(numbers) // 2
+    if how == "lost":
+        return np.delete(numbers, middle)
+    if how == "doubled":
+        return np.insert(numbers, middle + 7, numbers[middle])
+    if how == "swapped":
+        swapped = numbers.copy()
+        swapped[[middle, middle + 1]] = swapped[[middle + 1, middle]]
+        return swapped
+    return numbers
+
+
+def rows(numbers: Numbers, value_bytes: int) -> tuple[pa.Array, pa.Array]:
+    """Keys and values that follow from the rows' numbers; values differ in their first bytes only."""
+    texts = pc.cast(pa.array(numbers), pa.string())
+    keys = pc.binary_join_element_wise("key-", pc.utf8_lpad(texts, 9, "0"), "")
+    return keys, pc.utf8_rpad(pc.binary_join_element_wise("value ", texts, ""), value_bytes, ".")
+
+
+@contextmanager
+def cluster_at(bootstrap: str) -> Iterator[Cluster]:
+    with Cluster(ClientConfig(parse_addresses(bootstrap), api_timeout_ms=120_000)) as cluster:
+        yield cluster
+
+
+def create(cluster: Cluster, topic: str, partitions: int = PARTITIONS) -> None:
+    wanted = {
+        "name": topic,
+        "num_partitions": partitions,
+        "replication_factor": 1,
+        "assignments": [],
+        "configs": [],
+    }
+    body = {"topics": [wanted], "timeout_ms": 60_000, "validate_only": False}
+    (made,) = cluster.any_broker().call(ApiKey.CREATE_TOPICS, body)["topics"]
+    assert made["error_code"] == 0, made
+
+
+def fill(
+    cluster: Cluster, topic: str, parts: list[Numbers], value_bytes: int = 100, *, codec: int = 0
+) -> None:
+    """Write rows to the topic's partitions in a transaction, behind one that wrote others and was aborted."""
+    for commit, chosen in ((False, [part[:50] for part in parts]), (True, parts)):
+        name = f"fill-{topic}"
+        identity = transactions.init_producer_id(cluster, name, _TRANSACTION_MS)
+        with Producer(cluster, identity=identity, transactional_id=name) as producer:
+            for partition, numbers in enumerate(chosen):
+                keys, values = rows(numbers, value_bytes)
+                batches = encode_batches(
+                    keys, values, None, _TIME_MS, codec=codec, max_batch_bytes=_BATCH_BYTES
+                )
+                for batch in batches:
+                    producer.send(topic, partition, batch)
+            producer.flush()
+        transactions.end_txn(cluster, name, identity, commit)
+
+
+def split(count: int, partitions: int = PARTITIONS) -> list[Numbers]:
+    """Row numbers of each partition."""
+    return [np.arange(first, count, partitions) for first in range(partitions)]
