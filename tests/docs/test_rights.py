@@ -1,0 +1,206 @@
+"""docs/cluster.md has exactly the rights that a query needs: with them it runs, without any one of them not.
+
+The query is a micro-batch of the real source and the real sink, without Spark around them, on the bundled
+broker with every right denied that no ACL gives.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+sys.path.append(str(Path(__file__).parents[1] / "broker"))
+sys.path.append(str(Path(__file__).parents[1] / "broker" / "security"))
+from acl_site import Site
+from broker_clients import Wire
+from securitykit import ADMIN, SECRET
+
+from eoslog.broker.rules.acls import Operation, Pattern, Permission, ResourceType
+from eoslog.connector import sink
+from eoslog.connector.options import sink_options, source_options
+from eoslog.connector.reader import StreamReader
+from eoslog.connector.task import Attempt, write_rows
+from eoslog.protocol.apis import ApiKey
+
+PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
+USER = "alice"
+PATIENCE_S = 60.0
+
+
+class Right(NamedTuple):
+    """A line of the page's table."""
+
+    operation: str
+    resource: str
+    name: str
+    pattern: str
+
+    def entry(self) -> dict[str, object]:
+        """As CreateAcls and DeleteAcls have it, but for the prefixes of the fields' names."""
+        return {
+            "resource_type": ResourceType[_upper(self.resource)],
+            "operation": Operation[_upper(self.operation)],
+            "pattern_type": Pattern[self.pattern.upper()],
+        }
+
+
+def _upper(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
+
+
+def rights() -> list[Right]:
+    """The table between the marks, in order."""
+    found = re.search(r"<!-- rights -->\n(.*?)<!-- end -->", PAGE.read_text(), re.DOTALL)
+    assert found is not None
+    cells = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in found[1].strip().splitlines()]
+    return [Right(*row[:4]) for row in cells[2:]]
+
+
+class Rights:
+    """What alice may do, changed by the administrator."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def give(self, *some: Right) -> None:
+        creations = [
+            {
+                "resource_type": one.entry()["resource_type"], "resource_name": one.name,
+                "resource_pattern_type": one.entry()["pattern_type"], "principal": f"User:{USER}",
+                "host": "*", "operation": one.entry()["operation"], "permission_type": Permission.ALLOW,
+            }
+            for one in some
+        ]  # fmt: skip
+        answer = self._wire.call(ApiKey.CREATE_ACLS, 3, creations=creations)
+        assert [result["error_code"] for result in answer["results"]] == [0] * len(some)
+
+    def take(self, one: Right) -> None:
+        wanted = {
+            "resource_type_filter": one.entry()["resource_type"], "resource_name_filter": one.name,
+            "pattern_type_filter": one.entry()["pattern_type"], "principal_filter": f"User:{USER}",
+            "host_filter": "*", "operation": one.entry()["operation"], "permission_type": Permission.ALLOW,
+        }  # fmt: skip
+        answer = self._wire.call(ApiKey.DELETE_ACLS, 3, filters=[wanted])
+        assert len(answer["filter_results"][0]["matching_acls"]) == 1, one
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with Site() as made:
+        with made.wire(ADMIN) as wire:
+            named = {"orders": {}, "orders_copy": {"max.message.bytes": "5000"}, "orders_bad": {}}
+            topics = [
+                {
+                    "name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [],
+                    "configs": [{"name": key, "value": value} for key, value in configs.items()],
+                }
+                for name, configs in named.items()
+            ]  # fmt: skip
+            done = wire.call(ApiKey.CREATE_TOPICS, 7, topics=topics, timeout_ms=30_000, validate_only=False)
+            assert [topic["error_code"] for topic in done["topics"]] == [0] * len(named)
+        options = sink_options({**of(made, ADMIN, SECRET), "topic": "orders", "transactional.id": "fill"},
+                               stream=False)  # fmt: skip
+        rows = pa.record_batch({"value": pa.array([b"small", b"large" * 2000])})
+        begun = sink.begin_batch(options)
+        assert begun is not None and begun.batch is not None
+        report = write_rows(options, begun, Attempt(begun.batch.query_id, 0, 0), iter([rows])).report
+        sink.commit_batch(options, [report])
+        yield made
+
+
+@pytest.fixture(scope="module")
+def given(site: Site) -> Iterator[Rights]:
+    with site.wire(ADMIN) as wire:
+        wire.socket.settimeout(PATIENCE_S)
+        made = Rights(wire)
+        made.give(*rights())
+        yield made
+
+
+def of(site: Site, user: str, password: str) -> dict[str, str]:
+    """Connection options of a user."""
+    return {
+        "kafka.bootstrap.servers": f"127.0.0.1:{site.port}",
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": user,
+        "kafka.sasl.password": password,
+    }
+
+
+def run_batch(site: Site, checkpoint: Path, two_phase: str) -> list[int]:
+    """A first micro-batch of a query that uses all that the table tells of; how many rows each task read."""
+    mine = of(site, USER, f"{USER}-password")
+    reader = StreamReader(
+        source_options({**mine, "subscribe": "orders", "startingOffsets": "earliest"}, stream=True)
+    )
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    checkpoint.mkdir()
+    query = str(uuid.uuid4())
+    (checkpoint / "metadata").write_text(json.dumps({"id": query}))
+    (checkpoint / "offsets").mkdir()
+    (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(end)}")
+    options = sink_options(
+        {
+            **mine, "topic": "orders_copy", "transactional.id": "copy", "two.phase.commit": two_phase,
+            "kafka.group.id": "dashboards", "deadletter.topic": "orders_bad",
+            "checkpointLocation": str(checkpoint),
+        },
+        stream=True,
+    )  # fmt: skip
+    reports, counts = [], []
+    begun = sink.begin_stream(options)
+    try:
+        for number, task in enumerate(reader.partitions(start, end)):
+            read = [batch.select(["value"]) for batch in reader.read(task)]
+            counts.append(sum(map(len, read)))
+            reports.append(write_rows(options, begun, Attempt(query, 0, number), iter(read)).report)
+        sink.commit_stream(options, reports, 0)
+    except Exception:
+        sink.abort_batch(options, reports, 0)
+        raise
+    return counts
+
+
+def test_with_the_rights_of_the_page_a_query_runs(site: Site, given: Rights, tmp_path: Path) -> None:
+    assert run_batch(site, tmp_path / "checkpoint", "require") == [2]
+
+
+@pytest.mark.parametrize("one", rights(), ids=lambda one: f"{one.operation} {one.resource} {one.name}")
+def test_without_any_one_of_them_it_does_not(site: Site, given: Rights, tmp_path: Path, one: Right) -> None:
+    two_phase = "require" if one.operation == "TwoPhaseCommit" else "auto"
+    given.take(one)
+    try:
+        with pytest.raises(Exception, match="AUTHORIZATION_FAILED"):
+            run_batch(site, tmp_path / "checkpoint", two_phase)
+    finally:
+        given.give(one)
+
+
+def test_a_process_has_as_many_connections_as_the_page_says(
+    site: Site, given: Rights, tmp_path: Path
+) -> None:
+    """Two to a broker for the source, two for the sink."""
+    for batch in range(3):
+        run_batch(site, tmp_path / str(batch), "auto")
+    mine = [
+        one for one in psutil.Process().net_connections("tcp") if one.raddr and one.raddr.port == site.port
+    ]
+    administrators = 1 + 2  # the one that gives rights, and the batch write that has filled the source
+    assert "at most two for the source and two for the sink" in " ".join(PAGE.read_text().split())
+    assert len(mine) <= 2 + 2 + administrators
+
+
+def test_the_table_is_there() -> None:
+    assert len(rights()) >= 9
