@@ -40,7 +40,6 @@ MOST_AT_ONCE = 8
 _MOST_BODY = 16 << 10
 _FOLLOW_EVERY = 1.0
 _STOP_SECONDS = 10.0
-_HANDSHAKE_SECONDS = 10.0
 
 FILES = {
     "/": ("console.html", "text/html"),
@@ -112,10 +111,10 @@ class Console:
         )
         await runner.setup()
         assert runner.server is not None
-        pages.watch = watch.Watch(runner.server, lambda: runner.server.connections, self._loop.time)  # type: ignore[union-attr]
+        pages.watch = watch.Watch(runner.server, self._loop.time)
         tls: dict[str, Any] = {}
         if self._place.tls is not None:
-            tls = {"ssl": self._place.tls.context, "ssl_handshake_timeout": _HANDSHAKE_SECONDS}
+            tls = {"ssl": self._place.tls.context, "ssl_handshake_timeout": watch.HANDSHAKE_SECONDS}
         server = await self._loop.create_server(pages.watch.accept, sock=self._place.bound, **tls)
         tasks = [
             self._loop.create_task(_every(EVERY, partial(self._sample, site))),

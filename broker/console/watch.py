@@ -3,16 +3,77 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 MOST_CONNECTIONS = 64
+HANDSHAKE_SECONDS = 10.0
+"""For TLS to be agreed."""
 REQUEST_SECONDS = 30.0
 """From a request's last header to the last byte of its answer."""
 SILENT_SECONDS = 30.0
 """From a connection's begin, or its latest answer, to the next request's last header."""
 
-_SLACK = 5.0  # a request that takes too long is first ended by its own time-out
+_SLACK = 5.0  # what takes too long is first ended by a time-out of its own
+
+
+@dataclass
+class _State:
+    """What a connection does, `since` when, and how long it may."""
+
+    since: float
+    most: float
+    transport: asyncio.Transport | None = None
+
+
+class Watch:
+    """Makes the protocols of new connections, and cuts those that hang."""
+
+    def __init__(self, make: Callable[[], asyncio.Protocol], clock: Callable[[], float]) -> None:
+        """`make` makes the HTTP server's protocol of one connection."""
+        self._make, self._clock = make, clock
+        self._known: dict[asyncio.Protocol, _State] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def accept(self) -> asyncio.Protocol:
+        """The protocol of a new connection; one that closes it where there are too many."""
+        if len(self._known) >= MOST_CONNECTIONS:
+            return _Refused()
+        protocol = self._make()
+        self._known[protocol] = _State(self._clock(), HANDSHAKE_SECONDS + _SLACK)
+        return _Counted(protocol, self)
+
+    def made(self, protocol: asyncio.Protocol, transport: asyncio.Transport) -> None:
+        """A connection stands, after the handshake if there is one."""
+        self._known[protocol] = _State(self._clock(), SILENT_SECONDS, transport)
+
+    def lost(self, protocol: asyncio.Protocol) -> None:
+        """A connection has ended."""
+        self._known.pop(protocol, None)
+
+    def serves(self, protocol: asyncio.Protocol) -> None:
+        """From now on it waits for us, or takes its answer."""
+        self._goes_on(protocol, REQUEST_SECONDS + _SLACK)
+
+    def waits(self, protocol: asyncio.Protocol) -> None:
+        """From now on we wait for its next request."""
+        self._goes_on(protocol, SILENT_SECONDS)
+
+    def _goes_on(self, protocol: asyncio.Protocol, most: float) -> None:
+        state = self._known.get(protocol)
+        if state is not None:
+            state.since, state.most = self._clock(), most
+
+    def cut(self) -> None:
+        """Cut connections that took too long; what never came to stand is only forgotten."""
+        now = self._clock()
+        for protocol, state in list(self._known.items()):
+            if now - state.since > state.most:
+                del self._known[protocol]
+                if state.transport is not None:
+                    state.transport.abort()
 
 
 class _Refused(asyncio.Protocol):
@@ -23,42 +84,29 @@ class _Refused(asyncio.Protocol):
         transport.abort()
 
 
-class Watch:
-    """Makes the protocols of new connections, and cuts those that hang."""
+class _Counted(asyncio.Protocol):
+    """Hands everything on to the HTTP server's protocol, and tells the watch of begin and end."""
 
-    def __init__(
-        self, make: Callable[[], asyncio.BaseProtocol], live: Callable[[], Iterable[Any]],
-        clock: Callable[[], float],
-    ) -> None:  # fmt: skip
-        """`make` makes the HTTP server's protocol of one connection, `live` are those connected now."""
-        self._make, self._live, self._clock = make, live, clock
-        self._since: dict[Any, float] = {}
-        self._busy: dict[Any, bool] = {}
+    def __init__(self, inner: asyncio.Protocol, watch: Watch) -> None:
+        self._inner, self._watch = inner, watch
 
-    def accept(self) -> asyncio.BaseProtocol:
-        """The protocol of a new connection."""
-        if len(list(self._live())) >= MOST_CONNECTIONS:
-            return _Refused()
-        return self._make()
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._watch.made(self._inner, transport)
+        self._inner.connection_made(transport)
 
-    def waits(self, protocol: Any) -> None:
-        """From now on the connection waits for a request."""
-        self._since[protocol], self._busy[protocol] = self._clock(), False
+    def connection_lost(self, error: Exception | None) -> None:
+        self._watch.lost(self._inner)
+        self._inner.connection_lost(error)
 
-    def serves(self, protocol: Any) -> None:
-        """From now on it waits for us, or takes its answer."""
-        self._since[protocol], self._busy[protocol] = self._clock(), True
+    def data_received(self, data: bytes) -> None:
+        self._inner.data_received(data)
 
-    def overdue(self) -> list[Any]:
-        """Connections that took too long."""
-        now, live = self._clock(), set(self._live())
-        self._since = {protocol: self._since.get(protocol, now) for protocol in live}
-        self._busy = {protocol: self._busy.get(protocol, False) for protocol in live}
-        most = {True: REQUEST_SECONDS + _SLACK, False: SILENT_SECONDS}
-        return [one for one, since in self._since.items() if now - since > most[self._busy[one]]]
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
 
-    def cut(self) -> None:
-        """Cut those."""
-        for protocol in self.overdue():
-            if protocol.transport is not None:
-                protocol.transport.abort()
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()

@@ -230,7 +230,8 @@ def test_the_rates_as_pictures(browser: Browser, site: Site) -> None:
         lambda: len(browser.driver.find_elements("css selector", ".chart svg path.line")) == 7, "seven lines"
     )
     assert set(browser.texts(".charts h2")) == {
-        "Records written per second", "Bytes per second", "Requests per second", "Mean time of a produce request",
+        "Records written per second", "Bytes per second", "Requests per second",
+        "Mean time of a produce request",
     }  # fmt: skip
     assert browser.texts(".tile b")[0] == "6"
     picture(browser, "overview")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ from console_site import (
     write,
 )
 
-from eoslog.broker.console import doors, messages
+from eoslog.broker.console import doors, messages, watch
 
 MARKED = "marked-twice"
 
@@ -339,6 +341,37 @@ def test_wrong_requests_are_told_why(site: Site) -> None:
     assert site.post("transactions/abort", [1]).status == 400
     assert site.post("transactions/abort", {"transactional_id": "x" * 20_000}).status == 413
     assert sent(site, "PUT", "/api/topics", {"Host": "localhost"}).status == 405
+
+
+def test_connections_that_hang_hurt_nobody(site: Site) -> None:
+    """As many as there may be, and more, say nothing or half of something: Kafka's clients do not notice."""
+    place = urlsplit(site.address)
+    held = []
+    try:
+        for number in range(watch.MOST_CONNECTIONS + 8):
+            held.append(socket.create_connection((place.hostname, place.port or 0), PATIENCE))
+            with contextlib.suppress(ConnectionError):  # one too many may be closed already
+                held[-1].sendall(b"GET / HTTP/1.1\r\nHost: loc"[: number % 20])
+        write(Producer(site.client()), "orders", "still served", partition=1)
+        assert all(map(is_closed, held[watch.MOST_CONNECTIONS :])), "those beyond are closed"
+    finally:
+        for one in held:
+            one.close()
+    eventually(lambda: answers(site), "it answers again")
+
+
+def is_closed(one: socket.socket) -> bool:
+    try:
+        return one.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def answers(site: Site) -> bool:
+    try:
+        return site.get("/api/about").status == 200
+    except OSError:
+        return False
 
 
 def test_the_end_in_order(tmp_path: Path) -> None:

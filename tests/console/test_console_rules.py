@@ -1,0 +1,289 @@
+"""The console's rules by themselves: shares and bounds on the test's own clock, outcomes, forms, pages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eoslog.broker.console import doors, watch
+from eoslog.broker.console.inside import Pace
+from eoslog.broker.console.outcomes import ABORTED, COMMITTED, NONE, OPEN, Outcomes
+from eoslog.broker.console.paging import page
+from eoslog.broker.console.rates import KEPT, History, Sample
+from eoslog.broker.console.shown import shown
+from eoslog.protocol.batch import ABORT, COMMIT, BatchHeader, control_batch, read_header
+from eoslog.protocol.plain_records import encode_records
+
+
+class Clock:
+    """Time that goes on when told."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+# Shares and bounds
+
+
+def test_after_work_comes_a_pause_that_keeps_the_share() -> None:
+    clock = Clock()
+    pace = Pace(0.1, clock)
+    begun, worked = clock.now, 0.0
+    for work in (0.001, 0.02, 0.3, 0.004):
+        assert work >= 0
+        clock.now += pace.wait()
+        clock.now += work
+        worked += work
+        pace.took(work)
+    clock.now += pace.wait()
+    assert pace.wait() == 0
+    assert worked / (clock.now - begun) == pytest.approx(0.1)
+
+
+class Line(asyncio.Transport):
+    """A connection's other end."""
+
+    aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def connected(looks: watch.Watch) -> tuple[asyncio.Protocol, Line]:
+    """A connection that stands: the server's own protocol of it, and its line."""
+    line, accepted = Line(), looks.accept()
+    accepted.connection_made(line)
+    return getattr(accepted, "_inner", accepted), line
+
+
+def test_one_connection_too_many_is_refused() -> None:
+    looks = watch.Watch(asyncio.Protocol, Clock())
+    made = [looks.accept() for _ in range(watch.MOST_CONNECTIONS)]
+    assert connected(looks)[1].aborted and len(looks) == watch.MOST_CONNECTIONS
+    made[0].connection_made(Line())
+    assert connected(looks)[1].aborted, "those that stand count as well"
+    made[0].connection_lost(None)
+    assert not connected(looks)[1].aborted
+
+
+def test_a_connection_that_says_nothing_is_cut() -> None:
+    clock = Clock()
+    looks = watch.Watch(asyncio.Protocol, clock)
+    (_, silent), (served, other) = connected(looks), connected(looks)
+    clock.now += watch.SILENT_SECONDS - 1
+    looks.waits(served)  # it got an answer just now
+    looks.cut()
+    assert not silent.aborted
+    clock.now += 2
+    looks.cut()
+    assert (silent.aborted, other.aborted, len(looks)) == (True, False, 1)
+
+
+def test_a_connection_that_does_not_take_its_answer_is_cut() -> None:
+    clock = Clock()
+    looks = watch.Watch(asyncio.Protocol, clock)
+    protocol, line = connected(looks)
+    looks.serves(protocol)
+    clock.now += watch.SILENT_SECONDS + 1
+    looks.cut()
+    assert not line.aborted, "its request is still served"
+    clock.now += watch.REQUEST_SECONDS
+    looks.cut()
+    assert line.aborted
+
+
+def test_handshakes_that_come_to_nothing_are_forgotten() -> None:
+    clock = Clock()
+    looks = watch.Watch(asyncio.Protocol, clock)
+    looks.accept()
+    clock.now += watch.HANDSHAKE_SECONDS
+    looks.cut()
+    assert len(looks) == 1
+    clock.now += watch.HANDSHAKE_SECONDS
+    looks.cut()
+    assert len(looks) == 0
+
+
+def test_the_servers_protocol_gets_everything() -> None:
+    """What stands between it and the line only counts."""
+    heard: list[object] = []
+
+    class Inner(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            heard.append(data)
+
+        def eof_received(self) -> bool | None:
+            return True
+
+        def pause_writing(self) -> None:
+            heard.append("pause")
+
+        def resume_writing(self) -> None:
+            heard.append("resume")
+
+        def connection_lost(self, error: Exception | None) -> None:
+            heard.append(error)
+
+    looks = watch.Watch(Inner, Clock())
+    accepted, failure = looks.accept(), OSError()
+    accepted.connection_made(Line())
+    accepted.data_received(b"GET")
+    accepted.pause_writing()
+    accepted.resume_writing()
+    assert accepted.eof_received() is True
+    accepted.connection_lost(failure)
+    assert heard == [b"GET", "pause", "resume", failure] and len(looks) == 0
+
+
+# What became of a transaction
+
+
+def reference(log: list[tuple[str, int]]) -> list[str]:
+    """Each data batch's outcome, found by looking ahead for its producer's next marker."""
+    found = []
+    for at, (what, producer) in enumerate(log):
+        if what == "plain":
+            found.append(NONE)
+        elif what == "data":
+            ends = [kind for kind, owner in log[at:] if owner == producer and kind in ("commit", "abort")]
+            found.append(OPEN if not ends else COMMITTED if ends[0] == "commit" else ABORTED)
+    return found
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["data", "data", "plain", "commit", "abort"]), st.integers(1, 3)), max_size=30
+)
+
+
+@given(STEPS, st.integers(0, 29))
+def test_outcomes_from_any_place_of_any_log(steps: list[tuple[str, int]], begin: int) -> None:
+    """One batch of one record an offset; markers of nothing are left out, as no log has them."""
+    log: list[tuple[str, int]] = []
+    first: dict[int, int] = {}
+    aborted: list[tuple[int, int, int]] = []
+    for what, producer in steps:
+        if what in ("commit", "abort"):
+            if producer not in first:
+                continue
+            if what == "abort":
+                aborted.append((producer, first[producer], len(log)))
+            del first[producer]
+        elif what == "data":
+            first.setdefault(producer, len(log))
+        log.append((what, producer))
+    known = [(producer, start) for producer, start, marker in aborted if marker >= begin and start < len(log)]
+    outcomes, found = Outcomes(first, known), []
+    for offset in range(begin, len(log)):
+        header = header_at(offset, *log[offset])
+        if header.is_control:
+            outcomes.of(header)
+            outcomes.ended(header, ABORT if log[offset][0] == "abort" else COMMIT)
+        else:
+            found.append(outcomes.of(header))
+    skipped = sum(what in ("data", "plain") for what, _ in log[:begin])
+    assert found == reference(log)[skipped:]
+
+
+def header_at(offset: int, what: str, producer: int) -> BatchHeader:
+    if what in ("commit", "abort"):
+        made = control_batch(ABORT if what == "abort" else COMMIT, producer, 0, 0, 0)
+    elif what == "data":
+        made = encode_records(
+            [(None, b"x")], 0, producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True
+        )
+    else:
+        made = encode_records([(None, b"x")], 0)
+    return read_header(made)._replace(base_offset=offset)
+
+
+# Forms of bytes
+
+
+@pytest.mark.parametrize(("data", "form", "kind", "text"), [
+    (b"plain", "auto", "text", "plain"),
+    ("Grüße\n".encode(), "auto", "text", "Grüße\n"),
+    (b"\x00\x01", "auto", "hex", "00 01"),
+    (b"\xff\xfe", "auto", "hex", "ff fe"),
+    (b"\xff\xfe", "text", "text", "\ufffd\ufffd"),
+    (b"ab", "hex", "hex", "61 62"),
+    (b'{"a":[1,"<b>"]}', "json", "json", '{\n  "a": [\n    1,\n    "<b>"\n  ]\n}'),
+    (b" [1]", "json", "json", "[\n  1\n]"),
+    (b"17", "json", "text", "17"),
+    (b"{broken", "json", "text", "{broken"),
+    (b"[" * 60_000, "json", "text", "[" * 60_000),
+    (b'{"a":' + b"9" * 5000 + b"}", "json", "text", '{"a":' + "9" * 5000 + "}"),
+])  # fmt: skip
+def test_forms(data: bytes, form: Any, kind: str, text: str) -> None:
+    assert shown(data, form, 100_000) == {"as": kind, "data": text, "size": len(data), "cut": False}
+
+
+def test_a_cut_character_is_no_reason_for_hex() -> None:
+    data = "ä€😀".encode() * 10
+    for most in range(1, len(data)):
+        found = shown(data, "auto", most)
+        assert found is not None and found["cut"]
+        piece = str(found["data"]).encode()
+        assert found["as"] == "text" and data.startswith(piece) and len(piece) > most - 4
+    assert shown(None, "auto", 1) is None
+
+
+@given(st.binary(max_size=200), st.sampled_from(["auto", "text", "json", "hex"]), st.integers(1, 100))
+def test_whatever_the_bytes_it_can_be_sent(data: bytes, form: Any, most: int) -> None:
+    json.dumps(shown(data, form, most)).encode("ascii")
+
+
+def test_a_lone_surrogate_in_json_can_be_sent() -> None:
+    found = shown(rb'["\ud800"]', "json", 100)
+    assert json.loads(json.dumps(found)) == found
+
+
+# Pages, rates, doors
+
+
+@given(st.lists(st.text("abC", max_size=3), unique=True), st.integers(1, 5), st.sampled_from(["", "a", "C"]))
+def test_pages_hold_each_once(names: list[str], limit: int, contains: str) -> None:
+    seen: list[str] = []
+    after: str | None = ""
+    while after is not None:
+        found, after = page(names, str, after=after, contains=contains, limit=limit)
+        assert len(found) <= limit
+        seen += found
+    assert seen == sorted(name for name in names if name and contains.lower() in name.lower())
+
+
+def sample(at: float, ends: int, produced: int = 0, seconds: float = 0.0) -> Sample:
+    return Sample(at, ends, 10 * ends, 20 * ends, {"produce": produced, "fetch": 0, "other": 1}, seconds)
+
+
+def test_rates_between_samples() -> None:
+    history = History()
+    assert history.rates()["records"] == []
+    for taken in (sample(0, 0), sample(1, 100, 10, 0.02), sample(3, 300, 10, 0.02), sample(4, 200)):
+        history.add(taken)
+    told = history.rates()
+    assert told["records"] == [100, 100, 0], "a topic that is deleted is no negative rate"
+    assert (told["ago"], told["bytes_in"], told["bytes_out"]) == ([3, 1, 0], [1000, 1000, 0], [2000, 2000, 0])
+    assert (told["requests"]["produce"], told["produce_ms"]) == ([10, 0, 0], [2.0, 0, 0])
+    for second in range(5, 2 * KEPT):
+        history.add(sample(second, 0))
+    assert len(history.rates()["records"]) == KEPT
+
+
+@pytest.mark.parametrize(("header", "strict", "fine"), [
+    ("localhost:80", True, True), ("127.0.0.1", True, True), ("[::1]:8080", True, True),
+    ("10.1.2.3:80", True, True),
+    ("broker.example:80", True, True), ("Broker.Example", True, True), ("evil.example", True, False),
+    ("evil.example", False, True), ("", False, False), ("", True, False),
+    ("localhost.evil.example", True, False),
+    ("evil.example@127.0.0.1", True, True),
+])  # fmt: skip
+def test_names(header: str, strict: bool, fine: bool) -> None:
+    assert doors.may_answer_to(header, {"broker.example"}, strict=strict) is fine
