@@ -52,13 +52,19 @@ def home_archive() -> Path | None:
 
 
 def hand_on(spark: SparkSession, archive: Path) -> None:
-    """Have every Python process of the application import from the archive: planners and tasks alike.
+    """Have every Python process of the application import from the archive: planners, sources and tasks.
 
-    With --packages and spark.jars.packages Spark has done so already.
+    With --packages and spark.jars.packages Spark has done half of it: tasks and planners look for the jar
+    among the files of the application. But the process of a streaming source looks for these files in a
+    folder that is never there (PythonStreamingSourceRunner of Spark 4.2 and 4.3), so the driver's processes
+    are told by PYTHONPATH; on another machine this names nothing, and does no harm.
     """
     context = spark.sparkContext
     if archive.name not in (context._python_includes or ()):
         context.addPyFile(str(archive))
+    told = context.environment.get("PYTHONPATH", "").split(os.pathsep)
+    if str(archive) not in told:
+        context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(archive), *told]))
 
 
 def _move_to(gone: Path) -> Path:

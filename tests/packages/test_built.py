@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 from build_dist import ROOT, source_files
 from build_jar import ARTIFACT, GROUP, wheel_metadata, write_jar
-from conftest import Built
+from built_packages import Built
 
 import eoslog
 from eoslog.connector.libraries import LIBRARIES

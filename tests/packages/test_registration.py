@@ -21,7 +21,9 @@ class Session:
     def __init__(self, *includes: str) -> None:
         self.shipped: list[str] = []
         self.registered: list[type] = []
-        self.sparkContext = SimpleNamespace(_python_includes=list(includes), addPyFile=self.shipped.append)
+        self.sparkContext = SimpleNamespace(
+            _python_includes=list(includes), addPyFile=self.shipped.append, environment={"PYTHONPATH": "mine"}
+        )
         self.dataSource = SimpleNamespace(register=self.registered.append)
 
 
@@ -117,7 +119,10 @@ def test_the_jar_is_handed_on_unless_spark_has_done_so(
     monkeypatch.setattr(registration, "home_archive", lambda: jar)
     session = Session(*includes)
     eoslog.register(session)  # type: ignore[arg-type]
-    assert session.shipped == [str(jar)] * shipped and session.registered == [EoslogDataSource]
+    eoslog.register(session)  # type: ignore[arg-type]
+    assert session.shipped == [str(jar)] * (2 * shipped)  # Spark notes its name, this session does not
+    assert session.sparkContext.environment == {"PYTHONPATH": f"{jar}:mine"}
+    assert session.registered == [EoslogDataSource] * 2
 
 
 def test_a_jar_that_is_gone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,0 +1,131 @@
+"""A Python with nothing in it but what a test has installed, and applications that run in it."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+from built_packages import Built
+
+PATIENCE_SECONDS = 300
+"""How long anything may take that is bound to happen: Spark starts, on a loaded machine, with executors."""
+
+_APPLICATION = Path(__file__).with_name("bare_application.py")
+_KEPT = (
+    "HOME",
+    "JAVA_HOME",
+    "LANG",
+    "PIP_CACHE_DIR",
+    "PIP_INDEX_URL",
+    "PIP_CONFIG_FILE",
+    "SSL_CERT_FILE",
+    "TMPDIR",
+)
+
+
+class BarePython:
+    """A virtual environment that sees nothing of the one that runs the tests, nor of the source tree."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.bin = folder, folder / "venv" / "bin"
+        subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+        self.environment = {name: os.environ[name] for name in _KEPT if name in os.environ} | {
+            "PATH": os.pathsep.join([str(self.bin), os.environ["PATH"]]),
+            "VIRTUAL_ENV": str(folder / "venv"),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+
+    def pip(self, *words: object) -> None:
+        """pip with these words. Raises CalledProcessError with what pip said on standard error."""
+        command = [self.bin / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*command, *map(str, words)], check=True, env=self.environment, cwd=self.folder)
+
+    def python(self, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """A few lines of Python, somewhere else than in the source tree."""
+        return subprocess.run(
+            [self.bin / "python", "-c", code],
+            env=self.environment | environment,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+        )
+
+    def has_eoslog(self) -> bool:
+        """Whether it can import eoslog with nothing done for it."""
+        return self.python("import eoslog").returncode == 0
+
+
+class Application:
+    """bare_application.py in a bare Python, by itself or under spark-submit, as the plan (JSON) says."""
+
+    def __init__(
+        self, bare: BarePython, folder: Path, plan: dict[str, Any], submit: Built | None = None
+    ) -> None:
+        folder.mkdir(exist_ok=True)
+        self.log, self._result = folder / "log", folder / "result.json"
+        self._result.unlink(missing_ok=True)
+        words = [str(bare.bin / "python")]
+        if submit is not None:
+            ivy = f"spark.jars.ivy={bare.folder / 'ivy'}"
+            words = [str(bare.bin / "spark-submit"), "--master", plan["master"], "--conf", ivy]
+            words += ["--packages", coordinates(submit), "--repositories", submit.repository.as_uri()]
+        with self.log.open("ab") as log:
+            self.process = psutil.Popen(
+                [*words, str(_APPLICATION), json.dumps(plan | {"result": str(self._result)})],
+                env=bare.environment,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def __enter__(self) -> "Application":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL to all of it: Python, the JVMs, the workers."""
+        everybody = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            everybody = [self.process, *self.process.children(recursive=True)]
+        for process in everybody:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.process.wait()
+
+    def wait_until(self, what: str, condition: Callable[[], bool]) -> None:
+        """Return when it is so, while the application runs."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not condition():
+            assert self.process.poll() is None, f"{what}: the application ended\n{self.tail()}"
+            assert time.monotonic() < deadline, f"{what}: not in {PATIENCE_SECONDS} s\n{self.tail()}"
+            time.sleep(0.05)
+
+    def result(self) -> dict[str, Any]:
+        """What it found, at its end."""
+        try:
+            status = self.process.wait(PATIENCE_SECONDS)
+        except psutil.TimeoutExpired:
+            raise AssertionError(f"no end in {PATIENCE_SECONDS} s\n{self.tail()}") from None
+        assert status == 0, f"exit status {status}\n{self.tail()}"
+        found: dict[str, Any] = json.loads(self._result.read_text())
+        return found
+
+    def tail(self, size: int = 6000) -> str:
+        """The end of its output."""
+        return self.log.read_text(errors="replace")[-size:]
+
+
+def coordinates(built: Built) -> str:
+    """As --packages wants them."""
+    version = built.jar.parent.name
+    return f"io.github.eoslog:{built.jar.parent.parent.name}:{version}"
