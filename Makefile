@@ -12,7 +12,7 @@ KAFKA := .peers/kafka-4.3.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster audit-million model lint bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster
+.PHONY: help setup java demo test test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture model lint bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -114,6 +114,9 @@ test-kafka: setup $(KAFKA)  ## the client scenarios with all clients on Apache K
 
 audit-million: setup $(if $(filter kafka,$(BROKER)),$(KAFKA))  ## eoslog audit finds one record lost, doubled or swapped in a million, within a minute and 200 MB (BROKER=kafka)
 	PYTHONPATH=. $(BIN)/python -u tests/audit/million.py --broker $(or $(BROKER),eoslog) $(AUDIT_ARGS)
+
+top-picture: $(READY)  ## docs/pictures/top.svg: eoslog top on a broker at work
+	PYTHONPATH=. $(BIN)/python tests/top/picture.py
 
 DIFFERENTIAL := $(addprefix tests/connector/differential/,errors.py reads.py streams.py writes.py checkpoints.py)
 

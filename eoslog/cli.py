@@ -20,6 +20,7 @@ COMMANDS = {
     "log": ("eoslog.commands.log", "Read and verify the files of a log, without a broker."),
     "produce": ("eoslog.commands.produce", "Write lines of standard input to a topic."),
     "consume": ("eoslog.commands.consume", "Print the records of a topic."),
+    "top": ("eoslog.top.command", "Watch brokers, topics, groups and open transactions live."),
     "audit": ("eoslog.audit.command", "Prove that a topic holds another's records exactly once, in order."),
 }
 

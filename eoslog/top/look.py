@@ -1,0 +1,169 @@
+"""One look at a cluster: brokers, partitions, groups and open transactions, as they are now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from eoslog.commands import admin_groups
+from eoslog.commands.admin_transactions import ENDED
+from eoslog.connector.client import transactions
+from eoslog.connector.client.cluster import Cluster, Metadata
+from eoslog.connector.client.listing import EARLIEST, LATEST, list_offsets
+from eoslog.connector.client.offsets import fetch_committed
+from eoslog.connector.client.retry import check
+from eoslog.connector.errors import EoslogError
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import KafkaError
+
+T = TypeVar("T")
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Partition:
+    """`start`, `stable` (the end for read_committed readers) and `end` (the high watermark) are offsets."""
+
+    leader: int
+    start: int
+    stable: int
+    end: int
+    size: int | None = None
+    """Bytes of its log on the leader; None: not told."""
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A broker that answers."""
+
+    node: int
+    address: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """A consumer group with the offsets it has committed."""
+
+    name: str
+    state: str
+    kind: str
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Open:
+    """A transaction that is not at its end; `began_ms` since 1970, None where it is not told."""
+
+    transactional_id: str
+    state: str
+    began_ms: int | None
+    partitions: int
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was seen at `at` (seconds of a clock that only rises) and `now_ms` (since 1970)."""
+
+    at: float
+    now_ms: int
+    cluster_id: str | None
+    brokers: list[Broker]
+    partitions: dict[TopicPartition, Partition]
+    internal: frozenset[str]
+    without_leader: int
+    groups: list[Group]
+    transactions: list[Open]
+    problems: list[str]
+    """What could not be asked, and why."""
+
+
+def look(cluster: Cluster) -> Look:
+    """Ask the cluster. Where groups, transactions or sizes are refused, `problems` says so.
+
+    Raises EoslogError and KafkaError where the brokers or offsets cannot be seen.
+    """
+    problems: list[str] = []
+    seen = cluster.metadata(None)
+    leaders = {
+        (name, number): leader
+        for name, info in seen.topics.items()
+        for number, leader in info.leaders.items()
+        if leader in seen.nodes
+    }
+    partitions = _partitions(cluster, leaders, _told(problems, lambda: _sizes(cluster, seen), {}))
+    return Look(
+        at=time.monotonic(),
+        now_ms=int(time.time() * 1000),
+        cluster_id=seen.cluster_id,
+        brokers=[Broker(node, f"{host}:{port}") for node, (host, port) in sorted(seen.nodes.items())],
+        partitions=partitions,
+        internal=frozenset(name for name, info in seen.topics.items() if info.internal),
+        without_leader=sum(len(info.leaders) for info in seen.topics.values()) - len(leaders),
+        groups=_told(problems, lambda: _groups(cluster), []),
+        transactions=_told(problems, lambda: _open(cluster), []),
+        problems=problems,
+    )
+
+
+def _told(problems: list[str], ask: Callable[[], T], otherwise: T) -> T:
+    """The answer; where it is refused, `otherwise` and a line in `problems`."""
+    try:
+        return ask()
+    except (EoslogError, KafkaError) as error:
+        problems.append(str(error))
+        return otherwise
+
+
+def _partitions(
+    cluster: Cluster, leaders: dict[TopicPartition, int], sizes: dict[tuple[int, str, int], int]
+) -> dict[TopicPartition, Partition]:
+    starts = list_offsets(cluster, dict.fromkeys(leaders, EARLIEST), committed=False)
+    stables = list_offsets(cluster, dict.fromkeys(leaders, LATEST), committed=True)
+    ends = list_offsets(cluster, dict.fromkeys(leaders, LATEST), committed=False)
+    return {
+        where: Partition(leader, starts[where], stables[where], ends[where], sizes.get((leader, *where)))
+        for where, leader in leaders.items()
+    }
+
+
+def _sizes(cluster: Cluster, seen: Metadata) -> dict[tuple[int, str, int], int]:
+    """Bytes of each log by (node, topic, partition)."""
+    nodes = {address: node for node, address in seen.nodes.items()}
+    sizes = {}
+    for connection in cluster.brokers():
+        node = nodes.get((connection.host, connection.port))
+        answer = connection.call(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None})
+        name = f"sizes of logs on {connection.host}:{connection.port}"
+        check(answer.get("error_code", 0), name)
+        for directory in answer["results"]:
+            check(directory["error_code"], f"{name}, {directory['log_dir']}")
+            for topic in directory["topics"]:
+                for part in topic["partitions"]:
+                    if node is not None and not part["is_future_key"]:
+                        sizes[node, topic["name"], part["partition_index"]] = part["partition_size"]
+    return sizes
+
+
+def _groups(cluster: Cluster) -> list[Group]:
+    return [
+        Group(found.group, found.state, found.kind, _committed(cluster, found.group))
+        for found in admin_groups.list_groups(cluster)
+    ]
+
+
+def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
+    committed = fetch_committed(cluster, group, None, require_stable=False)
+    return {where: offset for where, (offset, _) in committed.items()}
+
+
+def _open(cluster: Cluster) -> list[Open]:
+    listed = transactions.list_transactions(cluster, "")
+    names = [found.transactional_id for found in listed if found.state not in ENDED]
+    described = transactions.describe(cluster, names) if names else {}
+    return [
+        Open(name, found.state, found.start_ms if found.start_ms >= 0 else None, len(found.partitions))
+        for name, found in described.items()
+        if found is not None and found.state not in ENDED
+    ]

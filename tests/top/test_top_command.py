@@ -1,0 +1,192 @@
+"""`eoslog top` on a cluster: pages, a live view in a terminal, and its picture for the docs."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from busy import OPEN, RECORDS, TOPICS, Busy
+from click.testing import CliRunner, Result
+from picture import LARGEST, SVG, draw
+
+from eoslog.cli import main
+from eoslog.commands.session import client_config
+from eoslog.connector.client.cluster import Cluster
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.top import look as look_module
+from eoslog.top.look import look
+
+PATIENCE_S = 90.0
+
+
+def top(busy: Busy, *arguments: str) -> Result:
+    result = CliRunner().invoke(
+        main, ["top", "--interval", "0.1", "--bootstrap-server", busy.bootstrap, *arguments]
+    )
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_a_page_shows_what_is_there(busy: Busy) -> None:
+    result = top(busy, "--once")
+    assert result.exit_code == 0, result.output
+    rows = {line.split()[0]: line.split() for line in result.output.splitlines() if line.strip()}
+    for name, partitions in TOPICS.items():
+        assert rows[name][1] == str(partitions)
+    assert rows["clicks"][4] == str(RECORDS) and rows["payments"][6] == "10"  # offsets, held back
+    assert rows["shop"][-1] == "0" or int(rows["shop"][-1]) > 0
+    assert rows[OPEN][1] == "Ongoing" and rows[OPEN][3] == "1"
+    assert (
+        "__consumer_offsets" not in rows and "__consumer_offsets" in top(busy, "--once", "--internal").output
+    )
+
+
+def test_pages_for_programs(busy: Busy) -> None:
+    result = top(busy, "--json", "-n", "2", "--sort", "name")
+    pages = [json.loads(line) for line in result.output.splitlines()]
+    assert len(pages) == 2
+    for page in pages:
+        assert [row["name"] for row in page["topics"]] == sorted(TOPICS)
+        assert page["topics"][0]["records"] == RECORDS and page["topics"][0]["size"] > RECORDS * 300
+        assert page["topics"][0]["records_rate"] is not None and page["problems"] == []
+        assert {g["name"]: g["behind"] for g in page["groups"]}["dashboard"] == RECORDS // 4 - 5
+        (open_,) = page["transactions"]
+        assert open_["seconds"] is not None and open_["partitions"] == 1
+
+
+def test_what_is_written_between_two_looks_is_the_rate(busy: Busy) -> None:
+    with Cluster(client_config(busy.bootstrap, None, PATIENCE_S)) as cluster:
+        before = look(cluster)
+        busy.write("orders_upper", 60)
+        after = look(cluster)
+    ends = {where: (before.partitions[where].end, found.end) for where, found in after.partitions.items()}
+    assert sum(now - was for (topic, _), (was, now) in ends.items() if topic == "orders_upper") == 60
+    assert after.at > before.at
+
+
+def test_what_may_not_be_seen_is_told_and_the_rest_is_shown(
+    busy: Busy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> Any:
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "ListGroups")
+
+    monkeypatch.setattr(look_module, "_groups", refused)
+    result = top(busy, "--once")
+    assert result.exit_code == 0
+    assert "CLUSTER_AUTHORIZATION_FAILED" in result.output and "clicks" in result.output
+
+
+def test_bad_input_is_told(busy: Busy) -> None:
+    assert "give --once or --batch" in top(busy).stderr
+    assert top(busy).exit_code == 2
+    assert top(busy, "--once", "--sort", "colour").exit_code == 2
+    unreachable = CliRunner().invoke(
+        main, ["top", "--once", "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.2"]
+    )
+    assert unreachable.exit_code == 1 and "no broker reached" in unreachable.stderr
+
+
+class Terminal:
+    """A terminal with `eoslog top` in it."""
+
+    def __init__(self, place: int, process: subprocess.Popen[bytes]) -> None:
+        self.place, self.process = place, process
+        self.text = ""
+
+    def wait_for(self, pattern: str) -> None:
+        """Until what was drawn since the last wait matches."""
+        end = time.monotonic() + PATIENCE_S
+        while not re.search(pattern, self.text):
+            assert time.monotonic() < end, f"no {pattern} in:\n{self.text}"
+            if select.select([self.place], [], [], 1.0)[0]:
+                self.text += os.read(self.place, 65536).decode(errors="replace")
+        self.text = ""
+
+    def press(self, key: str) -> None:
+        os.write(self.place, key.encode())
+
+    def ended(self) -> int:
+        """The exit status; what is still drawn is read, or the process could not end."""
+        end = time.monotonic() + PATIENCE_S
+        while self.process.poll() is None:
+            assert time.monotonic() < end, "top did not end"
+            if select.select([self.place], [], [], 0.1)[0]:
+                with suppress(OSError):  # nobody holds the other end any more
+                    os.read(self.place, 65536)
+        return self.process.returncode
+
+
+@contextmanager
+def terminal(busy: Busy) -> Iterator[Terminal]:
+    outer, inner = pty.openpty()
+    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 130, 0, 0))
+    command = [
+        sys.executable,
+        "-m",
+        "eoslog",
+        "top",
+        "--interval",
+        "0.2",
+        "--bootstrap-server",
+        busy.bootstrap,
+    ]
+    process = subprocess.Popen(
+        command, stdin=inner, stdout=inner, stderr=inner, start_new_session=True,
+        env={**os.environ, "TERM": "xterm-256color"}, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    os.close(inner)
+    try:
+        yield Terminal(outer, process)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        os.close(outer)
+
+
+def test_the_live_view_answers_to_keys_and_ends(busy: Busy) -> None:
+    with terminal(busy) as shown:
+        shown.wait_for("topics by records")
+        shown.press("n")
+        shown.wait_for("topics by name")
+        shown.press("i")
+        shown.wait_for("__consumer_offsets")
+        shown.press("q")
+        assert shown.ended() == 0
+
+
+def test_an_interrupt_ends_the_live_view(busy: Busy) -> None:
+    with terminal(busy) as shown:
+        shown.wait_for("topics by records")
+        shown.process.send_signal(signal.SIGINT)
+        assert shown.ended() == 0
+
+
+def test_the_picture_of_the_docs(busy: Busy, tmp_path: Path) -> None:
+    """One made here and the one in docs/: a whole SVG, not too large, with nothing fetched from outside."""
+    made = tmp_path / "top.svg"
+    draw(busy, made)
+    for path in (made, SVG):
+        text = path.read_text()
+        assert 2_000 < len(text) < LARGEST, f"{path}: {len(text)} bytes"
+        words = "".join(ElementTree.fromstring(text).itertext()).replace("\xa0", " ")
+        for word in (*TOPICS, "dashboard", OPEN, "records/s", "open transactions"):
+            assert word in words, f"{path} does not show {word}: make top-picture"
+        assert not re.search(r"""(href|src|url)\s*[=(]\s*["']?https?:""", text)

@@ -1,0 +1,167 @@
+"""From two looks to figures, text and a picture."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+
+import pytest
+from rich.console import Console
+
+from eoslog.top.command import Shown, as_text
+from eoslog.top.figures import figures
+from eoslog.top.look import Broker, Group, Look, Open, Partition
+from eoslog.top.text import age, count, size, tables
+from eoslog.top.view import KEYS, picture, share
+
+PARTITIONS = {
+    ("a", 0): Partition(1, 0, 100, 100, 1000),
+    ("a", 1): Partition(2, 10, 50, 60, 600),
+    ("b", 0): Partition(1, 0, 5, 5, 50),
+    ("__state", 0): Partition(2, 0, 9, 9, 90),
+}
+NOW_MS = 1_790_000_000_000
+
+
+def seen(at: float = 10.0, **changes: object) -> Look:
+    look = Look(
+        at, NOW_MS, "cluster-1", [Broker(1, "h:1"), Broker(2, "h:2"), Broker(3, "h:3")], PARTITIONS,
+        frozenset({"__state"}), 0,
+        [
+            Group("quick", "Stable", "classic", {("a", 0): 100}),
+            Group("slow", "Empty", "", {("a", 1): 20, ("gone", 0): 1}),
+        ],
+        [Open("tx-1", "Ongoing", NOW_MS - 90_000, 2), Open("tx-2", "PrepareCommit", None, 1)], [],
+    )  # fmt: skip
+    return dataclasses.replace(look, **changes)  # type: ignore[arg-type]
+
+
+def later(**ends: int) -> Look:
+    """Five seconds later, with these partitions grown by so many records of ten bytes."""
+    grown = {
+        where: dataclasses.replace(p, end=p.end + ends.get(f"{where[0]}{where[1]}", 0),
+                                   size=(p.size or 0) + 10 * ends.get(f"{where[0]}{where[1]}", 0))
+        for where, p in PARTITIONS.items()
+    }  # fmt: skip
+    return seen(15.0, partitions=grown)
+
+
+def test_rates_are_what_was_added_over_the_time_between() -> None:
+    shown = figures(later(a0=50, a1=10, b0=5), seen())
+    rates = {row.name: (row.records_rate, row.bytes_rate) for row in shown.topics}
+    assert rates == {"a": (12.0, 120.0), "b": (1.0, 10.0)}
+    assert {row.name: row.records_rate for row in shown.brokers} == {
+        "1 h:1": 11.0,
+        "2 h:2": 2.0,
+        "3 h:3": 0.0,
+    }
+    assert (shown.total.records_rate, shown.total.records, shown.total.size) == (13.0, 229, 2390)
+
+
+def test_without_an_earlier_look_there_are_no_rates() -> None:
+    for before in (None, seen(10.0)):  # or at the same moment
+        assert {(row.records_rate, row.bytes_rate) for row in figures(seen(), before).topics} == {
+            (None, None)
+        }
+
+
+def test_what_gets_smaller_or_is_new_adds_nothing() -> None:
+    assert figures(seen(20.0), later(a0=50, b0=20)).total.records_rate == 0
+    before = {where: p for where, p in PARTITIONS.items() if where[0] != "b"}
+    shown = figures(later(b0=5), seen(partitions=before))
+    assert {row.name: row.records_rate for row in shown.topics} == {"a": 0.0, "b": 0.0}
+
+
+def test_without_sizes_the_records_are_shown() -> None:
+    blind = {where: dataclasses.replace(p, size=None) for where, p in PARTITIONS.items()}
+    shown = figures(seen(15.0, partitions=blind), seen(partitions=blind))
+    assert (shown.total.size, shown.total.bytes_rate, shown.total.records_rate) == (None, None, 0.0)
+
+
+def test_what_open_transactions_hold_back_is_counted() -> None:
+    assert {row.name: row.held for row in figures(seen(), None).topics} == {"a": 10, "b": 0}
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [("name", "ab"), ("records", "ba"), ("bytes", "ba"), ("size", "ab"), ("held", "ab")],
+)
+def test_topics_are_sorted_as_asked(sort: str, order: str) -> None:
+    assert "".join(row.name for row in figures(later(b0=7, a0=1), seen(), sort=sort).topics) == order
+
+
+def test_internal_topics_are_shown_where_asked() -> None:
+    assert [row.name for row in figures(seen(), None, internal=True).topics] == ["__state", "a", "b"]
+
+
+def test_lag_is_counted_where_it_is_known() -> None:
+    lags = [(g.name, g.behind, g.partitions) for g in figures(seen(), None).groups]
+    assert lags == [("slow", 40, 2), ("quick", 0, 1)]
+    nothing = seen(groups=[Group("new", "Empty", "classic")])
+    assert figures(nothing, None).groups[0].behind is None
+
+
+def test_transactions_are_shown_with_their_age() -> None:
+    ages = [(t.transactional_id, t.seconds) for t in figures(seen(), None).transactions]
+    assert ages == [("tx-1", 90.0), ("tx-2", None)]
+    assert tables(figures(seen(), None))[3].alarming == {0}
+
+
+def test_numbers_are_short() -> None:
+    numbers = (None, 0, 9999, 10_000, 123_456, 999_600, 1_500_000, 2e21)
+    assert [count(n) for n in numbers] == ["-", "0", "9999", "10.0k", "123k", "1.0M", "1.5M", "2000000P"]
+    assert [size(n) for n in (0, 5000, 10_240, 3 << 30)] == ["0", "5000", "10.0k", "3.0G"]
+    spans = (None, 0.25, 59, 61, 3600, 90_000)
+    assert [age(s) for s in spans] == ["-", "0.2s", "59s", "1m01s", "1h00m", "1d01h"]
+
+
+def test_a_page_of_text_has_it_all() -> None:
+    page = as_text(figures(later(a0=50), seen(problems=[], without_leader=0)))
+    assert page.startswith("eoslog top  ") and "3 brokers  4 partitions  10 records/s  100B/s" in page
+    for word in ("1 h:1", "slow", "tx-1", "1m30s", "TOPIC", "held back".upper()):
+        assert word in page
+    told = as_text(figures(seen(problems=["groups: refused"], without_leader=2), None))
+    assert "2 WITHOUT LEADER" in told and "groups: refused" in told
+
+
+def drawn(look: Look, lines: int, **more: str) -> list[str]:
+    console = Console(file=io.StringIO(), width=110, height=lines, force_terminal=False)
+    console.print(picture(figures(look, None), lines=lines, sort="records", **more))
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue().splitlines()
+
+
+def many(topics: int, groups: int) -> Look:
+    return seen(
+        partitions={(f"topic-{n}", 0): Partition(1, 0, 5, 5, 50) for n in range(topics)},
+        groups=[Group(f"group-{n}", "Stable", "classic") for n in range(groups)],
+    )
+
+
+def test_the_picture_fits_the_terminal() -> None:
+    for lines in (30, 50, 100):
+        assert len(drawn(many(200, 200), lines)) <= lines
+    page = "\n".join(drawn(many(200, 3), 50))
+    assert "... and 1" in page and all(f"group-{n} " in page for n in range(3))
+    assert len(drawn(many(2, 2), 10)) > 10  # a terminal too small for a line of each is scrolled
+
+
+def test_the_picture_says_what_is_wrong_and_which_keys_there_are() -> None:
+    page = "\n".join(drawn(seen(problems=["groups: refused"]), 50, note="the cluster did not answer"))
+    assert "groups: refused" in page and "the cluster did not answer" in page and KEYS in page
+
+
+def test_lines_are_shared_fairly() -> None:
+    assert share([3, 100, 100], 43) == [3, 20, 20]
+    assert share([1, 2], 100) == [1, 2]
+    assert share([5, 5, 5], 0) == [1, 1, 1]
+    assert share([], 10) == []
+
+
+def test_keys_choose() -> None:
+    shown = Shown("records", internal=False)
+    assert [shown.pressed(key).sort for key in "rbshn"] == ["records", "bytes", "size", "held", "name"]
+    assert shown.pressed("i").internal and not shown.pressed("i").pressed("i").internal
+    assert shown.pressed("q").over and shown.pressed(" ").now and shown.pressed("x") == shown
+    assert not shown.pressed(" ").pressed("").now
