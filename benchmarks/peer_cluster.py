@@ -11,14 +11,12 @@ import shutil
 import subprocess
 import tempfile
 import time
-import uuid
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self, TypeVar
 
-from benchmarks.peer_kafka import free_port
+from benchmarks.peer_kafka import cluster_id, free_port
 from eoslog.connector.client.config import ClientConfig
 from eoslog.connector.client.connection import Connection
 from eoslog.connector.errors import EoslogError
@@ -171,9 +169,9 @@ class ThreeNodes:
 
     def start(self) -> None:
         """Format all, start all, and wait until they serve."""
-        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        name = cluster_id()
         for process in self._all():
-            process.format(self._classpath, ["-t", cluster_id, *self._formatting], self._settings_of(process))
+            process.format(self._classpath, ["-t", name, *self._formatting], self._settings_of(process))
         for process in self._all():
             process.start(self._classpath, self._java)
         self.wait_until_healthy()

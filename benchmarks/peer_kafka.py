@@ -25,6 +25,13 @@ def free_port() -> int:
         return port
 
 
+def cluster_id() -> str:
+    """An id for kafka-storage, which takes one that begins with a dash for an option."""
+    while (made := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return made
+
+
 class ApacheKafka:
     """Runs `kafka.Kafka` from a folder of jars. A context manager."""
 
@@ -87,7 +94,7 @@ class ApacheKafka:
 
     def _start(self) -> Self:
         properties = self._properties()
-        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster = cluster_id()
         tool = ["java", "-cp", self._classpath, "kafka.tools.StorageTool", "format", *self._formatting]
         subprocess.run([*tool, "-t", cluster, "-c", str(properties)], check=True, capture_output=True)
         self._log = (self._directory / "out.log").open("wb")

@@ -16,6 +16,8 @@ from eoslog.testing import EmbeddedBroker
 Answer = dict[str, Any]
 
 NOW = int(time.time() * 1000)
+BOUND_S = 20.0
+"""What may pass on a machine that stands still for a while, and is far from the longest wait asked for."""
 
 
 def versions(key: ApiKey) -> range:
@@ -225,18 +227,18 @@ def test_fetch_waits_for_data_and_no_longer(broker: EmbeddedBroker, wire: Wire, 
     topic_id = create(wire, topic)
     begun = time.monotonic()
     assert len(fetch(wire, 12, topic, topic_id, max_wait_ms=300)["records"]) == 0
-    assert 0.28 < time.monotonic() - begun < 2
+    assert 0.28 < time.monotonic() - begun < BOUND_S
     with Wire(broker.host, broker.port) as other:
         timer = threading.Timer(0.3, lambda: produce(other, 9, topic, topic_id, batch(b"a")))
         timer.start()
         begun = time.monotonic()
-        assert len(fetch(wire, 12, topic, topic_id, max_wait_ms=8000)["records"]) > HEADER_SIZE
-        assert 0.28 < time.monotonic() - begun < 2
+        assert len(fetch(wire, 12, topic, topic_id, max_wait_ms=60_000)["records"]) > HEADER_SIZE
+        assert 0.28 < time.monotonic() - begun < BOUND_S
         timer.join()
         begun = time.monotonic()
         wanted = {"max_wait_ms": 500, "min_bytes": 10_000}
         assert len(fetch(wire, 12, topic, topic_id, **wanted)["records"]) > HEADER_SIZE
-        assert 0.48 < time.monotonic() - begun < 2
+        assert 0.48 < time.monotonic() - begun < BOUND_S
 
 
 def test_fetch_limits(wire: Wire, topic: str) -> None:

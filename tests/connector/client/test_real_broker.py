@@ -44,7 +44,9 @@ def config(bootstrap: str, **more: Any) -> ClientConfig:
 
 
 def send(producer: Producer, topic: str, partition: int, values: list[bytes]) -> None:
-    batches = encode_batches(None, pa.array(values), None, 1_700_000_000_000, codec=0, max_batch_bytes=2_000)
+    """The batches' time is now: Apache Kafka forgets, at a restart, producers whose records are old."""
+    now_ms = int(time.time() * 1000)
+    batches = encode_batches(None, pa.array(values), None, now_ms, codec=0, max_batch_bytes=2_000)
     for batch in batches:
         producer.send(topic, partition, batch)
 

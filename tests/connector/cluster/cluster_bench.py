@@ -29,6 +29,12 @@ BOUND_SECONDS = 180.0
 """How long a query may take to its end after a node died: the client's own time-outs, and a margin."""
 
 
+SEEN_SECONDS = 60.0
+"""How long after the end of a query its last rows may take to be readable: a marker stands in the leader's
+log at once, but counts for readers when all replicas in sync have it, and a dead one is in sync until the
+controller has taken it out (broker.session.timeout.ms, 9 s)."""
+
+
 class ClusterBench(Bench):
     """A topic of two partitions with replicas on all nodes, and a query that writes to it.
 
@@ -78,6 +84,17 @@ class ClusterBench(Bench):
     def coordinates_group(self) -> int:
         """The node that keeps the group in which decisions are."""
         return self.nodes.coordinator_of("group", self.sink_id)
+
+    def all_there(self) -> bool:
+        """Whether readers of committed data come to see each row of the query once, and nothing is open."""
+        wanted, deadline = self.query.rows(), time.monotonic() + SEEN_SECONDS
+        while (seen := self.visible()) != wanted and time.monotonic() < deadline:
+            assert len(seen) < len(wanted), f"{len(seen)} rows instead of {len(wanted)}"
+            time.sleep(0.2)
+        assert seen == wanted, (
+            f"{len(seen)} rows of {len(wanted)} after {SEEN_SECONDS} s; open: {self.open()}"
+        )
+        return self.open() == []
 
     # -- what happens to it -------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ def test_the_node_that(nodes: ThreeNodes, tmp_path: Path, role: str, at: str) ->
         nodes.kill(victims[-1])
 
     assert bench.disturb(bench.query, at, 1, kill) == "done"
-    assert bench.visible() == bench.query.rows() and bench.open() == []
+    assert bench.all_there()
 
     nodes.start_again(victims[0])
     nodes.wait_until_healthy()
@@ -44,5 +44,5 @@ def test_the_node_that(nodes: ThreeNodes, tmp_path: Path, role: str, at: str) ->
         nodes.start_again(victims[-1])
 
     assert bench.disturb(bench.query, at, 3, kill_and_start) == "done"
-    assert bench.visible() == bench.query.rows() and bench.open() == []
+    assert bench.all_there()
     print(f"{role}, {at}: nodes {victims}, done after {bench.waits} s")

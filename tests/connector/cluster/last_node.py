@@ -45,5 +45,5 @@ def test_all_nodes_but_one_are_killed(nodes: ThreeNodes, tmp_path: Path, at: str
 
     assert bench.disturb(bench.query, at, 1, kill_two) == "done"
     assert len(nodes.alive) == 1
-    assert bench.visible() == bench.query.rows() and bench.open() == []
+    assert bench.all_there()
     print(f"{at}: nodes {killed}, done after {bench.waits} s with one left")

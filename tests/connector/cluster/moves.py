@@ -57,5 +57,5 @@ def test_leaders_move(nodes: ThreeNodes, tmp_path: Path, at: str) -> None:
         moved.append(move(nodes, [bench.topic, *COORDINATORS]))
 
     assert bench.disturb(bench.query, at, 1, move_all) == "done"
-    assert bench.visible() == bench.query.rows() and bench.open() == []
+    assert bench.all_there()
     print(f"{at}: {moved[0]} partitions moved, done after {bench.waits} s")
