@@ -12,7 +12,7 @@ KAFKA := .peers/kafka-4.3.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture model lint bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster
+.PHONY: help setup java demo test test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture test-console model lint bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -138,6 +138,14 @@ test-executors: setup  ## executors, workers and driver processes killed, specul
 
 docs: $(READY)  ## the docs as a site in build/site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+test-console: setup  ## the web console in a real headless browser; makes its pictures in docs/pictures
+	@if ! command -v chromium >/dev/null || ! command -v chromedriver >/dev/null; then \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			echo "installing chromium and chromium-driver"; \
+			apt-get update -qq && apt-get install -y -qq chromium chromium-driver >/dev/null; \
+		else echo "the browser test needs Chromium and its driver: install them (Debian: apt-get install chromium chromium-driver)"; exit 1; fi; fi
+	$(BIN)/python -m pytest -q --timeout 600 tests/console/browser.py $(TEST_ARGS)
 
 docs-pages: $(READY)  ## docs/apis.md, options.md and connector-options.md, made from the code they tell of
 	$(BIN)/python -m docs.pages
