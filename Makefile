@@ -12,7 +12,7 @@ KAFKA := .peers/kafka-4.3.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture test-console model lint bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster
+.PHONY: help setup java demo test test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture test-console model lint bench bench-quick bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -98,6 +98,12 @@ bench-broker: $(READY) $(KAFKA)  ## the broker beside Apache Kafka: producers, t
 bench-scale: $(READY)  ## the broker with more and more partitions, transactional ids and connections
 	$(BIN)/python -m benchmarks.scale
 
+bench: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## everything beside its peers, in turns; writes docs/benchmarks.md (BENCH_ARGS="--only spark-source")
+	$(BIN)/python -m benchmarks.run $(BENCH_ARGS)
+
+bench-quick: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## the same within five minutes: less work, fewer turns, nothing written
+	$(BIN)/python -m benchmarks.run --quick $(BENCH_ARGS)
+
 SCENARIOS := $(BIN)/python -m pytest tests/scenarios
 ALL_CLIENTS := --scenario-clients=confluent-kafka,kafka-python,aiokafka,java
 
@@ -156,11 +162,6 @@ test-docs: setup  ## the pages of the docs whose blocks start queries, typed fro
 newcomer: setup  ## README's first section, typed in a fresh clone: first rows in under five minutes
 	PYTHONPATH=. $(BIN)/python -u tests/docs/newcomer.py
 
-fuzz: $(READY)  ## a million hurt requests at the broker (FUZZ_ARGS="--inputs N --seed N")
-	PYTHONPATH=tests/broker:tests/broker/fuzz $(BIN)/python -u tests/broker/fuzz/run_fuzz.py $(FUZZ_ARGS)
-
-clean:  ## remove what the targets made
-	rm -rf .venv build dist .demo .peers .mypy_cache .ruff_cache *.egg-info
 .PHONY: dist jar
 dist: $(READY)  ## the wheel and the sdist, in dist/
 	$(BIN)/python packaging/build_dist.py
@@ -168,3 +169,8 @@ dist: $(READY)  ## the wheel and the sdist, in dist/
 jar: dist  ## the jar for spark-submit --packages, in a Maven repository in build/maven/
 	$(BIN)/python packaging/build_jar.py dist/*.whl
 
+fuzz: $(READY)  ## a million hurt requests at the broker (FUZZ_ARGS="--inputs N --seed N")
+	PYTHONPATH=tests/broker:tests/broker/fuzz $(BIN)/python -u tests/broker/fuzz/run_fuzz.py $(FUZZ_ARGS)
+
+clean:  ## remove what the targets made
+	rm -rf .venv build dist .demo .peers .mypy_cache .ruff_cache *.egg-info

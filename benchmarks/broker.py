@@ -16,17 +16,21 @@ import re
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.peer_kafka import ApacheKafka
 from eoslog.testing import EmbeddedBroker
 
 COMMON: dict[str, str | int] = {"metadata.recovery.strategy": "none"}
+
+
+JAVA_IN_ORDER = ("enable.idempotence=false", "acks=all", "max.in.flight.requests.per.connection=1")
 
 
 class Subject:
@@ -36,6 +40,8 @@ class Subject:
         self.name, self.bootstrap, self.process = name, bootstrap, psutil.Process(pid)
         self._admin = AdminClient({"bootstrap.servers": bootstrap, **COMMON})
         self._topics = 0
+        self._checked: set[tuple[int, int]] = set()
+        self.p50_ms = 0.0  # of the last run of transactions of one record
 
     def topic(self) -> str:
         self._topics += 1
@@ -52,6 +58,34 @@ class Subject:
             "bootstrap.servers": self.bootstrap, "enable.idempotence": "true", "linger.ms": 5,
             "queue.buffering.max.messages": 500_000, **COMMON, **more,
         })  # fmt: skip
+
+    def wait_for_end(self, topic: str, records: int) -> None:
+        """Until the topic holds so many records; 60 s at most."""
+        deadline = time.monotonic() + 60
+        while self.end(topic) < records and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def sum_of(self, topic: str) -> tuple[int, int]:
+        """Count and checksum of the values that a read_committed reader sees."""
+        consumer = Consumer({
+            "bootstrap.servers": self.bootstrap, "group.id": f"sum-{topic}",
+            "isolation.level": "read_committed", "enable.partition.eof": "true", **COMMON,
+        })  # fmt: skip
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        count = checksum = 0
+        while True:
+            for message in consumer.consume(5000, 10):
+                if message.error() is not None:
+                    assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                    consumer.close()
+                    return count, checksum
+                count, checksum = count + 1, (checksum + zlib.crc32(message.value())) % 2**32
+
+    def check_once(self, topic: str, records: int, size: int) -> None:
+        """Once for every kind of run: the topic's values are those that were sent."""
+        if (records, size) not in self._checked:
+            assert self.sum_of(topic) == expected(records, size), f"{topic} on {self.name}"
+            self._checked.add((records, size))
 
     def end(self, topic: str) -> int:
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "ends", **COMMON})
@@ -71,8 +105,13 @@ def send(producer: Producer, topic: str, records: int, value: bytes, between: Ca
         between()
 
 
-def idempotent(subject: Subject, records: int, size: int) -> float:
-    topic, producer = subject.topic(), subject.producer()
+def expected(records: int, size: int) -> tuple[int, int]:
+    """Count and checksum of the values that a run sends."""
+    return records, zlib.crc32(b"v" * size) * records % 2**32
+
+
+def idempotent(subject: Subject, records: int, size: int, **settings: str | int) -> float:
+    topic, producer = subject.topic(), subject.producer(**settings)
     started = time.perf_counter()
     count = [0]
 
@@ -83,9 +122,23 @@ def idempotent(subject: Subject, records: int, size: int) -> float:
 
     send(producer, topic, records, b"v" * size, between)
     left = producer.flush(60)
+    if settings.get("acks") == 0:
+        subject.wait_for_end(topic, records)
     took = time.perf_counter() - started
     assert left == 0 and subject.end(topic) == records, (left, subject.end(topic), records)
+    subject.check_once(topic, records, size)
     return records / took
+
+
+def in_order(subject: Subject, records: int, size: int) -> float:
+    """At least once in order, as before there were idempotent producers: one request at a time."""
+    settings: dict[str, str | int] = {"enable.idempotence": "false", "acks": "all"}
+    return idempotent(subject, records, size, **settings, **{"max.in.flight.requests.per.connection": 1})
+
+
+def not_acknowledged(subject: Subject, records: int, size: int) -> float:
+    """acks=0: sent and never heard of again; the topic's end tells when the last has arrived."""
+    return idempotent(subject, records, size, **{"enable.idempotence": "false", "acks": 0})
 
 
 def transactions(subject: Subject, records: int, size: int) -> float:
@@ -110,6 +163,7 @@ def transactions(subject: Subject, records: int, size: int) -> float:
     producer.commit_transaction(30)
     took = time.perf_counter() - started
     assert subject.end(topic) == records + state[1] + 1, (subject.end(topic), records, state)
+    subject.check_once(topic, records, size)
     return records / took
 
 
@@ -118,12 +172,17 @@ def small_transactions(subject: Subject, records: int, size: int) -> float:
     producer = subject.producer(**{"transactional.id": topic, "linger.ms": 0})
     producer.init_transactions(30)
     started = time.perf_counter()
+    times = []
     for _ in range(count):
+        began = time.perf_counter()
         producer.begin_transaction()
         producer.produce(topic, b"v" * size, partition=0)
         producer.commit_transaction(30)
+        times.append(time.perf_counter() - began)
     took = time.perf_counter() - started
     assert subject.end(topic) == 2 * count
+    assert subject.sum_of(topic) == expected(count, size)
+    subject.p50_ms = statistics.median(times) * 1000
     return count / took
 
 
@@ -158,12 +217,14 @@ def java(jars: Path, tool: str, *arguments: str | int) -> str:
     return done.stdout
 
 
-def java_produces(subject: Subject, jars: Path, records: int, size: int, *more: str | int) -> float:
+def java_produces(
+    subject: Subject, jars: Path, records: int, size: int, *more: str | int, settings: Sequence[str] = ()
+) -> float:
     topic = subject.topic()
     said = java(
         jars, "ProducerPerformance", "--topic", topic, "--num-records", records, "--record-size", size,
         "--throughput", -1, *more, "--producer-props", f"bootstrap.servers={subject.bootstrap}",
-        "enable.idempotence=true",
+        *(settings or ("enable.idempotence=true",)),
     )  # fmt: skip
     assert subject.end(topic) >= records
     return float(re.findall(r"([0-9.]+) records/sec", said)[-1])
@@ -191,6 +252,9 @@ def java_works(jars: Path) -> dict[str, Callable[[Subject, int, int], float]]:
         "Java ProducerPerformance, transactions of 100 ms, records/s": lambda s, n, z: java_produces(
             s, jars, n, z, *within
         ),
+        "Java ProducerPerformance, ordered at least once, records/s": lambda s, n, z: java_produces(
+            s, jars, n, z, settings=JAVA_IN_ORDER
+        ),
         "Java ConsumerPerformance, records/s": lambda s, n, z: java_consumes(s, jars, n, z),
     }
 
@@ -198,6 +262,7 @@ def java_works(jars: Path) -> dict[str, Callable[[Subject, int, int], float]]:
 WORKS: dict[str, Callable[[Subject, int, int], float]] = {
     "idempotent producer, records/s": idempotent,
     "transactions of 100 ms, records/s": transactions,
+    "ordered at least once, records/s": in_order,
     "consumer, records/s": consume,
     "transactions of one record, /s": small_transactions,
 }

@@ -16,7 +16,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -88,8 +88,16 @@ def median_ms(action: Callable[[], object]) -> float:
     return statistics.median(times) * 1000
 
 
-def measure(broker: EmbeddedBroker, topic: str) -> tuple[float, float, float]:
-    """Resident MB; ms of a durable Produce; ms of an InitProducerId of a known id."""
+class Found(NamedTuple):
+    """Resident MB; ms of a durable Produce; ms of an InitProducerId of a known id; seconds to ready."""
+
+    resident: float
+    produce_ms: float
+    acquire_ms: float
+    ready: float | None = None
+
+
+def measure(broker: EmbeddedBroker, topic: str) -> Found:
     client = Client(broker)
 
     def produce() -> None:
@@ -101,11 +109,11 @@ def measure(broker: EmbeddedBroker, topic: str) -> tuple[float, float, float]:
     produced = median_ms(produce)
     acquired = median_ms(lambda: acquire(client, iter(["known"])))
     client.close()
-    return psutil.Process(broker.pid).memory_info().rss / 1e6, produced, acquired
+    return Found(psutil.Process(broker.pid).memory_info().rss / 1e6, produced, acquired)
 
 
-def row(what: str, number: int, ready: float | None, found: tuple[float, float, float]) -> None:
-    start = f"{ready:6.2f}" if ready is not None else "     -"
+def row(what: str, number: int, found: Found) -> None:
+    start = f"{found.ready:6.2f}" if found.ready is not None else "     -"
     print(
         f"| {what} | {number:6,} | {start} | {found[0]:6.1f} | {found[1]:6.2f} | {found[2]:6.2f} |",
         flush=True,
@@ -126,26 +134,26 @@ def grown_by(limit: int) -> Iterator[int]:
     yield from (max(1, limit // 100), max(1, limit // 10), limit)
 
 
-def partitions(number: int) -> None:
+def with_partitions(number: int) -> Found:
     with EmbeddedBroker() as broker:
         client = Client(broker)
         create(client, "many", number)
         client.close()
         ready = restarted(broker)
-        row("partitions", number, ready, measure(broker, "many"))
+        return measure(broker, "many")._replace(ready=ready)
 
 
-def ids(number: int) -> None:
+def with_ids(number: int) -> Found:
     with EmbeddedBroker() as broker:
         client = Client(broker)
         create(client, "one", 1)
         acquire(client, (f"id-{n}" for n in range(number)))
         client.close()
         ready = restarted(broker)
-        row("transactional ids", number, ready, measure(broker, "one"))
+        return measure(broker, "one")._replace(ready=ready)
 
 
-def connections(number: int) -> None:
+def with_connections(number: int) -> Found:
     with EmbeddedBroker() as broker, ExitStack() as stack:
         first = Client(broker)
         create(first, "one", 1)
@@ -154,7 +162,35 @@ def connections(number: int) -> None:
             client = Client(broker)
             stack.callback(client.close)
             client.call(ApiKey.API_VERSIONS, 3, client_software_name="scale", client_software_version="1")
-        row("connections", number, None, measure(broker, "one"))
+        return measure(broker, "one")
+
+
+def with_open_transactions(number: int) -> Found:
+    """Each open one has a record in another topic, so that it is begun for the log too."""
+    with EmbeddedBroker() as broker:
+        client = Client(broker)
+        create(client, "one", 1)
+        create(client, "held", 8)
+        for at in range(number):
+            begin(client, f"open-{at}", "held", at % 8)
+        client.close()
+        return measure(broker, "one")
+
+
+def begin(client: Client, name: str, topic: str, partition: int) -> None:
+    """A transaction with one record, left open."""
+    made = client.call(
+        ApiKey.INIT_PRODUCER_ID, 4, transactional_id=name, transaction_timeout_ms=900_000,
+        producer_id=-1, producer_epoch=-1,
+    )  # fmt: skip
+    assert made["error_code"] == 0, made
+    batch = encode_records(
+        [(None, b"v")], int(time.time() * 1000), producer_id=made["producer_id"],
+        producer_epoch=made["producer_epoch"], base_sequence=0, transactional=True,
+    )  # fmt: skip
+    data = [{"name": topic, "partition_data": [{"index": partition, "records": batch}]}]
+    answer = client.call(ApiKey.PRODUCE, 12, transactional_id=name, acks=-1, timeout_ms=5000, topic_data=data)
+    assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0, answer
 
 
 def main() -> None:
@@ -167,13 +203,13 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     print("| what | number | start to ready, s | resident, MB | durable Produce, ms | InitProducerId, ms |")
     print("|---|---|---|---|---|---|")
-    for measured, limit in (
-        (partitions, options.partitions),
-        (ids, options.ids),
-        (connections, options.connections),
+    for what, measured, limit in (
+        ("partitions", with_partitions, options.partitions),
+        ("transactional ids", with_ids, options.ids),
+        ("connections", with_connections, options.connections),
     ):
         for number in grown_by(limit):
-            measured(number)
+            row(what, number, measured(number))
 
 
 if __name__ == "__main__":

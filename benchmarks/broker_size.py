@@ -1,0 +1,181 @@
+"""The bundled broker by itself: start, memory, recovery, and how costs grow."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+
+import psutil
+
+from benchmarks import message_format, scale
+from benchmarks.broker import Subject, idempotent
+from benchmarks.context import Context
+from benchmarks.lines import AT_LEAST, FLUSHED, NOTHING_KEPT, PAGE_CACHE, Figure, Goal, Result, Section
+from benchmarks.peer_kafka import ApacheKafka
+from benchmarks.scale import Client
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.batch import BatchHeader, iter_headers
+from eoslog.protocol.plain_records import encode_records
+from eoslog.testing import EmbeddedBroker
+
+OURS, THEIRS = "eoslog broker", "Apache Kafka"
+_BATCH_RECORDS, _RECORD = 900, 1_000
+_UNDER_WAY = 4
+_IDLE_SECONDS = 1.0
+
+
+def _single(line: str, work: str, unit: str, bound: float, values: list[float], *more: Figure) -> Result:
+    own = Figure(OURS, values, FLUSHED, AT_LEAST)
+    return Result(line, work, unit, Goal("most", bound), [own, *more])
+
+
+def start(context: Context) -> list[Result]:
+    """Process start to ready and memory when idle, of an empty broker; Apache Kafka's once."""
+    ready, memory = [], []
+    for _ in range(context.sizes.rounds):
+        with EmbeddedBroker() as broker:
+            ready.append(broker.ready_after)
+            memory.append(_resident(broker.pid))
+    with ApacheKafka(context.jars) as peer:
+        time.sleep(_IDLE_SECONDS)
+        beside = [
+            Figure(THEIRS, [value], PAGE_CACHE, AT_LEAST) for value in (peer.ready_after, _resident(peer.pid))
+        ]
+    return [
+        _single("broker-start", "broker: start to ready", "s", 0.3, ready, beside[0]),
+        _single("broker-start", "broker: memory when idle", "MB", 60, memory, beside[1]),
+    ]
+
+
+def _resident(pid: int) -> float:
+    return float(psutil.Process(pid).memory_info().rss / 1e6)
+
+
+def large_log(context: Context) -> list[Result]:
+    """10 GB through the broker, in and out; then kill -9, and until it is ready again."""
+    wanted = int(10e9 * context.sizes.share)
+    with EmbeddedBroker() as broker:
+        client = Client(broker)
+        scale.create(client, "large", 1)
+        written, records = _fill(client, wanted)
+        assert _read_back(client, records) == records, "what arrived is not what was sent"
+        client.close()
+        memory = _resident(broker.pid)
+        times = []
+        for _ in range(context.sizes.rounds):
+            broker.kill()
+            broker.start()
+            times.append(broker.ready_after)
+        client = Client(broker)
+        assert _end(client) == records, "the log's end is not where it was before kill -9"
+        client.close()
+    size = f"{written / 1e9:.1f} GB"
+    return [
+        _single("broker-large", f"broker: memory after {size} through it", "MB", 150, [memory]),
+        _single("broker-large", f"broker: recovery after kill -9 with {size} of log", "s", 1.0, times),
+    ]
+
+
+def _fill(client: Client, wanted: int) -> tuple[int, int]:
+    """Produces about `wanted` bytes; returns bytes and records that were acknowledged."""
+    now = int(time.time() * 1000)
+    batch = encode_records([(None, b"v" * _RECORD)] * _BATCH_RECORDS, now)
+    requests = max(wanted // len(batch), _UNDER_WAY)
+    data = [{"name": "large", "partition_data": [{"index": 0, "records": batch}]}]
+    for number in range(requests + _UNDER_WAY):
+        if number < requests:
+            client.send(ApiKey.PRODUCE, 9, transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=data)
+        if number >= _UNDER_WAY:
+            (topic,) = client.receive(ApiKey.PRODUCE, 9)["responses"]
+            assert topic["partition_responses"][0]["error_code"] == 0, topic
+    return requests * len(batch), requests * _BATCH_RECORDS
+
+
+def _read_back(client: Client, records: int) -> int:
+    """How many records a reader gets, from the first to the last."""
+    at = 0
+    while at < records:
+        wanted = {"partition": 0, "fetch_offset": at, "partition_max_bytes": 8 << 20}
+        answer = client.call(
+            ApiKey.FETCH, 12, replica_id=-1, max_wait_ms=100, min_bytes=1, max_bytes=8 << 20,
+            isolation_level=1, topics=[{"topic": "large", "partitions": [wanted]}], rack_id="",
+        )  # fmt: skip
+        got = answer["responses"][0]["partitions"][0]["records"]
+        found = sum(header.count for header in _headers(got))
+        assert found, f"nothing to read at {at} of {records}"
+        at += found
+    return at
+
+
+def _headers(got: memoryview) -> Iterator[BatchHeader]:
+    return (header for _, header in iter_headers(got))
+
+
+def _end(client: Client) -> int:
+    wanted = {"partition_index": 0, "timestamp": -1}
+    answer = client.call(
+        ApiKey.LIST_OFFSETS, 6, replica_id=-1, isolation_level=0,
+        topics=[{"name": "large", "partitions": [wanted]}],
+    )  # fmt: skip
+    return int(answer["topics"][0]["partitions"][0]["offset"])
+
+
+def message_bytes(context: Context) -> list[Result]:
+    """The table of KIP-98, from real bytes."""
+    results = []
+    for found in message_format.measure(
+        [(1, 100, 50), (3, 100, 50), (10, 100, 50), (50, 100, 50), (7, 0, 10)]
+    ):
+        what = (
+            "7 messages of 10 bytes"
+            if found.records == 7
+            else f"{found.records} of 50 bytes with keys of 100"
+        )
+        figures = [
+            Figure("this format", [float(found.added)], NOTHING_KEPT, NOTHING_KEPT),
+            Figure("the format before (34 bytes each)", [float(found.old)], NOTHING_KEPT, NOTHING_KEPT),
+        ]
+        note = f"KIP-98 reckoned {found.draft}; {found.saved:.1%} of all bytes saved"
+        work = f"message format: bytes that a batch adds, {what}"
+        results.append(Result("message-format", work, "bytes", Goal("shown"), figures, note))
+    return results
+
+
+def growth(context: Context) -> list[Result]:
+    """The cost of a record or a request while there is more and more of something."""
+    share, results = context.sizes.share, []
+    with EmbeddedBroker() as broker:
+        subject = Subject(OURS, broker.bootstrap, broker.pid)
+        idempotent(subject, 100_000, 100)  # warms up
+        values = {
+            number: [1e9 / idempotent(subject, number, 100) for _ in range(3 if number < 10**7 else 1)]
+            for number in (10**5, 10**6, int(10**7 * share))
+        }
+    results.append(_flat("records", "ns of a record through an idempotent producer, 100 B", "ns", values))
+    for what, numbers, measure in (
+        ("partitions", (1, 10, 100, 1_000), scale.with_partitions),
+        ("transactional ids", (10, 1_000, max(int(100_000 * share), 2_000)), scale.with_ids),
+        ("open transactions", (0, 10, 100, 1_000), scale.with_open_transactions),
+    ):
+        found = {number: measure(number) for number in numbers}
+        produced = {number: [one.produce_ms] for number, one in found.items()}
+        acquired = {number: [one.acquire_ms] for number, one in found.items()}
+        results.append(_flat(what, "ms of a durable Produce", "ms", produced))
+        results.append(_flat(what, "ms of an InitProducerId", "ms", acquired))
+    return results
+
+
+def _flat(what: str, cost: str, unit: str, values: dict[int, list[float]]) -> Result:
+    figures = [Figure(f"{number:,} {what}", found, FLUSHED, AT_LEAST) for number, found in values.items()]
+    middles = [statistics.median(found) for found in values.values()]
+    note = f"the last is {middles[-1] / middles[0]:.2f} of the first"
+    return Result("growth", f"growth, {what}: {cost}", unit, Goal("flat", 1.2), figures, note)
+
+
+SECTIONS = [
+    Section("broker-start", start),
+    Section("broker-large", large_log),
+    Section("message-format", message_bytes),
+    Section("growth", growth),
+]

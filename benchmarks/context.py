@@ -1,0 +1,50 @@
+"""What the sections of a run share: how much to do, and brokers and Spark, started when first asked for."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+
+from benchmarks.broker import Subject, subjects
+from benchmarks.lines import Sizes
+from benchmarks.spark import Bench
+
+ROOT = Path(__file__).parents[1]
+KAFKA = ROOT / ".peers" / "kafka-4.3.1"
+SPARK_KAFKA = ROOT / ".peers" / "spark-kafka-4.2.0"
+
+
+class Context:
+    """A context manager; everything it started ends with it, or at `end_of_group`."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    @property
+    def jars(self) -> Path:
+        """Apache Kafka's own."""
+        return KAFKA
+
+    @cached_property
+    def spark(self) -> Bench:
+        """Spark with both connectors, and brokers of its own."""
+        return self._stack.enter_context(Bench(KAFKA, SPARK_KAFKA))
+
+    @cached_property
+    def brokers(self) -> list[Subject]:
+        """The bundled broker and Apache Kafka, for stock clients."""
+        return self._stack.enter_context(subjects(KAFKA))
+
+    def end_of_group(self) -> None:
+        """Stop what runs: the next group of sections does not share the machine with it."""
+        self._stack.close()
+        for name in ("spark", "brokers"):
+            self.__dict__.pop(name, None)

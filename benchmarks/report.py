@@ -1,0 +1,120 @@
+"""The results as a page: the generated part of docs/benchmarks.md, and the file that it is made from."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import psutil
+
+from benchmarks.lines import Result, shown, spread
+
+BEGIN, END = "<!-- made by make bench: begin -->", "<!-- made by make bench: end -->"
+_PACKAGES = ("pyspark", "pyarrow", "numpy", "confluent-kafka")
+PEERS = "Apache Kafka 4.3.1; Spark's Kafka connector 4.2.0 (kafka-clients 3.9.1)"
+
+
+def table(results: Iterable[Result]) -> str:
+    """Markdown."""
+    lines = [
+        "| work | figures: median (lowest to highest); durability; guarantee | ratio or value (turns) "
+        "| goal | met |",
+        "|---|---|---|---|---|",
+    ]
+    return "\n".join([*lines, *map(_row, results)])
+
+
+def _row(result: Result) -> str:
+    value, low, high = result.reached()
+    said = "; <br>".join(
+        f"{one.subject}: {shown(one.middle)} {result.unit}"
+        f"{f' ({spread(one.values)})' if len(one.values) > 1 else ''}"
+        f"{f'; {one.durability}; {one.guarantee}' if one.durability != '-' or one.guarantee != '-' else ''}"
+        for one in result.figures
+    )
+    if result.goal.kind == "cost":
+        told = f"{value:.1%} ({low:.1%} to {high:.1%})"
+    elif result.goal.kind == "shown":
+        told = "-"
+    else:
+        told = shown(value) + (f" ({shown(low)} to {shown(high)})" if low != high else "")
+    met = "-" if result.goal.kind == "shown" else "yes" if result.met() else "**no**"
+    note = f"<br>{result.note}" if result.note else ""
+    return f"| {result.work}{note} | {said} | {told} | {result.goal.text()} | {met} |"
+
+
+def machine() -> str:
+    """What it ran on, and with what."""
+    cpu = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    )
+    java = subprocess.run(
+        ["java", "-version"], capture_output=True, text=True, check=True
+    ).stderr.splitlines()[0]
+    packages = ", ".join(f"{name} {version(name)}" for name in _PACKAGES)
+    memory = psutil.virtual_memory().total / 2**30
+    return (
+        f"{os.cpu_count()} cores of {cpu}, {memory:.0f} GiB, {platform.system()} {platform.release()}; "
+        f"Python {platform.python_version()}, {packages}; {java}; {PEERS}"
+    )
+
+
+class Store:
+    """The results of the last runs, a section's results replaced as a whole."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._told = json.loads(path.read_text()) if path.exists() else {}
+
+    def put(self, section: str, results: list[Result], load: float) -> None:
+        """Keep the results, with the date, the machine and how busy it was."""
+        self._told[section] = {
+            "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "machine": machine(),
+            "load": round(load, 1),
+            "results": [result.as_json() for result in results],
+        }
+        self.path.write_text(json.dumps(self._told, indent=1, sort_keys=True) + "\n")
+
+    def results(self, sections: Iterable[str]) -> list[Result]:
+        """Results of these sections, in this order."""
+        found = (self._told[name]["results"] for name in sections if name in self._told)
+        return [Result.from_json(told) for results in found for told in results]
+
+    def heads(self, sections: Iterable[str]) -> list[str]:
+        """When and where the sections ran, told once for those that ran together."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for name in sections:
+            if name in self._told:
+                told = self._told[name]
+                found.setdefault((told["date"][:10], told["machine"]), []).append(f"{name} {told['load']}")
+        return [
+            f"{date}: {where}. Load average at the start of each section: {', '.join(names)}."
+            for (date, where), names in found.items()
+        ]
+
+
+def write_page(page: Path, store: Store, sections: list[str], pictures: list[tuple[str, str]]) -> None:
+    """Replace the generated part of the page."""
+    text = page.read_text()
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    results = store.results(sections)
+    reached = [result for result in results if result.goal.kind != "shown"]
+    met = sum(result.met() for result in reached)
+    drawn = "\n\n".join(f"![{said}](pictures/{name})" for name, said in pictures)
+    body = "\n\n".join(
+        [*store.heads(sections), f"Goals met: {met} of {len(reached)}.", table(results), drawn]
+    )
+    page.write_text(f"{before}{BEGIN}\n\n{body}\n\n{END}{after}")

@@ -1,0 +1,79 @@
+"""`make bench`: eoslog beside its peers, in turns, on this machine.
+
+    python -m benchmarks.run [--quick] [--only NAME[,NAME]] [--list] [--draw] [--no-page]
+
+Prints each section's table as it is done, and writes docs/benchmarks.md and the pictures from the results
+kept in docs/benchmarks.json; with --only the other sections keep what they had. --quick does a sixth of the
+work in three turns, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+
+from benchmarks import broker_lines, broker_size, pictures, report, spark_lines
+from benchmarks.context import ROOT, Context
+from benchmarks.lines import Sizes
+
+GROUPS = [spark_lines.SECTIONS, broker_lines.SECTIONS, broker_size.SECTIONS]
+NAMES = [section.name for group in GROUPS for section in group]
+FULL, QUICK = Sizes(rounds=5, share=1.0, spark_rounds=5), Sizes(rounds=3, share=1 / 8, spark_rounds=3)
+LEFT_OUT_OF_QUICK = {"delay", "broker-sizes", "broker-java"}
+PAGE, KEPT, PICTURES = ROOT / "docs/benchmarks.md", ROOT / "docs/benchmarks.json", ROOT / "docs/pictures"
+
+
+def chosen(options: argparse.Namespace) -> list[str]:
+    """The sections to run. Raises SystemExit for a name that there is none of."""
+    if not options.only:
+        return [name for name in NAMES if not (options.quick and name in LEFT_OUT_OF_QUICK)]
+    asked = options.only.split(",")
+    wrong = [name for name in asked if name not in NAMES]
+    if wrong:
+        raise SystemExit(f"no section {', '.join(wrong)}: there are {', '.join(NAMES)}")
+    return [name for name in NAMES if name in asked]
+
+
+def run(names: list[str], sizes: Sizes, store: report.Store | None) -> None:
+    """Measure, print, keep."""
+    for group in GROUPS:
+        with Context(sizes) as context:
+            for section in group:
+                if section.name not in names:
+                    continue
+                load, started = os.getloadavg()[0], time.monotonic()
+                results = section.measure(context)
+                print(f"\n{section.name}: {time.monotonic() - started:.0f} s, load {load:.1f} at its start")
+                print(report.table(results), flush=True)
+                if store is not None:
+                    store.put(section.name, results, load)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--list", action="store_true", help="names of the sections")
+    parser.add_argument("--draw", action="store_true", help="only write page and pictures anew")
+    options = parser.parse_args()
+    if options.list:
+        print("\n".join(NAMES))
+        return
+    names, started = chosen(options), time.monotonic()
+    store = None if options.quick else report.Store(KEPT)
+    if options.quick:
+        left = ", ".join(sorted(LEFT_OUT_OF_QUICK))
+        print(f"quick: an eighth of the work in three turns, without {left}; nothing is written")
+    if not options.draw:
+        run(names, QUICK if options.quick else FULL, store)
+    if store is not None:
+        drawn = pictures.draw(store.results(NAMES), PICTURES)
+        report.write_page(PAGE, store, NAMES, drawn)
+    print(f"\n{time.monotonic() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""How long a micro-batch of a small stream takes, from trigger to trigger, source and sink."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.sql import DataFrame
+
+from benchmarks.idle_source import Idle
+from benchmarks.spark import PARTITIONS, Bench
+
+IDLE = "idle"
+PAUSE_SECONDS = 0.02
+ROWS_AT_A_TIME = 8
+WARM_UP_BATCHES = 5
+
+
+@contextmanager
+def trickle(bootstrap: str, topic: str, size: int) -> Iterator[list[int]]:
+    """A small stream into a topic: 400 rows a second, values of `size` bytes, or their time with size 0."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "enable.idempotence": "true"})
+    sent, over = [0], threading.Event()
+
+    def run() -> None:
+        while not over.wait(PAUSE_SECONDS):
+            for _ in range(ROWS_AT_A_TIME):
+                value = b"v" * size if size else b"%f" % time.time()
+                producer.produce(topic, value, key=b"%d" % sent[0])
+                sent[0] += 1
+            producer.poll(0)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield sent
+    finally:
+        over.set()
+        thread.join()
+        assert producer.flush(30) == 0
+
+
+def batch_ms(bench: Bench, connector: str, bootstrap: str, batches: int, size: int = 100) -> float:
+    """The median of `batches` micro-batches of a query from a small stream to a topic, in ms.
+
+    Checks that the sink's topic holds as many rows as Spark says that it has read.
+    """
+    if connector == IDLE:
+        bench.spark.dataSource.register(Idle)
+        frame = bench.spark.readStream.format(IDLE).option("rows", 16).option("size", size).load()
+        return statistics.median(_run(bench, frame, IDLE, {}, batches)[0])
+    to = {"kafka.bootstrap.servers": bootstrap}
+    with bench.topic(bootstrap) as source, bench.topic(bootstrap) as topic, trickle(bootstrap, source, size):
+        read = bench.spark.readStream.format(connector).options(**to).option("subscribe", source)
+        frame = read.option("startingOffsets", "earliest").load().select("key", "value")
+        found, rows = _run(bench, frame, connector, {**to, "topic": topic}, batches)
+        arrived = bench.sum_of(bench.load("kafka", bootstrap, topic)).rows
+        assert arrived == rows, f"{arrived} rows of {rows} arrived"
+    return statistics.median(found)
+
+
+def _run(
+    bench: Bench, frame: DataFrame, connector: str, options: dict[str, Any], batches: int
+) -> tuple[list[float], int]:
+    """Times of the micro-batches after the first few, and the rows of all."""
+    writer = frame.writeStream.format(connector).options(**options)
+    query = writer.option("checkpointLocation", bench.checkpoint()).start()
+    deadline = time.monotonic() + 300
+    found: dict[int, dict[str, Any]] = {}
+    while sum(1 for one in found.values() if one["numInputRows"]) < batches + WARM_UP_BATCHES:
+        assert query.isActive, query.exception()
+        assert time.monotonic() < deadline, f"{len(found)} micro-batches of {batches} within 300 s"
+        time.sleep(0.2)
+        found |= {one["batchId"]: one for one in map(dict, query.recentProgress)}
+    query.stop()
+    found |= {one["batchId"]: one for one in map(dict, query.recentProgress)}
+    full = [found[number] for number in sorted(found) if found[number]["numInputRows"]]
+    times = [float(one["durationMs"]["triggerExecution"]) for one in full[WARM_UP_BATCHES:]]
+    return times[:batches], sum(one["numInputRows"] for one in full)
+
+
+def delay_ms(bench: Bench, connector: str, bootstrap: str, trigger: float, seconds: float) -> float:
+    """The median age in ms of records when a read_committed reader of the sink gets them.
+
+    A record carries the time of its making; the first seconds of the query are left out.
+    """
+    to = {"kafka.bootstrap.servers": bootstrap}
+    with bench.topic(bootstrap) as source, bench.topic(bootstrap) as topic, trickle(bootstrap, source, 0):
+        read = bench.spark.readStream.format(connector).options(**to).option("subscribe", source)
+        frame = read.option("startingOffsets", "earliest").load().select("key", "value")
+        writer = frame.writeStream.format(connector).options(**to).option("topic", topic)
+        query = (
+            writer.option("checkpointLocation", bench.checkpoint())
+            .trigger(processingTime=f"{trigger} seconds")
+            .start()
+        )
+        try:
+            ages = _ages(bootstrap, topic, seconds)
+        finally:
+            query.stop()
+    assert ages, f"no record in {topic} within {seconds} s"
+    return statistics.median(ages)
+
+
+def _ages(bootstrap: str, topic: str, seconds: float) -> list[float]:
+    """Ages of what arrives in `seconds`, after the first record and five more seconds."""
+    consumer = Consumer({
+        "bootstrap.servers": bootstrap, "group.id": f"ages-{topic}", "auto.offset.reset": "earliest",
+        "isolation.level": "read_committed", "enable.auto.commit": "false", "fetch.wait.max.ms": 10,
+    })  # fmt: skip
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    ages, begins, deadline = [], math.inf, time.monotonic() + 120
+    try:
+        while time.monotonic() < min(begins + seconds, deadline):
+            for message in consumer.consume(1000, 0.05):
+                if message.error() is not None:
+                    raise RuntimeError(str(message.error()))
+                now = time.monotonic()
+                begins = min(begins, now + 5)
+                if now >= begins:
+                    ages.append((time.time() - float(message.value())) * 1000)
+    finally:
+        consumer.close()
+    return ages

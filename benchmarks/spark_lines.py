@@ -1,0 +1,180 @@
+"""The table's lines about Spark: eoslog and Spark's own connector in one session, in turns."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from benchmarks import spark_latency, spark_works
+from benchmarks.context import Context
+from benchmarks.lines import (
+    AT_LEAST,
+    EXACTLY,
+    FLUSHED,
+    NO_WRITE,
+    NOTHING_KEPT,
+    PAGE_CACHE,
+    Goal,
+    Result,
+    Section,
+    Turns,
+)
+from benchmarks.spark import OURS, THEIRS, Run
+
+SOURCE = {100: 2_000_000, 1000: 600_000}
+SINK = {100: 1_500_000, 1000: 400_000}
+COPY = {100: 2_000_000, 1000: 400_000}
+SINK_GOAL = {100: 1.5, 1000: 1.2}
+EO, ALO = "eoslog, exactly once", "kafka, at least once"
+ON_OWN = "eoslog on its broker"
+
+Work = Callable[..., Run]
+
+
+def _rate(work: Work, *what: Any) -> float:
+    return work(*what).rate
+
+
+def _named(work: str, size: int) -> str:
+    return f"{work}, {size:,} B"
+
+
+def source(context: Context) -> list[Result]:
+    bench, results = context.spark, []
+    for size, full in SOURCE.items():
+        rows = context.sizes.records(full)
+        runs = {
+            name: partial(_rate, spark_works.source_batch, bench, name, bench.peer, rows, size)
+            for name in (OURS, THEIRS)
+        }
+        taken = Turns.take(runs, context.sizes.spark_rounds)
+        for name in (OURS, THEIRS):
+            spark_works.check_source(bench, name, bench.peer, rows, size)
+        worth = {OURS: (NOTHING_KEPT, NO_WRITE), THEIRS: (NOTHING_KEPT, NO_WRITE)}
+        work = _named("Spark source, batch, both on Apache Kafka", size)
+        results.append(
+            Result("spark-source", work, "rows/s", Goal("ratio", 2.0), taken.figures(worth), x=size)
+        )
+    return results
+
+
+def _sinks(context: Context, line: str, title: str, work: Work) -> list[Result]:
+    bench, results = context.spark, []
+    for size, full in SINK.items():
+        rows = context.sizes.records(full)
+        runs = {
+            EO: partial(_rate, work, bench, OURS, bench.peer, rows, size),
+            ALO: partial(_rate, work, bench, THEIRS, bench.peer, rows, size),
+        }
+        taken = Turns.take(runs, context.sizes.spark_rounds)
+        worth = {EO: (PAGE_CACHE, EXACTLY), ALO: (PAGE_CACHE, AT_LEAST)}
+        goal = Goal("ratio", SINK_GOAL[size])
+        results.append(Result(line, _named(title, size), "rows/s", goal, taken.figures(worth), x=size))
+    return results
+
+
+def sink_batch(context: Context) -> list[Result]:
+    return _sinks(
+        context, "spark-sink-batch", "Spark sink, batch, both on Apache Kafka", spark_works.sink_batch
+    )
+
+
+def sink_stream(context: Context) -> list[Result]:
+    title = "Spark sink, stream, both on Apache Kafka"
+    return _sinks(context, "spark-sink-stream", title, spark_works.sink_stream)
+
+
+def copies(context: Context) -> list[Result]:
+    """Three subjects in turns: both connectors on Apache Kafka, and eoslog on the bundled broker."""
+    bench, results = context.spark, []
+    for size, full in COPY.items():
+        rows = context.sizes.records(full)
+        runs = {
+            EO: partial(_rate, spark_works.copy, bench, OURS, bench.peer, rows, size),
+            ALO: partial(_rate, spark_works.copy, bench, THEIRS, bench.peer, rows, size),
+            ON_OWN: partial(_rate, spark_works.copy, bench, OURS, bench.own, rows, size),
+        }
+        taken = Turns.take(runs, context.sizes.spark_rounds)
+        theirs = {ALO: (PAGE_CACHE, AT_LEAST)}
+        figures = taken.figures({EO: (PAGE_CACHE, EXACTLY), **theirs})
+        work = _named("Spark copy topic to topic, both on Apache Kafka", size)
+        goal = Goal("ratio", SINK_GOAL[size])
+        results.append(Result("spark-copy", work, "rows/s", goal, figures, x=size))
+        figures = taken.figures({ON_OWN: (FLUSHED, EXACTLY), **theirs})
+        work = _named("all-in-one: the copy on our broker against kafka on Apache Kafka", size)
+        results.append(Result("all-in-one", work, "rows/s", Goal("ratio", 1.3), figures, x=size))
+    return results
+
+
+def latency(context: Context) -> list[Result]:
+    bench, batches = context.spark, context.sizes.records(15)
+    names = {EO: OURS, "Python source and sink that do nothing": spark_latency.IDLE, ALO: THEIRS}
+    runs = {
+        name: partial(spark_latency.batch_ms, bench, connector, bench.peer, batches)
+        for name, connector in names.items()
+    }
+    taken = Turns.take(runs, context.sizes.spark_rounds, warm_up=False)
+    nothing = list(names)[1]
+    worth = {EO: (PAGE_CACHE, EXACTLY), nothing: (NOTHING_KEPT, "none"), ALO: (PAGE_CACHE, AT_LEAST)}
+    work = "micro-batch of a small stream, source and sink, p50, both on Apache Kafka"
+    return [Result("micro-batch", work, "ms", Goal("above", 40), taken.figures(worth))]
+
+
+def guarantees(context: Context) -> list[Result]:
+    """Exactly once against at least once: micro-batches of about a second, and what that says of 30 s."""
+    bench, size = context.spark, 100
+    per_batch = context.sizes.records(600_000)
+    both = {"exactly once": {}, "at least once": spark_works.AT_LEAST_ONCE}
+    runs = {
+        name: partial(spark_works.paced, bench, bench.peer, per_batch, size, more)
+        for name, more in both.items()
+    }
+    taken = Turns.take(runs, context.sizes.spark_rounds, warm_up=False)
+    exactly, least = (taken.values[name] for name in both)
+    results = []
+    for seconds, bound in ((1.0, 0.97), (30.0, 0.995)):
+        extra = [a - b for a, b in zip(exactly, least, strict=True)]
+        middle = statistics.median(extra)
+        rates = {
+            "exactly once": [seconds / (seconds + one) for one in extra],
+            "at least once": [1.0 for _ in extra],
+        }
+        worth = {"exactly once": (PAGE_CACHE, EXACTLY), "at least once": (PAGE_CACHE, AT_LEAST)}
+        note = (
+            f"micro-batches of {per_batch:,} rows took {statistics.median(exactly):.3f} s and "
+            f"{statistics.median(least):.3f} s: {1000 * middle:.0f} ms more, which do not grow with the batch; "
+            f"reckoned for {seconds:g} s of work"
+        )
+        work = f"ours exactly once against ours at least once, rows/s at {seconds:g} s triggers"
+        figures = Turns(rates).figures(worth)
+        results.append(Result("guarantee", work, "of 1", Goal("ratio", bound), figures, note))
+    return results
+
+
+def delays(context: Context) -> list[Result]:
+    """How old a record is when a read_committed reader of the sink gets it, over triggers."""
+    bench, results = context.spark, []
+    for trigger in (0.0, 0.5, 1.0, 2.0):
+        seconds = max(6.0 * context.sizes.share, 4 * trigger, 3.0)
+        runs = {
+            EO: partial(spark_latency.delay_ms, bench, OURS, bench.peer, trigger, seconds),
+            ALO: partial(spark_latency.delay_ms, bench, THEIRS, bench.peer, trigger, seconds),
+        }
+        taken = Turns.take(runs, 1, warm_up=False)
+        worth = {EO: (PAGE_CACHE, EXACTLY), ALO: (PAGE_CACHE, AT_LEAST)}
+        work = f"age of a record when it is readable in the sink, p50, trigger {trigger:g} s"
+        results.append(Result("delay", work, "ms", Goal("shown"), taken.figures(worth), x=trigger))
+    return results
+
+
+SECTIONS = [
+    Section("spark-source", source),
+    Section("spark-sink-batch", sink_batch),
+    Section("spark-sink-stream", sink_stream),
+    Section("spark-copy", copies),
+    Section("micro-batch", latency),
+    Section("guarantee", guarantees),
+    Section("delay", delays),
+]

@@ -1,0 +1,102 @@
+"""What the Spark benchmarks time: each function does one run and returns rows a second.
+
+Every run checks what arrived; the check is not in the time. A run begins with the call of Spark's reader or
+writer and ends when Spark says that it is done, so planning, workers and commits are in it.
+"""
+
+from __future__ import annotations
+
+import statistics
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQuery
+
+from benchmarks.spark import OURS, PARTITIONS, Bench, Run
+
+AT_LEAST_ONCE = {"processing.guarantee": "at_least_once"}
+
+
+def source_batch(bench: Bench, connector: str, bootstrap: str, rows: int, size: int) -> Run:
+    """Read a topic to Spark's noop sink."""
+    topic = bench.filled(bootstrap, rows, size)
+    with bench.timed(rows) as run:
+        bench.load(connector, bootstrap, topic).write.format("noop").mode("overwrite").save()
+    return run
+
+
+def check_source(bench: Bench, connector: str, bootstrap: str, rows: int, size: int) -> None:
+    """The same topic read with the connector gives the rows that were sent."""
+    bench.check(bootstrap, bench.filled(bootstrap, rows, size), rows, size, connector)
+
+
+def sink_batch(
+    bench: Bench, connector: str, bootstrap: str, rows: int, size: int, more: dict[str, str] | None = None
+) -> Run:
+    """Write made rows to a fresh topic."""
+    with bench.topic(bootstrap) as topic:
+        frame = bench.rows(rows, size)
+        with bench.timed(rows) as run:
+            writer = frame.write.format(connector).option("topic", topic).options(**(more or {}))
+            writer.option("kafka.bootstrap.servers", bootstrap).mode("append").save()
+        bench.check(bootstrap, topic, rows, size)
+    return run
+
+
+def sink_stream(
+    bench: Bench, connector: str, bootstrap: str, rows: int, size: int, more: dict[str, str] | None = None
+) -> Run:
+    """Write made rows as one micro-batch of a streaming query to a fresh topic."""
+    filler = "x" * (size - 10)
+    with bench.topic(bootstrap) as topic:
+        made = bench.spark.readStream.format("rate-micro-batch").option("numPartitions", PARTITIONS)
+        frame = made.option("rowsPerBatch", rows).load().selectExpr(
+            "cast(cast(value as string) as binary) as key",
+            f"cast(concat(cast(value + 1000000000 as string), '{filler}') as binary) as value",
+        )  # fmt: skip
+        with bench.timed(rows) as run:
+            _run(bench, frame, connector, bootstrap, topic, more)
+        bench.check(bootstrap, topic, rows, size)
+    return run
+
+
+def copy(
+    bench: Bench, connector: str, bootstrap: str, rows: int, size: int, more: dict[str, str] | None = None
+) -> Run:
+    """Copy a topic to a fresh one with a streaming query."""
+    source = bench.filled(bootstrap, rows, size)
+    with bench.topic(bootstrap) as topic:
+        reader = bench.spark.readStream.format(connector).option("subscribe", source)
+        reader = reader.option("startingOffsets", "earliest").option("kafka.bootstrap.servers", bootstrap)
+        with bench.timed(rows) as run:
+            _run(bench, reader.load().select("key", "value"), connector, bootstrap, topic, more)
+        bench.check(bootstrap, topic, rows, size)
+    return run
+
+
+def _run(
+    bench: Bench, frame: DataFrame, connector: str, bootstrap: str, topic: str, more: dict[str, str] | None
+) -> StreamingQuery:
+    """A query from its start to its end, all that was there written."""
+    writer = frame.writeStream.format(connector).option("topic", topic).options(**(more or {}))
+    writer = writer.option("kafka.bootstrap.servers", bootstrap)
+    query: StreamingQuery = (
+        writer.option("checkpointLocation", bench.checkpoint()).trigger(availableNow=True).start()
+    )
+    assert query.awaitTermination(600), "the query has not ended within 600 s"
+    return query
+
+
+def paced(
+    bench: Bench, bootstrap: str, rows: int, size: int, more: dict[str, str], batches: int = 3
+) -> float:
+    """Seconds of a micro-batch of `rows` rows, the median of `batches` after a first one, of a copy."""
+    whole = rows * (batches + 1)
+    source = bench.filled(bootstrap, whole, size)
+    with bench.topic(bootstrap) as topic:
+        reader = bench.spark.readStream.format(OURS).option("subscribe", source)
+        reader = reader.option("startingOffsets", "earliest").option("kafka.bootstrap.servers", bootstrap)
+        frame = reader.option("maxOffsetsPerTrigger", rows).load().select("key", "value")
+        query = _run(bench, frame, OURS, bootstrap, topic, more)
+        bench.check(bootstrap, topic, whole, size)
+    times = [one["durationMs"]["triggerExecution"] for one in query.recentProgress if one["numInputRows"]]
+    return statistics.median(times[1:]) / 1000
