@@ -112,7 +112,12 @@ class Reader:
         programs = self.place / ".bin"
         if not programs.exists():
             programs.mkdir()
-            for name, command in {"eoslog": f"{sys.executable} {_COMMAND}", "python": sys.executable}.items():
+            python = sys.executable  # Spark starts its workers by the name python3
+            for name, command in {
+                "eoslog": f"{python} {_COMMAND}",
+                "python": python,
+                "python3": python,
+            }.items():
                 (programs / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
                 (programs / name).chmod(0o755)
         return os.environ | {

@@ -29,6 +29,8 @@ INTERNAL = {
     "KafkaError": "made by clients of the protocol alone",
     "_Again": "caught by the producer",
 }
+OTHERS = ("RefusedByBroker", "CorruptBatch", "EnvironmentUnfit")
+"""Errors that users meet and that do not derive from EoslogError."""
 SAID = texts()
 
 
@@ -38,7 +40,7 @@ def sections() -> dict[str, str]:
     return dict(zip((title.strip("`") for title in parts[::2]), parts[1::2], strict=True))
 
 
-@pytest.mark.parametrize("name", sorted({*error_classes(), "RefusedByBroker", "CorruptBatch"}))
+@pytest.mark.parametrize("name", sorted({*error_classes(), *OTHERS}))
 def test_every_error_has_a_section(name: str) -> None:
     section = sections().get(name)
     assert section, f"docs/troubleshooting.md has no section ## `{name}`"
@@ -47,7 +49,7 @@ def test_every_error_has_a_section(name: str) -> None:
 
 
 def test_nothing_else_is_raised() -> None:
-    known = {*error_classes(), *INTERNAL, "RefusedByBroker", "CorruptBatch"}
+    known = {*error_classes(), *INTERNAL, *OTHERS}
     assert set(raised()) <= known, {name: raised()[name] for name in set(raised()) - known}
 
 
@@ -72,7 +74,7 @@ def test_links_lead_to_sections() -> None:
 
 STEP = re.compile(
     r"\b(add|begin|bring|cast|check|choose|convert|correct|did you mean|end it|fill|give|go on|leave|lower|"
-    r"make|name|publish|raise|read|restart|see|select|set|start|stop|use|write|keep)\b",
+    r"make|name|publish|raise|read|restart|see|select|set|start|stop|type|use|write|keep)\b",
     re.IGNORECASE,
 )
 PASSED_ON = {
