@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import math
 import os
 import tempfile
 import time
@@ -22,6 +23,9 @@ log = logging.getLogger(__name__)
 
 _FORGET_SECONDS = 7 * 24 * 3600
 """Files of drivers that ended are removed after this long without a batch."""
+_SWEEP_SECONDS = 3600
+"""How often a process looks for such files: thousands of them take longer than all the rest of a begin."""
+_swept = -math.inf
 
 
 def driver_token() -> str:
@@ -67,6 +71,7 @@ def keep(run: Run, *key: str) -> None:
 
 def _path(key: tuple[str, ...]) -> Path | None:
     """The key's file in a folder of the user's own; None if there can be none."""
+    global _swept
     folder = Path(tempfile.gettempdir()) / f"eoslog-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -74,7 +79,9 @@ def _path(key: tuple[str, ...]) -> Path | None:
         if status.st_uid != os.getuid() or status.st_mode & 0o077:
             log.warning("%s is open to others: micro-batches are not remembered there", folder)
             return None
-        _sweep(folder)
+        if time.monotonic() >= _swept + _SWEEP_SECONDS:
+            _sweep(folder)
+            _swept = time.monotonic()
     except OSError as error:
         log.warning("micro-batches cannot be remembered in %s: %s", folder, error)
         return None
@@ -84,7 +91,8 @@ def _path(key: tuple[str, ...]) -> Path | None:
 
 def _sweep(folder: Path) -> None:
     limit = time.time() - _FORGET_SECONDS
-    for path in folder.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # another driver sweeps too
-            if path.stat().st_mtime < limit:
-                path.unlink()
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):  # another driver sweeps too
+                if entry.stat().st_mtime < limit:
+                    os.unlink(entry)

@@ -1,6 +1,9 @@
 """What a driver remembers from one micro-batch to the next: its own, once, and nobody else's."""
 
+import math
+import os
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -43,3 +46,24 @@ def test_a_folder_open_to_others_is_not_used(folder: Path) -> None:
     (own,) = folder.iterdir()
     own.chmod(0o777)
     assert memory.take("key") is None
+
+
+def test_files_of_drivers_that_ended_are_looked_for_once_an_hour(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_swept", -math.inf)
+    memory.keep(RUN, "key")
+    (own,) = folder.iterdir()
+    old, week_ago = own / "old.run", time.time() - 8 * 24 * 3600
+
+    def leave() -> None:
+        old.touch()
+        os.utime(old, (week_ago, week_ago))
+
+    leave()
+    memory.keep(RUN, "key")
+    assert old.exists()
+    monkeypatch.setattr(memory, "_swept", time.monotonic() - 3601)
+    memory.keep(RUN, "key")
+    assert not old.exists()
+    assert memory.take("key") == RUN
