@@ -143,7 +143,7 @@ test-executors: setup  ## executors, workers and driver processes killed, specul
 	$(if $(ROUNDS),EOSLOG_EXECUTORS_ROUNDS=$(ROUNDS)) $(BIN)/python -m pytest -q -s --timeout 0 $(EXECUTORS) $(TEST_ARGS)
 
 docs: $(READY)  ## the docs as a site in build/site; a warning is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 test-console: setup  ## the web console in a real headless browser; makes its pictures in docs/pictures
 	@if ! command -v chromium >/dev/null || ! command -v chromedriver >/dev/null; then \
@@ -168,6 +168,13 @@ dist: $(READY)  ## the wheel and the sdist, in dist/
 
 jar: dist  ## the jar for spark-submit --packages, in a Maven repository in build/maven/
 	$(BIN)/python packaging/build_jar.py dist/*.whl
+
+.PHONY: test-packages check-release
+test-packages: setup  ## wheel, sdist and jar in empty environments with PySpark 4.3 and 4.2: queries, killed and resumed
+	$(BIN)/python -m pytest -q --timeout 0 tests/packages/installs.py $(TEST_ARGS)
+
+check-release: setup  ## what would be released, from a fresh clone to README's first section in an empty environment (FINAL=1)
+	$(BIN)/python packaging/check_release.py $(if $(FINAL),--final)
 
 fuzz: $(READY)  ## a million hurt requests at the broker (FUZZ_ARGS="--inputs N --seed N")
 	PYTHONPATH=tests/broker:tests/broker/fuzz $(BIN)/python -u tests/broker/fuzz/run_fuzz.py $(FUZZ_ARGS)
