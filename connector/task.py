@@ -22,10 +22,10 @@ from eoslog.connector.client.produce import Producer
 from eoslog.connector.client.retry import retrying
 from eoslog.connector.commit.messages import Begun, Decided, Empty, Prepared, Report, Stamp
 from eoslog.connector.commit.names import Identity, Participant
-from eoslog.connector.commit.prepare import Task, judge, participant_name
+from eoslog.connector.commit.prepare import Task, judge, participant_name, withdraw_if_late
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.deadletters import LIMITING, Limits, Screen
-from eoslog.connector.driver import shared_cluster
+from eoslog.connector.driver import Driver, shared_cluster
 from eoslog.connector.options import SinkOptions
 from eoslog.connector.routing import Router
 from eoslog.connector.tally import Tally
@@ -98,6 +98,9 @@ def _prepare(
         _give_up(cluster, name, identity, error)
         raise
     participant = Participant(name, Identity(identity.producer_id, identity.epoch))
+    late = Driver(cluster, options.transaction_timeout_ms).run(withdraw_if_late(stamp, participant))
+    if late is not None:
+        log.warning("task of partition %d: %s", attempt.partition, late)
     written = tuple(sorted(producer.partitions))
     ids = tuple(sorted((topic, number) for topic, number in producer.topic_ids.items() if number))
     told = (tally.rows, written, tally.checksum, ids, producer.bytes)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from stock_kafka import Kafka
 
+from eoslog.connector import task
 from eoslog.connector.client import transactions
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import ClientConfig, parse_addresses
@@ -25,8 +26,11 @@ from eoslog.connector.commit.messages import Batch, Begun, Prepared, Report, Run
 from eoslog.connector.commit.names import Identity, Participant, Sink
 from eoslog.connector.commit.prepare import judge, participant_name
 from eoslog.connector.commit.seal import TwoPhase
-from eoslog.connector.driver import Driver
+from eoslog.connector.driver import Driver, shared_cluster
+from eoslog.connector.options import sink_options
 from eoslog.connector.progress import step_of
+from eoslog.connector.sink import begin_batch
+from eoslog.connector.task import Attempt, write_rows
 from eoslog.protocol.apis import APIS
 from eoslog.protocol.records import encode_batches
 
@@ -176,3 +180,23 @@ def test_a_driver_that_waits_for_each_answer_would_be_noticed(
     source = kafka.topic()
     two, eight = (counted(kafka, monkeypatch, tasks, 2, TwoPhase.AUTO, source) for tasks in (2, 8))
     assert eight.trips.total() > two.trips.total()
+
+
+def test_a_task_has_few_of_its_own(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside its rows, when its process knows the topic, and has used the name before, two batches ago."""
+    topic = kafka.topic()
+    given = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic, "transactional.id": topic}
+    options, wire = sink_options(given, stream=False), Wire()
+    begun = begin_batch(options)
+    assert begun is not None and begun.batch is not None
+    attempt = Attempt(begun.batch.query_id, 0, 0)
+    _, stamp = judge(begun, *attempt)
+    for number in range(2):
+        monkeypatch.setattr(task, "_next_slot", lambda stamp, n=number: ("w", n))
+        shared_cluster(options.client).coordinator("transaction", participant_name(stamp, "w", number))
+        wire.__init__()  # type: ignore[misc]
+        with wire.tapped(monkeypatch):
+            write_rows(options, begun, attempt, iter([pa.record_batch({"value": pa.array([b"row"])})]))
+    beside = [api for api in wire.apis[""] if api != "Produce"]
+    assert beside == ["InitProducerId", "OffsetFetch"] and wire.requests[""] == 3
+    assert f"A task has {len(beside)} round trips of its own" in PAGE.read_text()

@@ -108,6 +108,8 @@ class Bench:
                 return broker.go_on(name, current) if current else broker.init(name)
             case c.FetchStored(group):
                 return broker.fetch(group)
+            case c.FetchSequence(group, stable):
+                return broker.sequence(group, stable)
             case c.StageOffsets((name, identity), group, offsets):
                 return broker.stage(name, identity, group, offsets)
             case c.CommitOffsets(group, offsets):

@@ -157,6 +157,13 @@ class ModelBroker:
         held = self.groups.get(group, {})
         return Stored(self.anchors, {p: stored for (topic, p), stored in held.items() if topic == ANCHOR})
 
+    def sequence(self, group: str, stable: bool) -> int | Unknown:
+        """The offset of the anchor topic's first partition; without `stable`, whatever is pending."""
+        found = self.fetch(group) if stable else None
+        if isinstance(found, Unknown):
+            return found
+        return self.groups.get(group, {}).get((ANCHOR, 0), (0, ""))[0]
+
     def ongoing(self, prefix: str) -> tuple[str, ...]:
         return tuple(n for n, t in self.transactions.items() if t.state == "Ongoing" and n.startswith(prefix))
 

@@ -60,8 +60,8 @@ class Shape:
     `spread`: any process may be next; else one runs as long as it can, and `switches` is how often two
     drivers that are awake take turns in the middle. `twice`: Spark calls every commit twice. `late_markers`,
     `last_epoch`, `keeps` (None: nobody asks it to), `tells_holder`: of the broker. `empty`: (batch,
-    partition) without rows. `blind`: begin cannot read the checkpoint. `replays`: what is lost is written
-    again.
+    partition) without rows. `struck`: faults hit only requests whose label begins so. `blind`: begin cannot
+    read the checkpoint. `replays`: what is lost is written again.
     """
 
     tv: int = 2
@@ -75,6 +75,7 @@ class Shape:
     last_epoch: int = 32_766
     late_markers: bool = False
     empty: frozenset[tuple[int, int]] = frozenset()
+    struck: str = ""
     at_most_once: bool = False
     blind: bool = False
     replays: bool = False

@@ -18,6 +18,8 @@ def judge(done: Simulation) -> str:
         assert Fault.EXPIRE in done.used or anew, "lost without a time-out"
         assert missing or anew, "loud without need"
         return "lost"
+    if not done.shape.spread and set(done.used) <= {Fault.HANG}:
+        assert not done.broker.ongoing(done.sink.prefix), "an attempt that came late holds readers back"
     batches = [int(row.split("/")[0]) for row in visible]
     assert batches == sorted(batches), "a batch stands in the log before an earlier one"
     assert done.broker.groups[USER_GROUP][SOURCE] == (done.slices, ""), "source offsets"

@@ -14,7 +14,7 @@ from eoslog.connector.commit import decide as decide_rules
 from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Run
 from eoslog.connector.commit.names import Participant, Sink
-from eoslog.connector.commit.prepare import Task, judge, participant_name
+from eoslog.connector.commit.prepare import Task, judge, participant_name, withdraw_if_late
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
 from tests.connector.commit.model_broker import ModelBroker
@@ -184,7 +184,9 @@ class Programs:
             if (yield Request("task: Produce", write)) is not None:
                 yield Request("task: EndTxn(abort)", lambda: self.broker.end(name, identity, False))
                 raise TaskFailed
-        return Prepared(stamp, partition, Participant(name, identity), len(rows), (("out", partition),))
+        participant = Participant(name, identity)
+        yield from self._client("task", withdraw_if_late(stamp, participant))
+        return Prepared(stamp, partition, participant, len(rows), (("out", partition),))
 
     def _next_number(self, worker: int, batch_id: int) -> int:
         """As task.py counts: a process never uses a name again in a batch, nor in the one after."""
@@ -220,6 +222,7 @@ class Programs:
         calls: dict[type, Callable[[Any], Any]] = {
             c.Acquire: lambda x: broker.go_on(x.name, x.current) if x.current else broker.init(x.name),
             c.FetchStored: lambda x: broker.fetch(x.group),
+            c.FetchSequence: lambda x: broker.sequence(x.group, x.stable),
             c.StageOffsets: lambda x: broker.stage(*x.sink, x.group, x.offsets),
             c.CommitOffsets: lambda x: broker.commit_offsets(x.group, x.offsets),
             c.ListOngoing: lambda x: broker.ongoing(x.prefix),
@@ -240,6 +243,8 @@ def _told(command: c.Command[Any]) -> str:
             return f"TxnOffsetCommit of the {'source offsets' if group == USER_GROUP else 'decision'}"
         case c.FetchStored(group):
             return f"OffsetFetch of {'the attempt' if group.endswith('/attempts') else 'the decision'}"
+        case c.FetchSequence(_, stable):
+            return f"OffsetFetch of the decision's number{'' if stable else ', whatever is pending'}"
         case c.Describe(names):
             whose = sorted({_whose(name) for name in names})
             return f"DescribeTransactions of {' and '.join(whose)}"

@@ -99,6 +99,9 @@ def suite() -> list[Case]:
                 f"sealing is not offered: TV{tv}", Shape(tv=tv, batches=1, kinds=STRIKES, keeps=False), "lost"
             ),
         ]
+    strikes = tuple(kind for kind in STRIKES if kind is not Fault.EXPIRE)
+    late = Shape(batches=1, partitions=1, faults=2, kinds=(Fault.HANG, *strikes), struck="task")
+    cases.append(_case("1 batch, 1 task hangs and is struck", late))
     at_most_once = Shape(batches=1, kinds=(*LOSSES, Fault.REPEAT, Fault.SUSPEND), at_most_once=True)
     return [*cases, _case("at most once", at_most_once, "dropped")]
 

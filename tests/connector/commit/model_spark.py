@@ -148,7 +148,7 @@ class Simulation(Programs):
 
     def _fault(self, process: Process, request: Request) -> Fault | None:
         kinds: list[Fault] = []
-        if self.budget:
+        if self.budget and request.label.startswith(self.shape.struck):
             kinds = [k for k in self.shape.kinds if self._possible(k, process, request)]
         at = self.choices.pick(1 + len(kinds))
         if at == 0:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.commit import begin, decide, finish, replay, seal
+from eoslog.connector.commit import begin, decide, finish, prepare, replay, seal
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decision import Decision, Stored
 from tests.connector.commit import model_bench
@@ -175,3 +175,12 @@ def rows_counted_only(patch: pytest.MonkeyPatch) -> None:
 
 def earlier_queries_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Decision, "earlier_than", lambda self, query_id: ())
+
+
+def late_attempts_do_not_look(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(prepare, "withdraw_if_late", sees.nothing)
+
+
+def a_look_waits_for_every_decision(patch: pytest.MonkeyPatch) -> None:
+    look = c.FetchSequence
+    patch.setattr(prepare, "FetchSequence", lambda group, stable=True: look(group))

@@ -148,6 +148,10 @@ def sealed_whatever_the_answer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(decide, "_verify", nothing)
 
 
+def late_attempts_do_not_look(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(model_programs, "withdraw_if_late", nothing)
+
+
 BROKEN: list[tuple[Callable[[pytest.MonkeyPatch], None], Shape]] = [
     (no_roll_forward, Shape(kinds=(Fault.WIPE,))),
     (old_decision_not_read, Shape(kinds=CRASHES)),
@@ -162,6 +166,7 @@ BROKEN: list[tuple[Callable[[pytest.MonkeyPatch], None], Shape]] = [
     (not_owner_and_yet_clearing, Shape(kinds=(Fault.SUSPEND,))),
     (decision_asked_before_the_state, Shape(kinds=(Fault.SUSPEND,), batches=3)),
     (refused_commit_taken_for_done, Shape(kinds=(Fault.EXPIRE,))),
+    (late_attempts_do_not_look, Shape(kinds=(Fault.HANG,))),
     (sealed_leftovers_not_taken_over, Shape(kinds=CRASHES, keeps=True)),
     (holders_not_recorded, Shape(kinds=CRASHES, keeps=True)),
     (sealed_when_it_is_finished, Shape(kinds=CRASHES, keeps=True)),

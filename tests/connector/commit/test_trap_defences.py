@@ -1,8 +1,8 @@
 """Every trap of docs/exactly-once.md has a case, and the case goes red when the defence is taken out.
 
 Here is the list: trap -> what is broken -> the case that must notice. The cases themselves, with nothing
-broken, are in test_traps.py, test_seal_traps.py and test_replay.py; what a trap needs of the client or the
-source is judged in tests/connector/test_trap_defences_outside.py.
+broken, are in test_traps.py, test_seal_traps.py, test_replay.py and test_late_attempt.py; what a trap needs
+of the client or the source is judged in tests/connector/test_trap_defences_outside.py.
 """
 
 import re
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.connector.commit import rules_broken as broken
+from tests.connector.commit import test_late_attempt as lates
 from tests.connector.commit import test_model_sees as sees
 from tests.connector.commit import test_replay as replays
 from tests.connector.commit import test_seal_traps as sealed
@@ -239,6 +240,16 @@ DEFENCES = [
         broken.rows_counted_only,
         replays.test_trap_30_equal_numbers_of_other_rows_are_told_by_their_checksums,
         (),
+    ),
+    Defence(
+        31,
+        broken.late_attempts_do_not_look,
+        lates.test_trap_31_an_attempt_that_comes_after_the_commit_leaves_nothing_open,
+    ),
+    Defence(
+        31,
+        broken.a_look_waits_for_every_decision,
+        lates.test_trap_31_the_next_batchs_decision_on_its_way_is_not_waited_for,
     ),
 ]
 

@@ -1,0 +1,65 @@
+"""Trap 31: an attempt of a task that comes too late for its batch ends its own transaction.
+
+Hanging tasks at every request are in test_model.py; attempts on a real broker in
+tests/connector/test_late_losers.py.
+"""
+
+import pytest
+
+from eoslog.connector.commit import commands as c
+from eoslog.connector.commit import prepare
+from eoslog.connector.commit.messages import Begun, Prepared
+from tests.connector.commit.model_bench import Bench
+
+
+def late(bench: Bench, begun: Begun) -> str | None:
+    """The other attempt of task 0, by another worker: its rows, then its look; what it says."""
+    report = bench.prepare(begun, 0, ["late"], worker="late")
+    assert isinstance(report, Prepared)
+    said: str | None = bench.run(prepare.withdraw_if_late(report.stamp, report.participant))
+    return said
+
+
+@pytest.mark.parametrize("tv", [1, 2])
+def test_trap_31_an_attempt_that_comes_after_the_commit_leaves_nothing_open(tv: int) -> None:
+    bench = Bench(tv)
+    begun = bench.begin(0)
+    bench.commit(bench.prepare_all(begun), 0)
+    said = late(bench, begun)
+    assert bench.open() == ()
+    assert said is not None and "batch 0" in said and "/late.0" in said
+    assert bench.broker.visible() == ["q0p0", "q0p1"]
+
+
+@pytest.mark.parametrize("tv", [1, 2])
+def test_trap_31_the_next_batchs_decision_on_its_way_is_not_waited_for(tv: int) -> None:
+    """It may be on its way for long: until its driver is started again."""
+    bench = Bench(tv)
+    begun = bench.begin(0)
+    bench.commit(bench.prepare_all(begun), 0)
+    following = bench.begin(1, run=bench.remembered, completed=0)
+    stamp = bench.prepare_all(following)[0].stamp
+    assert bench.broker.stage("sink", stamp.identity, "sink", {("other", 0): (2, "")}) is None
+    assert late(bench, begun) is not None
+    assert not [name for name in bench.open() if "late" in name]
+
+
+@pytest.mark.parametrize("tv", [1, 2])
+def test_an_attempt_in_time_stays_open_and_is_cleared_with_the_commit(tv: int) -> None:
+    bench = Bench(tv)
+    begun = bench.begin(0)
+    reports = bench.prepare_all(begun)
+    assert late(bench, begun) is None
+    assert [name for name in bench.open() if "late" in name]
+    bench.commit(reports, 0)
+    assert bench.open() == ()
+
+
+def test_a_look_without_an_answer_fails_nothing() -> None:
+    """The rows are written; whether they count is the driver's to say."""
+    bench = Bench()
+    begun = bench.begin(0)
+    bench.intercept = lambda command: c.Unknown("no answer") if isinstance(command, c.FetchSequence) else None
+    said = late(bench, begun)
+    assert said is not None and "no answer" in said
+    assert [name for name in bench.open() if "late" in name]

@@ -1,0 +1,96 @@
+"""A copy of a task that writes when its batch is over must not hold readers back: nobody begins a batch for
+the sink again, perhaps for days, and until then its transaction would be open.
+
+The places between two requests are those of the model (commit/test_model.py); here it is a real broker.
+"""
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+from stock_kafka import Kafka
+
+from eoslog.connector import sink
+from eoslog.connector.client import transactions
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.listing import LATEST, list_offsets
+from eoslog.connector.commit.commands import FENCED
+from eoslog.connector.commit.messages import Begun, Prepared, Report
+from eoslog.connector.driver import shared_cluster
+from eoslog.connector.errors import ProduceFailed
+from eoslog.connector.options import SinkOptions, sink_options
+from eoslog.connector.task import Attempt, write_rows
+
+
+class Write:
+    """A batch write of one task, whose attempts are run by the test one inside the other."""
+
+    def __init__(self, kafka: Kafka, **more: str) -> None:
+        self.kafka, self.topic = kafka, kafka.topic(2)
+        given = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": self.topic, **more}
+        self.options: SinkOptions = sink_options(given | {"transactional.id": self.topic}, stream=False)
+        begun = sink.begin_batch(self.options)
+        assert begun is not None and begun.batch is not None
+        self.begun: Begun = begun
+
+    def attempt(self, rows: Iterator[pa.RecordBatch]) -> Report | None:
+        assert self.begun.batch is not None
+        return write_rows(self.options, self.begun, Attempt(self.begun.batch.query_id, 0, 0), rows).report
+
+    def win(self) -> None:
+        """An attempt writes, and its batch is committed, looking for left-overs included."""
+        sink.commit_batch(self.options, [self.attempt(iter([rows(b"winner", 0), rows(b"winner", 1)]))])
+
+    def open(self) -> list[str]:
+        cluster = shared_cluster(self.options.client)
+        found = transactions.list_transactions(cluster, self.topic, ["Ongoing"])
+        return [listing.transactional_id for listing in found]
+
+    def held_back(self) -> list[int]:
+        """Partitions of which a read_committed reader does not see the end."""
+        with Cluster(self.options.client) as cluster:
+            places = {(self.topic, number): LATEST for number in range(2)}
+            stable = list_offsets(cluster, places, committed=True)
+            ends = list_offsets(cluster, places, committed=False)
+        return [number for (_, number), end in ends.items() if stable[self.topic, number] < end]
+
+    def visible(self) -> list[bytes]:
+        return [row[3] for row in self.kafka.rows(self.topic, 2)]
+
+
+def rows(value: bytes, partition: int) -> pa.RecordBatch:
+    return pa.record_batch({"value": pa.array([value]), "partition": pa.array([partition], pa.int32())})
+
+
+def late(
+    moment: Callable[[], None], before: list[pa.RecordBatch], after: list[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """An attempt's rows: some, then what happens meanwhile, then some more."""
+    yield from before
+    moment()
+    yield from after
+
+
+@pytest.mark.parametrize("tv", [1, 2])
+def test_an_attempt_that_goes_on_after_the_commit_leaves_nothing_open(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch, tv: int
+) -> None:
+    """The commit aborts what it has opened by then. With transaction.version 1 that leaves its epoch as it
+    is, and its next partition would open the transaction anew."""
+    monkeypatch.setattr(Cluster, "transaction_version", lambda self: tv)
+    write = Write(kafka, **{"kafka.max.request.size": "1000"})
+    many = pa.concat_batches([rows(b"l" * 600, 0)] * 2)
+    try:
+        write.attempt(late(write.win, [many], [rows(b"l" * 900, 1)] * 3))
+    except ProduceFailed as refused:
+        assert refused.code in FENCED, refused
+    assert write.open() == [] and write.held_back() == []
+    assert write.visible() == [b"winner", b"winner"]
+
+
+def test_an_attempt_that_begins_to_write_after_the_commit_leaves_nothing_open(kafka: Kafka) -> None:
+    write = Write(kafka)
+    report = write.attempt(late(write.win, [], [rows(b"loser", 1)] * 3))
+    assert isinstance(report, Prepared), "nothing is wrong: Spark drops this report"
+    assert write.open() == [] and write.held_back() == []
+    assert write.visible() == [b"winner", b"winner"]
