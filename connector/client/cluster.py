@@ -25,7 +25,7 @@ _KIND_CODE = {"group": 0, "transaction": 1}
 _MOVED = frozenset({
     ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 })  # fmt: skip
-_METADATA_MAX = 12  # names the topics; later versions add nothing that is used here
+METADATA_MAX = 12  # names the topics; later versions add nothing that is used here
 _UNKNOWN_PATIENCE_MS = 1_000
 """How long a topic may be unknown before that is believed: news of a topic take a moment to spread."""
 _CREATION_PATIENCE_MS = 5_000
@@ -80,7 +80,7 @@ class Cluster:
             "topics": None if topics is None else [{"name": name} for name in topics],
             "allow_auto_topic_creation": create,
         }
-        found = _read_metadata(self.ask_any(ApiKey.METADATA, body, _METADATA_MAX))
+        found = read_metadata(self.ask_any(ApiKey.METADATA, body, METADATA_MAX))
         self._nodes, self.cluster_id = found.nodes, found.cluster_id
         now = time.monotonic()
         self._topics.update({name: (info, now) for name, info in found.topics.items()})
@@ -152,6 +152,10 @@ class Cluster:
     def brokers(self) -> list[Connection]:
         """A shared connection to every broker of the cluster."""
         self.metadata([])
+        return self.known_brokers()
+
+    def known_brokers(self) -> list[Connection]:
+        """The same to those that the last answer about the cluster named."""
         return [self._share(address) for address in sorted(set(self._nodes.values()))]
 
     def any_broker(self) -> Connection:
@@ -300,7 +304,8 @@ def _coordinator_requests(kind: CoordinatorKind, keys: list[str], version: int) 
     return [{"key": key, "key_type": code} for key in keys]
 
 
-def _read_metadata(answer: Message) -> Metadata:
+def read_metadata(answer: Message) -> Metadata:
+    """A broker's answer; raises KafkaError."""
     if answer.get("error_code"):
         raise RefusedByBroker(answer["error_code"], "the broker could not answer Metadata")
     topics, errors = {}, {}

@@ -17,6 +17,8 @@ from eoslog.connector.client.connection import Connection
 from eoslog.connector.client.grouping import by_topic
 from eoslog.connector.client.pipelined import at_coordinators, by_connection
 from eoslog.connector.client.retry import check, passes, retrying
+from eoslog.connector.client.transaction_lists import Listing as Listing
+from eoslog.connector.client.transaction_lists import list_transactions as list_transactions
 from eoslog.connector.errors import EoslogError, RefusedByBroker
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -61,15 +63,6 @@ class Kept:
 
     holder: Identity
     wrote: Identity | None
-
-
-@dataclass(frozen=True)
-class Listing:
-    """One line of ListTransactions."""
-
-    transactional_id: str
-    producer_id: int
-    state: str
 
 
 def init_producer_id(
@@ -212,37 +205,6 @@ def describe(cluster: Cluster, ids: Sequence[str]) -> dict[str, Description | No
     return {i: found[i] for i in ids}
 
 
-def list_transactions(cluster: Cluster, prefix: str, states: Sequence[str] = ()) -> list[Listing]:
-    """Every transactional id that begins with `prefix`, in one of `states` (none given: in any).
-
-    Each broker knows only those that it coordinates, so all are asked; one that is still loading
-    would answer an empty list, which is no proof, and is waited for.
-    """
-    body = {"state_filters": list(states), "producer_id_filters": [], "transactional_id_pattern": None}
-
-    def ask(connection: Connection) -> list[Listing]:
-        version = connection.pick(ApiKey.LIST_TRANSACTIONS)
-        pattern = {"transactional_id_pattern": _quoted(prefix) + ".*"} if version >= 2 and prefix else {}
-        answer = connection.call(ApiKey.LIST_TRANSACTIONS, body | pattern, version=version)
-        check(answer["error_code"], f"ListTransactions on {connection.host}:{connection.port}")
-        if answer["unknown_state_filters"]:
-            raise RefusedByBroker(
-                ErrorCode.INVALID_REQUEST, f"unknown states {answer['unknown_state_filters']}"
-            )
-        rows = [
-            Listing(t["transactional_id"], t["producer_id"], t["transaction_state"])
-            for t in answer["transaction_states"]
-        ]
-        return [row for row in rows if row.transactional_id.startswith(prefix)]
-
-    def attempt() -> list[Listing]:
-        return [row for connection in cluster.brokers() for row in ask(connection)]
-
-    return sorted(
-        _retry(cluster, "ListTransactions", attempt, lambda: None), key=lambda r: r.transactional_id
-    )
-
-
 def commit_offsets(
     cluster: Cluster,
     transactional_id: str,
@@ -356,11 +318,6 @@ def _description(state: Message) -> Description | None:
         state["transaction_start_time_ms"],
         [(topic["topic"], p) for topic in state["topics"] for p in topic["partitions"]],
     )
-
-
-def _quoted(text: str) -> str:
-    """`text` as a pattern that matches only itself, in the syntax brokers use (RE2)."""
-    return "".join(c if c.isalnum() or ord(c) > 127 else "\\" + c for c in text)
 
 
 def _named(partitions: Iterable[TopicPartition]) -> str:

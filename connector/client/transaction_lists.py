@@ -1,0 +1,103 @@
+"""Which transactions there are (ListTransactions): asked of every broker, and again where coordinators move.
+
+Each broker knows only those that it coordinates. One whose coordinator moves from a broker that has not
+answered yet to one that has would be in no answer. So each broker also tells, after its list, who leads the
+partitions of STATE_TOPIC, which is who coordinates (brokers learn of a move before they carry it out): where
+any of them tells it otherwise than it was told before, all are asked once more.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from eoslog.connector.client.cluster import METADATA_MAX, Cluster, Metadata, read_metadata
+from eoslog.connector.client.connection import Connection
+from eoslog.connector.client.retry import check, retrying
+from eoslog.connector.errors import RefusedByBroker
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.schema import Message
+
+STATE_TOPIC = "__transaction_state"
+LOOKS = 3
+"""How often all brokers are asked at most. Should coordinators move all the time, what is found in none of
+these is left for whoever lists next: for the sink that means open for longer, never lost or doubled."""
+
+_Leaders = dict[int, int]
+
+
+class Listing(NamedTuple):
+    """One line of ListTransactions."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+def list_transactions(cluster: Cluster, prefix: str, states: Sequence[str] = ()) -> list[Listing]:
+    """Every transactional id that begins with `prefix`, in one of `states` (none given: in any), by its name.
+
+    A broker that is still loading would answer an empty list, which is no proof, and is waited for. The
+    requests to all brokers are under way together. Raises KafkaError, RetriesExhausted.
+    """
+
+    def attempt() -> dict[str, Listing]:
+        found: dict[str, Listing] = {}
+        before = _leaders(cluster.metadata([STATE_TOPIC]))
+        for _ in range(LOOKS):
+            brokers = cluster.known_brokers()
+            listed, told = _ask_all(brokers, prefix, states)
+            found |= listed
+            if len(brokers) == 1 or (before and all(leaders == before for leaders in told)):
+                break
+            before = _leaders(cluster.metadata([STATE_TOPIC]))
+        return found
+
+    found = retrying(
+        cluster,
+        "ListTransactions",
+        attempt,
+        timeout_ms=cluster.config.delivery_timeout_ms,
+        option="kafka.delivery.timeout.ms",
+        forget=lambda: None,
+    )
+    return [found[name] for name in sorted(found)]
+
+
+def _ask_all(
+    brokers: Sequence[Connection], prefix: str, states: Sequence[str]
+) -> tuple[dict[str, Listing], list[_Leaders]]:
+    """What all brokers list, and whom each takes for the leaders then (not asked where there is but one)."""
+    several = len(brokers) > 1
+    who = {"topics": [{"name": STATE_TOPIC}], "allow_auto_topic_creation": False}
+    for broker in brokers:
+        version = broker.pick(ApiKey.LIST_TRANSACTIONS)
+        pattern = _quoted(prefix) + ".*" if version >= 2 and prefix else None
+        body = {"state_filters": list(states), "producer_id_filters": [], "transactional_id_pattern": pattern}
+        broker.send(ApiKey.LIST_TRANSACTIONS, body, version)
+        if several:
+            broker.send(ApiKey.METADATA, who, broker.pick(ApiKey.METADATA, max_version=METADATA_MAX))
+    answers = [(b, b.receive(), b.receive() if several else None) for b in brokers]
+    found = {row.transactional_id: row for b, answer, _ in answers for row in _rows(b, answer)}
+    listed = {name: row for name, row in found.items() if name.startswith(prefix)}
+    return listed, [_leaders(read_metadata(told)) for _, _, told in answers if told is not None]
+
+
+def _rows(broker: Connection, answer: Message) -> list[Listing]:
+    check(answer["error_code"], f"ListTransactions on {broker.host}:{broker.port}")
+    if answer["unknown_state_filters"]:
+        raise RefusedByBroker(ErrorCode.INVALID_REQUEST, f"unknown states {answer['unknown_state_filters']}")
+    return [
+        Listing(t["transactional_id"], t["producer_id"], t["transaction_state"])
+        for t in answer["transaction_states"]
+    ]
+
+
+def _leaders(metadata: Metadata) -> _Leaders:
+    """Who leads each partition of STATE_TOPIC; empty where there is none yet, or it may not be known."""
+    topic = metadata.topics.get(STATE_TOPIC)
+    return topic.leaders if topic else {}
+
+
+def _quoted(text: str) -> str:
+    """`text` as a pattern that matches only itself, in the syntax brokers use (RE2)."""
+    return "".join(c if c.isalnum() or ord(c) > 127 else "\\" + c for c in text)

@@ -1,0 +1,99 @@
+"""A list of transactions while coordinators move from one broker to another between two answers."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fake_broker import FakeBroker
+
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.config import ClientConfig
+from eoslog.connector.client.transaction_lists import LOOKS, STATE_TOPIC, Listing, list_transactions
+from eoslog.protocol.apis import ApiKey
+
+PATIENCE_SECONDS = 30
+HELD = Listing("sink/1", 7, "Ongoing")
+
+
+class Two:
+    """Two brokers. One of them coordinates the transaction, and it moves when it is looked for. The second
+    broker answers after the first one. `told`: whether clients may know who coordinates."""
+
+    def __init__(self, moves: int, told: bool = True) -> None:
+        self.home, self.moves, self.told = 2, moves, told
+        self.first_answered = threading.Event()
+        self.asked = 0
+        made = [FakeBroker({ApiKey.METADATA: self._metadata}) for _ in range(2)]
+        self.brokers = dict(enumerate(sorted(made, key=lambda broker: broker.port), 1))
+        for broker, handler in zip(self.brokers.values(), (self._first, self._second), strict=True):
+            broker.handlers[ApiKey.LIST_TRANSACTIONS] = handler
+
+    def _metadata(self, version: int, body: Any) -> Any:
+        nodes = [
+            {"node_id": n, "host": "127.0.0.1", "port": broker.port} for n, broker in self.brokers.items()
+        ]
+        part = {"error_code": 0, "partition_index": 0, "leader_id": self.home, "replica_nodes": [1, 2]}
+        topics = [
+            {"error_code": 0, "name": topic["name"], "partitions": [part | {"isr_nodes": [1, 2]}]}
+            if self.told
+            else {"error_code": 29, "name": topic["name"], "partitions": []}
+            for topic in body["topics"] or ()
+        ]
+        return {"brokers": nodes, "topics": topics}
+
+    def _listed(self, number: int) -> Any:
+        held = {"transactional_id": HELD[0], "producer_id": HELD[1], "transaction_state": HELD[2]}
+        found = [held] if self.home == number else []
+        return {"error_code": 0, "unknown_state_filters": [], "transaction_states": found}
+
+    def _first(self, version: int, body: Any) -> Any:
+        self.asked += 1
+        answer = self._listed(1)
+        if self.moves:
+            self.moves -= 1
+            self.home = 3 - self.home
+        self.first_answered.set()
+        return answer
+
+    def _second(self, version: int, body: Any) -> Any:
+        assert self.first_answered.wait(PATIENCE_SECONDS)
+        self.first_answered.clear()
+        return self._listed(2)
+
+    def list(self) -> list[Listing]:
+        limits = {"request_timeout_ms": 1000 * PATIENCE_SECONDS, "retry_backoff_ms": 1}
+        with Cluster(ClientConfig((("127.0.0.1", self.brokers[1].port),), **limits)) as cluster:
+            return list_transactions(cluster, "sink/", ["Ongoing"])
+
+
+@pytest.fixture
+def servers() -> Iterator[list[FakeBroker]]:
+    started: list[FakeBroker] = []
+    yield started
+    for broker in started:
+        broker.__exit__()
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_transaction_that_moves_away_from_who_is_asked_next_is_found(
+    servers: list[FakeBroker], told: bool
+) -> None:
+    """From the second broker to the first one, which has answered already."""
+    two = Two(moves=1, told=told)
+    servers += two.brokers.values()
+    assert two.list() == [HELD]
+
+
+def test_nothing_is_asked_twice_while_nothing_moves(servers: list[FakeBroker]) -> None:
+    two = Two(moves=0)
+    servers += two.brokers.values()
+    assert two.list() == [HELD] and two.asked == 1
+    asked = [body for _, body in two.brokers[1].seen(ApiKey.METADATA)]
+    assert [topic["name"] for body in asked for topic in body["topics"] or ()] == [STATE_TOPIC] * 2
+
+
+def test_a_cluster_that_does_not_come_to_rest_is_not_asked_for_ever(servers: list[FakeBroker]) -> None:
+    two = Two(moves=1_000)
+    servers += two.brokers.values()
+    assert two.list() == [HELD] and two.asked == LOOKS
