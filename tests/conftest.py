@@ -3,8 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from eoslog.testing import EmbeddedBroker
+
+# How long one example takes says more about the machine than about the code.
+settings.register_profile("without a deadline", deadline=None)
+settings.load_profile("without a deadline")
 
 
 @pytest.fixture(scope="module")
