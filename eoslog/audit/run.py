@@ -86,6 +86,8 @@ def _read_all(source: Side, target: Side, job: Job, findings: Findings, watch: W
     )  # fmt: skip
     digester = Digester()
     for number, place in enumerate(places):
+        if not place.size:
+            continue
         watch.begin(f"reading {place}", place.size)
         at, is_source = place.start, number < len(source.places)
         for got in read((source if is_source else target).cluster, place, number, job.way, digester):

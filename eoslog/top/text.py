@@ -62,15 +62,15 @@ def summary(shown: Figures) -> str:
     total = shown.total
     parts = [
         f"eoslog top  {now}",
-        f"cluster {shown.cluster_id or '-'}",
         _several(len(shown.brokers), "broker"),
         _several(total.partitions, "partition"),
         f"{count(total.records_rate)} records/s",
         f"{size(total.bytes_rate)}B/s",
         f"{size(total.size)}B",
+        f"cluster {shown.cluster_id or '-'}",
     ]
     if shown.without_leader:
-        parts.append(f"{shown.without_leader} WITHOUT LEADER")
+        parts.insert(1, f"{shown.without_leader} WITHOUT LEADER")
     return "  ".join(parts)
 
 

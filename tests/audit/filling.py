@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 from eoslog.connector.client import transactions
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import ClientConfig, parse_addresses
+from eoslog.connector.client.listing import LATEST, list_offsets
 from eoslog.connector.client.produce import Producer
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.records import encode_batches
@@ -23,6 +25,7 @@ PARTITIONS = 4
 _BATCH_BYTES = 200_000
 _TIME_MS = 1_790_000_000_000
 _TRANSACTION_MS = 60_000
+_PATIENCE_S = 60.0
 
 HURTS = ("nothing", "lost", "doubled", "swapped")
 """What may be wrong with a copy."""
@@ -85,6 +88,18 @@ def fill(
                     producer.send(topic, partition, batch)
             producer.flush()
         transactions.end_txn(cluster, name, identity, commit)
+    wait_until_seen(cluster, topic, len(parts))
+
+
+def wait_until_seen(cluster: Cluster, topic: str, partitions: int) -> None:
+    """Wait until no transaction hides anything: Kafka answers EndTxn before the markers are written."""
+    where = [(topic, partition) for partition in range(partitions)]
+    end = time.monotonic() + _PATIENCE_S
+    while list_offsets(cluster, dict.fromkeys(where, LATEST), committed=True) != list_offsets(
+        cluster, dict.fromkeys(where, LATEST), committed=False
+    ):
+        assert time.monotonic() < end, f"a transaction on {topic} does not end"
+        time.sleep(0.02)
 
 
 def split(count: int, partitions: int = PARTITIONS) -> list[Numbers]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,14 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from eoslog.audit import run
+from eoslog.audit import command, run
 from eoslog.audit.progress import shown
 from eoslog.cli import main
 from eoslog.testing import EmbeddedBroker
-from tests.audit.filling import HURTS, cluster_at, create, fill, hurt, split
+from tests.audit.filling import HURTS, cluster_at, create, fill, hurt, split, wait_until_seen
 
 WAIT_S = 60.0
 Message = (
@@ -80,6 +81,13 @@ def open_transaction(broker: Any, name: str) -> Iterator[Producer]:
     producer.begin_transaction()
     yield producer
     producer.abort_transaction(WAIT_S)
+    seen(broker, name)
+
+
+def seen(broker: Any, name: str) -> None:
+    """Wait until the first partition has no transaction that ends only just now."""
+    with cluster_at(broker.bootstrap) as cluster:
+        wait_until_seen(cluster, name, 1)
 
 
 @pytest.fixture(scope="module")
@@ -238,6 +246,53 @@ def test_what_may_still_be_on_its_way_is_not_lost(cluster_broker: Any) -> None:
     assert "pending: 9 of the source" in audit(cluster_broker, source, target, "--grace", "3600").output
 
 
+def test_what_is_copied_while_the_audit_begins_is_not_foreign(
+    cluster_broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target's end is fixed first: what is copied behind it has its record before the source's end."""
+    rows: list[Message] = [(b"%d" % n, b"v") for n in range(3)]
+    source, target = written(cluster_broker, rows[:1]), written(cluster_broker, rows[:1])
+    fix = command.places
+    calls = []
+
+    def fix_and_copy(*arguments: Any, **more: Any) -> Any:
+        found = fix(*arguments, **more)
+        calls.append(found)
+        for name in (source, target):
+            write(cluster_broker, name, [rows[len(calls)]])
+        return found
+
+    monkeypatch.setattr(command, "places", fix_and_copy)
+    assert counts(cluster_broker, source, target, "--grace", "3600") == {"pending": 1}
+    assert len(calls) == 2
+
+
+def test_a_topic_that_is_made_anew_in_between_cannot_be_audited(
+    cluster_broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[Message] = [(b"%d" % n, b"v") for n in range(5)]
+    source, target = written(cluster_broker, rows), written(cluster_broker, rows)
+    go = command.audit
+
+    def make_anew_and_go(*arguments: Any) -> Any:
+        admin = AdminClient({"bootstrap.servers": cluster_broker.bootstrap})
+        admin.delete_topics([source])[source].result(WAIT_S)
+        end = time.monotonic() + WAIT_S
+        while True:  # the name is free when the deletion is done everywhere
+            try:
+                admin.create_topics([NewTopic(source, 1, 1)])[source].result(WAIT_S)
+                break
+            except KafkaException:
+                assert time.monotonic() < end, "the topic cannot be made anew"
+        write(cluster_broker, source, rows)
+        return go(*arguments)
+
+    monkeypatch.setattr(command, "audit", make_anew_and_go)
+    result = audit(cluster_broker, source, target)
+    assert result.exit_code == 2, result.output
+    assert "made anew" in result.stderr
+
+
 def test_a_log_that_begins_late_and_one_with_gaps(cluster_broker: Any) -> None:
     rows: list[Message] = [(b"%d" % n, b"v" * 50) for n in range(20)]
     source, target = written(cluster_broker, rows, compression_type="lz4"), topic(cluster_broker)
@@ -251,6 +306,7 @@ def test_a_log_that_begins_late_and_one_with_gaps(cluster_broker: Any) -> None:
             producer.produce(target, row, key, 0)
             assert producer.flush(WAIT_S) == 0
             end(WAIT_S)
+    seen(cluster_broker, target)
     assert counts(cluster_broker, source, target) == {}
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 
+import audit_world
 import pytest
 from audit_world import GAP, Expected, Records, at, judged, partition, plainly
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from eoslog.audit.match import DigestsCollide
 
 SIDE = st.lists(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=14), min_size=1, max_size=3
@@ -99,6 +102,17 @@ def test_a_group_that_does_not_fit_is_checked_for_order_all_the_same() -> None:
     copy[10], copy[11] = copy[11], copy[10]
     said = assert_as_plainly([partition(range(300))], [partition(copy)], 8, by_key=True)
     assert len(said.reordered) == 1
+
+
+def test_half_a_digest_alike_is_another_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And where one identity fills more than the memory, the run is given up: half a digest leads to pieces."""
+    monkeypatch.setattr(audit_world, "spread", lambda number: number // 2)
+    source = [partition([0, 1, 2, 3, 1, 5])]
+    assert assert_as_plainly(source, [partition([0, 1, 2, 3, 1, 5])], 50, by_key=False) == Expected(matched=6)
+    said = assert_as_plainly(source, [partition([1, 0, 2, 2, 4])], 50, by_key=False)
+    assert (len(said.lost), len(said.doubled), len(said.foreign)) == (3, 1, 1)
+    with pytest.raises(DigestsCollide, match="run the audit again"):
+        judged(source, source, limit=3)
 
 
 def test_the_order_is_that_of_keys_only_where_asked() -> None:
