@@ -105,7 +105,7 @@ def test_a_group_that_does_not_fit_is_checked_for_order_all_the_same() -> None:
 
 
 def test_half_a_digest_alike_is_another_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And where one identity fills more than the memory, the run is given up: half a digest leads to pieces."""
+    """Where there are more of them than memory holds, the run is given up: nothing tells them apart."""
     monkeypatch.setattr(audit_world, "spread", lambda number: number // 2)
     source = [partition([0, 1, 2, 3, 1, 5])]
     assert assert_as_plainly(source, [partition([0, 1, 2, 3, 1, 5])], 50, by_key=False) == Expected(matched=6)
