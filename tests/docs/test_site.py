@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from markdown_it import MarkdownIt
 
 sys.path.insert(0, str(Path(__file__).parent))
 from blocks import ROOT, blocks_of
@@ -59,9 +60,14 @@ def test_a_dead_link_and_a_page_outside_of_the_navigation_stop_the_build(tmp_pat
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_shows_its_blocks_as_code_and_fetches_nothing(site: Path, page: Path) -> None:
+def test_a_page_is_shown_as_it_is_meant_and_fetches_nothing(site: Path, page: Path) -> None:
     shown = (site / page.relative_to(ROOT / "docs").with_suffix(".html")).read_text()
-    assert len(re.findall(r'<div class="(?:language-\w+ )?highlight">', shown)) == len(blocks_of(page))
+    article = shown.partition("<article")[2].partition("</article>")[0]
+    kinds = [token.type for token in MarkdownIt("commonmark").enable("table").parse(page.read_text())]
+    assert len(re.findall(r'<div class="(?:language-\w+ )?highlight">', article)) == len(blocks_of(page))
+    assert article.count("<table>") == kinds.count("table_open")
+    lists = kinds.count("bullet_list_open") + kinds.count("ordered_list_open")
+    assert len(re.findall("<[ou]l>", article)) == lists, "a list needs an empty line before it"
     assert "```" not in re.sub(r"(?s)<code>.*?</code>", "", shown)
     assert not FETCHED.search(shown)
 
