@@ -253,21 +253,22 @@ class Cluster:
                 return connection
         backoff = Backoff(self.config, self.config.request_timeout_ms)
         addresses = list(dict.fromkeys((*self.config.bootstrap, *self._nodes.values())))
+        failures: dict[Address, str] = {}
         while True:
-            failures = []
             for index, address in enumerate(addresses):
                 left = (backoff.deadline - time.monotonic()) * 1000 / (len(addresses) - index)
                 try:
                     connection = Connection(*address, self.config, timeout_ms=max(1, int(left)))
                 except BrokerUnreachable as error:
-                    failures.append(str(error))
+                    if address not in failures or not isinstance(error.__cause__, TimeoutError):
+                        failures[address] = str(error)  # a last try cut short says less than one before
                     continue
                 self._shared[address] = self._opened(connection)
                 return connection
             if self.reached or backoff.over:
                 raise BrokerUnreachable(
                     f"no broker reached within {self.config.request_timeout_ms} ms "
-                    f"(kafka.request.timeout.ms): {'; '.join(failures)}; "
+                    f"(kafka.request.timeout.ms): {'; '.join(failures.values())}; "
                     "check kafka.bootstrap.servers and that a broker runs there"
                 )
             backoff.pause()

@@ -1,5 +1,7 @@
 """Routing: addresses learnt and forgotten, dead connections replaced, unknown things named."""
 
+import socket
+import threading
 import time
 from typing import Any
 
@@ -160,3 +162,26 @@ def test_addresses() -> None:
     for wrong in ("", "a", "a:", ":9", "a:b", "a:0", "a:65536", "a:1,b"):
         with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers"):
             parse_addresses(wrong)
+
+
+def test_a_last_try_cut_short_does_not_hide_what_was_answered_before() -> None:
+    """A server that closes the first connection and never answers on the others."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        peers: list[socket.socket] = []
+
+        def run() -> None:
+            listener.accept()[0].close()
+            while True:
+                try:
+                    peers.append(listener.accept()[0])
+                except OSError:
+                    return
+
+        threading.Thread(target=run, daemon=True).start()
+        with cluster(port, request_timeout_ms=1_000) as asked, pytest.raises(BrokerUnreachable) as caught:
+            asked.any_broker()
+    assert "within 1000 ms" in str(caught.value)
+    assert "timed out" not in str(caught.value)
+    for peer in peers:
+        peer.close()

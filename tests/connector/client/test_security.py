@@ -127,7 +127,7 @@ def topics(found: SourceOptions) -> list[str]:
 def tls(broker: EmbeddedBroker, ca: str, **more: str) -> SourceOptions:
     bootstrap = more.pop("bootstrap", broker.bootstrap)
     return options(
-        bootstrap, security__protocol="SSL", ssl__truststore__location=ca, request__timeout__ms="4000", **more
+        bootstrap, security__protocol="SSL", ssl__truststore__location=ca, request__timeout__ms="6000", **more
     )
 
 
@@ -225,7 +225,7 @@ def sasl_broker(issuer: Issuer) -> Iterator[EmbeddedBroker]:
 def login(broker: EmbeddedBroker, mechanism: str, **more: str) -> SourceOptions:
     return options(
         broker.bootstrap, security__protocol="SASL_PLAINTEXT", sasl__mechanism=mechanism,
-        request__timeout__ms="4000", **more,
+        request__timeout__ms="6000", **more,
     )  # fmt: skip
 
 
