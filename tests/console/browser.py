@@ -24,10 +24,11 @@ from console_site import (
     transactional,
     write,
 )
+from securitykit import ALICE, Issuer
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 MOST_BYTES = 150_000
-SAMPLES = 45
+SAMPLES = 62
 """Seconds of rates that a picture shows at least."""
 
 
@@ -280,3 +281,22 @@ def test_read_only_there_is_no_button(tmp_path: Path) -> None:
             assert not browser.texts("main table button")
             assert browser.complaints() == []
         del producer
+
+
+def test_a_token_is_asked_for(tmp_path: Path) -> None:
+    issuer = Issuer(tmp_path / "jwks.json", "ES256")
+    config = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": issuer.url,
+    }  # fmt: skip
+    with Site(tmp_path / "data", **config) as site, chromium(site.address, tmp_path / "profile") as browser:
+        browser.open("topics")
+        for token in ("wrong", issuer.token(ALICE)):
+            browser.until(lambda: browser.texts("dialog h2") == ["Who are you?"], "the question")
+            browser.until(lambda: browser.element("dialog input").get_attribute("value") == "", "a new field")
+            browser.element("dialog input").send_keys(token)
+            browser.click("dialog button.act", "Log in")
+        browser.until(lambda: browser.texts("#about")[0].startswith(f"{ALICE} "), "the name")
+        browser.until(
+            lambda: browser.texts(".none") == ["No topics, or none that you may describe."], "topics"
+        )

@@ -159,8 +159,9 @@ def reference(log: list[tuple[str, int]]) -> list[str]:
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["data", "data", "plain", "commit", "abort"]), st.integers(1, 3)), max_size=30
-)
+    st.tuples(st.sampled_from(["data", "data", "plain", "commit", "abort"]), st.integers(1, 2)),
+    min_size=10, max_size=30,
+)  # fmt: skip
 
 
 @given(STEPS, st.integers(0, 29))
@@ -179,6 +180,7 @@ def test_outcomes_from_any_place_of_any_log(steps: list[tuple[str, int]], begin:
         elif what == "data":
             first.setdefault(producer, len(log))
         log.append((what, producer))
+    begin %= len(log) + 1
     known = [(producer, start) for producer, start, marker in aborted if marker >= begin and start < len(log)]
     outcomes, found = Outcomes(first, known), []
     for offset in range(begin, len(log)):

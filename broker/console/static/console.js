@@ -52,11 +52,7 @@ function duration(ms) {
   return s < 86400 ? `${Math.floor(s / 3600)} h ${Math.floor(s % 3600 / 60)} min` : `${Math.floor(s / 86400)} d ${Math.floor(s % 86400 / 3600)} h`;
 }
 
-function time(ms) {
-  const date = new Date(ms);
-  if (ms < 0 || Number.isNaN(date.getTime())) return NOT_KNOWN;
-  return date.toISOString().replace("T", " ").replace("Z", "");
-}
+const time = (ms) => ms < 0 || ms > 8.64e15 ? NOT_KNOWN : new Date(ms).toISOString().replace("T", " ").replace("Z", "");
 
 // --- talking to the broker
 
@@ -95,8 +91,7 @@ function confirmed(title, body, act) {
 }
 
 function tell(text) {
-  byId("told").textContent = text;
-  byId("told").hidden = false;
+  Object.assign(byId("told"), { textContent: text, hidden: false });
   clearTimeout(tell.timer);
   tell.timer = setTimeout(() => { byId("told").hidden = true; }, 8000);
 }
@@ -117,12 +112,10 @@ function chart(title, series, ago, write) {
   const y = (value) => HIGH - BOTTOM - (HIGH - BOTTOM - TOP) * value / top;
   const svg = make("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": title });
   for (const part of [0, 0.5, 1]) {
-    svg.append(make("line", { class: "grid", x1: LEFT, x2: WIDE - 6, y1: y(top * part), y2: y(top * part) }),
-      make("text", { x: LEFT - 6, y: y(top * part) + 4, "text-anchor": "end" }, write(top * part)));
-  }
-  for (const part of [0, 0.5, 1]) {
     const anchor = part === 0 ? "end" : part === 1 ? "start" : "middle";
-    svg.append(make("text", { x: x(span * part), y: HIGH - 4, "text-anchor": anchor }, part ? `${Math.round(span * part)} s ago` : "now"));
+    svg.append(make("line", { class: "grid", x1: LEFT, x2: WIDE - 6, y1: y(top * part), y2: y(top * part) }),
+      make("text", { x: LEFT - 6, y: y(top * part) + 4, "text-anchor": "end" }, write(top * part)),
+      make("text", { x: x(span * part), y: HIGH - 4, "text-anchor": anchor }, part ? `${Math.round(span * part)} s ago` : "now"));
   }
   series.forEach(([, values], index) => {
     if (!values.length) return;
@@ -140,9 +133,7 @@ function chart(title, series, ago, write) {
     const box = svg.getBoundingClientRect();
     const seconds = (1 - ((event.clientX - box.left) / box.width * WIDE - LEFT) / (WIDE - LEFT - 6)) * span;
     const at = ago.reduce((best, one, index) => Math.abs(one - seconds) < Math.abs(ago[best] - seconds) ? index : best, 0);
-    cursor.setAttribute("x1", x(ago[at]));
-    cursor.setAttribute("x2", x(ago[at]));
-    cursor.setAttribute("visibility", "visible");
+    for (const [name, value] of [["x1", x(ago[at])], ["x2", x(ago[at])], ["visibility", "visible"]]) cursor.setAttribute(name, value);
     show(at);
   });
   svg.addEventListener("pointerleave", () => { cursor.setAttribute("visibility", "hidden"); show(ago.length - 1); });
@@ -160,11 +151,7 @@ function frame(title, ...rest) {
   document.title = `${title} · eoslog`;
 }
 
-function slot() {
-  const place = make("div");
-  byId("view").append(place);
-  return place;
-}
+const slot = () => byId("view").appendChild(make("div"));
 
 const loss = (number, write) => number ? badge(write(number), "warn") : write(number);
 
@@ -187,9 +174,7 @@ views.overview = () => {
         chart("Bytes per second", [["in", rates.bytes_in], ["out", rates.bytes_out]], rates.ago, bytes),
         chart("Requests per second", [["produce", rates.requests.produce], ["fetch", rates.requests.fetch], ["other", rates.requests.other]], rates.ago, short),
         chart("Mean time of a produce request", [["answered after", rates.produce_ms]], rates.ago, (ms) => `${short(ms)} ms`));
-    } else {
-      charts.replaceChildren(make("p", { class: "none card" }, "Rates are for those who may DESCRIBE the cluster."));
-    }
+    } else charts.replaceChildren(make("p", { class: "none card" }, "Rates are for those who may DESCRIBE the cluster."));
   } };
 };
 
@@ -244,9 +229,11 @@ function content(row, shown, field, given) {
   const text = make("pre", { class: shown.as }, shown.data), parts = [text];
   if (shown.cut) {
     parts.push(make("button", { class: "more", async onclick(event) {
-      const told = await ask("messages", { ...given, offset: row.offset, limit: 1, bytes: 65536 });
-      const whole = told.records.find((one) => one.offset === row.offset);
-      if (whole) { text.textContent = whole[field].data; event.target.remove(); }
+      try {
+        const told = await ask("messages", { ...given, offset: row.offset, limit: 1, bytes: 65536 });
+        text.textContent = told.records.find((one) => one.offset === row.offset)[field].data;
+        event.target.remove();
+      } catch (error) { tell(`Not shown: ${error.message}`); }
     } }, `more of ${bytes(shown.size)}`));
   }
   return parts;
@@ -327,9 +314,7 @@ async function abort(path, title, text, given) {
   try {
     const done = await ask(path, given, true);
     tell(`${title.replace(/^Abort /, "").replace("?", "")}: ${done.state}`);
-  } catch (error) {
-    tell(`Not aborted: ${error.message}`);
-  }
+  } catch (error) { tell(`Not aborted: ${error.message}`); }
   refresh();
 }
 
@@ -384,8 +369,8 @@ async function refresh() {
     if (!document.hidden) await view.show();
     byId("trouble").hidden = true;
   } catch (error) {
-    byId("trouble").textContent = error instanceof TypeError ? `The broker does not answer (${error.message})` : error.message;
-    byId("trouble").hidden = false;
+    const text = error instanceof TypeError ? `The broker does not answer (${error.message})` : error.message;
+    Object.assign(byId("trouble"), { textContent: text, hidden: false });
   }
   if (mine === turn && view.every) timer = setTimeout(refresh, view.every);
 }
@@ -393,9 +378,7 @@ async function refresh() {
 function route() {
   const [name, query] = location.hash.replace(/^#\//, "").split("?");
   const known = Object.hasOwn(views, name) ? name : "overview", tab = { topic: "topics", messages: "topics", group: "groups" }[known] || known;
-  for (const one of document.querySelectorAll("nav a")) {
-    one.toggleAttribute("aria-current", one.hash === `#/${tab}`);
-  }
+  for (const one of document.querySelectorAll("nav a")) one.toggleAttribute("aria-current", one.hash === `#/${tab}`);
   current = views[known](Object.fromEntries(new URLSearchParams(query || "")));
   refresh();
 }
@@ -404,10 +387,8 @@ async function begin() {
   try {
     about = await ask("about");
   } catch (error) {
-    byId("trouble").textContent = error.message;
-    byId("trouble").hidden = false;
-    setTimeout(begin, 3000);
-    return;
+    Object.assign(byId("trouble"), { textContent: error.message, hidden: false });
+    return void setTimeout(begin, 3000);
   }
   byId("trouble").hidden = true;
   byId("about").textContent = `${about.user.replace(/^User:/, "")} · cluster ${about.cluster_id} · ${about.version}${about.writable ? "" : " · read-only"}`;
