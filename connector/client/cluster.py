@@ -260,7 +260,7 @@ class Cluster:
                 try:
                     connection = Connection(*address, self.config, timeout_ms=max(1, int(left)))
                 except BrokerUnreachable as error:
-                    if address not in failures or not isinstance(error.__cause__, TimeoutError):
+                    if address not in failures or not _ran_out(error):
                         failures[address] = str(error)  # a last try cut short says less than one before
                     continue
                 self._shared[address] = self._opened(connection)
@@ -320,3 +320,10 @@ def read_metadata(answer: Message) -> Metadata:
             topics[topic["name"]] = TopicInfo(topic["name"], leaders, topic["is_internal"], topic_id)
     nodes = {broker["node_id"]: (broker["host"], broker["port"]) for broker in answer["brokers"]}
     return Metadata(nodes, topics, errors, answer["cluster_id"])
+
+
+def _ran_out(error: BaseException | None) -> bool:
+    """Whether a time-out is at the bottom of it."""
+    while error is not None and not isinstance(error, TimeoutError):
+        error = error.__cause__
+    return error is not None
