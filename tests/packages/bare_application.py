@@ -2,8 +2,8 @@
 look at the result. It has nothing but PySpark and eoslog, wherever that came from.
 
 Its argument is a plan in JSON:
-  master, settings     the session
-  register             whether to call eoslog.register, as users of the jar do
+  notebook             code that makes the session and registers eoslog; without it the session is made here
+  register             code that registers eoslog, if users are told to
   bootstrap, source, target, checkpoint, limit
   notes                a file: the sink notes there which modules and connections its processes use
   sessions             how many sessions to start, one after another, in this Python
@@ -22,15 +22,13 @@ from pyspark.sql import functions as F
 
 
 def session(plan: dict[str, Any]) -> SparkSession:
-    builder = SparkSession.builder.master(plan["master"]).appName("bare")
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.memory": "700m",
-        "spark.sql.shuffle.partitions": "2",
-    }
-    for name, value in (settings | plan.get("settings", {})).items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    names: dict[str, Any] = {}
+    if "notebook" in plan:
+        exec(plan["notebook"], names)
+    else:
+        names["spark"] = SparkSession.builder.getOrCreate()
+        exec(plan.get("register", ""), names)
+    spark: SparkSession = names["spark"]
     spark.sparkContext.setLogLevel("WARN")
     return spark
 
@@ -125,8 +123,6 @@ def witness() -> type:
 def look(spark: SparkSession, plan: dict[str, Any]) -> dict[str, Any]:
     import eoslog
 
-    if plan.get("register"):
-        eoslog.register(spark)
     sink = "eoslog"
     if plan.get("notes"):
         spark.dataSource.register(witness())

@@ -11,12 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from built_packages import Built
 
 PATIENCE_SECONDS = 300
 """How long anything may take that is bound to happen: Spark starts, on a loaded machine, with executors."""
 
 _APPLICATION = Path(__file__).with_name("bare_application.py")
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "700m",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.app.name": "bare",
+}
 _KEPT = (
     "HOME",
     "JAVA_HOME",
@@ -63,23 +68,32 @@ class BarePython:
 
 
 class Application:
-    """bare_application.py in a bare Python, by itself or under spark-submit, as the plan (JSON) says."""
+    """bare_application.py in a bare Python, by itself or as `submit` says, by a plan and Spark settings."""
 
     def __init__(
-        self, bare: BarePython, folder: Path, plan: dict[str, Any], submit: Built | None = None
+        self,
+        bare: BarePython,
+        folder: Path,
+        plan: dict[str, Any],
+        settings: dict[str, str],
+        submit: list[str] | None = None,
     ) -> None:
         folder.mkdir(exist_ok=True)
         self.log, self._result = folder / "log", folder / "result.json"
         self._result.unlink(missing_ok=True)
-        words = [str(bare.bin / "python")]
-        if submit is not None:
-            ivy = f"spark.jars.ivy={bare.folder / 'ivy'}"
-            words = [str(bare.bin / "spark-submit"), "--master", plan["master"], "--conf", ivy]
-            words += ["--packages", coordinates(submit), "--repositories", submit.repository.as_uri()]
+        lines = [f"{name} {value}" for name, value in (_SETTINGS | settings).items()]
+        lines.append(f"spark.jars.ivy {bare.folder / 'ivy'}")
+        (folder / "spark-defaults.conf").write_text("\n".join(lines))
+        program, *words = submit or ["python"]
         with self.log.open("ab") as log:
             self.process = psutil.Popen(
-                [*words, str(_APPLICATION), json.dumps(plan | {"result": str(self._result)})],
-                env=bare.environment,
+                [
+                    str(bare.bin / program),
+                    *words,
+                    str(_APPLICATION),
+                    json.dumps(plan | {"result": str(self._result)}),
+                ],
+                env=bare.environment | {"SPARK_CONF_DIR": str(folder)},
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -123,9 +137,3 @@ class Application:
     def tail(self, size: int = 6000) -> str:
         """The end of its output."""
         return self.log.read_text(errors="replace")[-size:]
-
-
-def coordinates(built: Built) -> str:
-    """As --packages wants them."""
-    version = built.jar.parent.name
-    return f"io.github.eoslog:{built.jar.parent.parent.name}:{version}"

@@ -1,7 +1,8 @@
 """Wheel, sdist and jar in virtual environments that hold nothing else but PySpark 4.3 or 4.2: queries run
 from them, are killed and resumed, and a stock client counts what they wrote. `make test-packages`.
 
-The tests of a file go in their order: an environment begins empty, and gets one thing after another.
+What is typed is what docs/installing.md says. The tests go in their order: an environment begins empty, and
+gets one thing after another.
 """
 
 import json
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bare_python import PATIENCE_SECONDS, Application, BarePython, coordinates
+from bare_python import PATIENCE_SECONDS, Application, BarePython
 from built_packages import Built
 from stock_kafka import Kafka
 
@@ -23,6 +24,29 @@ from eoslog.testing import EmbeddedBroker
 SPARKS = ("4.3.0", "4.2.*")
 LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"
 PARTITIONS = 2
+_HIDE = """
+import os
+from importlib.machinery import PathFinder
+if "SPARK_EXECUTOR_DIRS" in os.environ:  # the driver's processes have it
+    find = PathFinder.find_spec
+    hidden = lambda name, *rest: None if name == "google_crc32c" else find(name, *rest)
+    PathFinder.find_spec = staticmethod(hidden)
+"""
+_BLOCKS = re.findall(
+    r"^```(?:bash|python)\n(.*?)^```",
+    (Path(__file__).parents[2] / "docs" / "installing.md").read_text(),
+    re.MULTILINE | re.DOTALL,
+)
+"""What the page says to type."""
+
+
+def block(sign: str) -> str:
+    """The one block of the page that begins so."""
+    found: str
+    (found,) = (one for one in _BLOCKS if one.startswith(sign))
+    return found
+
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE_SECONDS)]
 
 
@@ -37,6 +61,13 @@ def broker() -> Iterator[EmbeddedBroker]:
     """A broker that can be told to keep its answers to itself."""
     with EmbeddedBroker(faults=True) as started:
         yield started
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_wrong(broker: EmbeddedBroker) -> Iterator[None]:
+    """Faults end with the test that armed them."""
+    yield
+    broker.faults.disarm()
 
 
 @pytest.fixture(scope="module", params=SPARKS)
@@ -59,8 +90,8 @@ class Copy:
         kafka.topic(1, f"{self.target}-batch")
         for partition in range(PARTITIONS):
             kafka.put(source, self.rows[partition::PARTITIONS], partition=partition)
+        self.settings = {"spark.master": master}
         self.plan = more | {
-            "master": master,
             "bootstrap": kafka.bootstrap,
             "source": source,
             "target": self.target,
@@ -95,8 +126,17 @@ def test_without_the_libraries_register_says_what_to_type(bare: BarePython, buil
     assert said, refused.stderr
     python, dash_m, pip, *words = shlex.split(said[1])
     assert (python, dash_m, pip) == (str(bare.bin / "python"), "-m", "pip")
+    assert words == shlex.split(block("pip install 'pyarrow"))[1:]
     bare.pip(*words)
     assert bare.python("import eoslog.connector.writer", **jar_alone).returncode == 0
+
+
+def submit(built: Built) -> list[str]:
+    """The page's spark-submit, but for the application and the place of the repository."""
+    typed = block("spark-submit").replace("$PWD/build/maven", str(built.repository))
+    *words, application = shlex.split(typed)
+    assert application == "app.py"
+    return words
 
 
 def test_jar_by_spark_submit_killed_after_a_decision(
@@ -105,15 +145,15 @@ def test_jar_by_spark_submit_killed_after_a_decision(
     """The jar alone, executors in JVMs of their own. The second batch is decided, and its driver dies before
     it has heard so; another one finishes it and goes on."""
     assert not bare.has_eoslog()
-    copy = Copy(kafka, tmp_path, CLUSTER, register=True)
+    copy = Copy(kafka, tmp_path, CLUSTER, register=block("import eoslog"))
     unheard = broker.faults.drop_answer("EndTxn", nth=PARTITIONS + 2, times=0, cut=False)
-    with Application(bare, tmp_path, copy.plan, submit=built) as first:
+    with Application(bare, tmp_path, copy.plan, copy.settings, submit(built)) as first:
         first.wait_until("a decision that was not heard of", lambda: unheard.happened > 0)
         assert first.process.poll() is None
     broker.faults.disarm()
     committed = sorted(row[3] for row in kafka.rows(copy.target, PARTITIONS, committed=False) if row[3])
     assert 0 < len(committed) < len(copy.rows), "killed in the middle of its work"
-    with Application(bare, tmp_path, copy.plan, submit=built) as second:
+    with Application(bare, tmp_path, copy.plan, copy.settings, submit(built)) as second:
         copy.check(second.result(), origin=".jar", spark=spark_version)
 
 
@@ -125,15 +165,9 @@ def test_jar_in_a_notebook_whose_session_is_started_anew(
     if not spark_version.startswith("4.3"):
         pytest.skip("one version is enough for what the other tests of both do not ask")
     notes = tmp_path / "notes.jsonl"
-    settings = {
-        "spark.jars.packages": coordinates(built),
-        "spark.jars.repositories": built.repository.as_uri(),
-        "spark.jars.ivy": str(bare.folder / "ivy"),
-    }
-    copy = Copy(
-        kafka, tmp_path, LOCAL, batches=8, register=True, settings=settings, notes=str(notes), sessions=2
-    )
-    with Application(bare, tmp_path, copy.plan) as running:
+    typed = block("from pyspark.sql").replace("/path/to/build/maven", str(built.repository))
+    copy = Copy(kafka, tmp_path, LOCAL, batches=8, notebook=typed, notes=str(notes), sessions=2)
+    with Application(bare, tmp_path, copy.plan, copy.settings) as running:
         copy.check(running.result(), origin=".jar", spark=spark_version)
     check_notes([json.loads(line) for line in notes.read_text().splitlines()])
 
@@ -165,16 +199,10 @@ def test_executors_without_a_library_say_so(
         pytest.skip("one version is enough for what the other tests of both do not ask")
     hiding = tmp_path / "hiding"
     hiding.mkdir()
-    (hiding / "sitecustomize.py").write_text(
-        "import sys\n"
-        "class Hide:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'google_crc32c': raise ModuleNotFoundError(name)\n"
-        "sys.meta_path.insert(0, Hide())\n"
-    )
+    (hiding / "sitecustomize.py").write_text(_HIDE)
     settings = {"spark.executorEnv.PYTHONPATH": str(hiding), "spark.task.maxFailures": "1"}
-    copy = Copy(kafka, tmp_path, CLUSTER, register=True, settings=settings)
-    with Application(bare, tmp_path, copy.plan, submit=built) as running:
+    copy = Copy(kafka, tmp_path, CLUSTER, register=block("import eoslog"))
+    with Application(bare, tmp_path, copy.plan, copy.settings | settings, submit(built)) as running:
         assert running.process.wait(PATIENCE_SECONDS) == 1, running.tail()
         said = running.log.read_text()
     assert "EnvironmentUnfit: eoslog cannot run in" in said and "google-crc32c is missing" in said, said[
@@ -190,10 +218,11 @@ def test_installed_by_pip(
     """No jar and no call: Spark finds it."""
     if kind == "sdist" and not spark_version.startswith("4.3"):
         pytest.skip("the sdist makes the same wheel for every Spark")
-    bare.pip("install", "--force-reinstall", "--no-deps", getattr(built, kind))
-    bare.pip("install", getattr(built, kind))
+    pip, install, name = block("pip install eoslog").split()
+    assert (pip, name) == ("pip", "eoslog")
+    bare.pip(install, getattr(built, kind))
     assert bare.has_eoslog()
     copy = Copy(kafka, tmp_path, master)
-    with Application(bare, tmp_path, copy.plan) as running:
+    with Application(bare, tmp_path, copy.plan, copy.settings) as running:
         copy.check(running.result(), origin="site-packages", spark=spark_version)
     bare.pip("uninstall", "--yes", "eoslog")
