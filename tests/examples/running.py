@@ -1,0 +1,150 @@
+"""Running an example as its page says, in a process of its own, and killing it at a named request.
+
+Commands are taken from docs/examples.md; only addresses are changed, and options for small data added.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from eoslog.testing import Fault
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "examples.md"
+PATIENCE_S = 300.0
+"""For a whole run of a script, on a machine with much else to do."""
+
+
+class Row(NamedTuple):
+    """A committed record."""
+
+    partition: int
+    key: str | None
+    value: str
+
+
+def commands() -> list[list[str]]:
+    """Every command of the page that runs a file of examples/, as words."""
+    lines = re.findall(r"(?m)^(?:python|jupyter) .*$", PAGE.read_text().replace("\\\n", " "))
+    return [shlex.split(line) for line in lines]
+
+
+def command_of(script: str, changes: Mapping[str, str]) -> list[str]:
+    """The page's command for a script, with words changed, ready to be started."""
+    (found,) = (words for words in commands() if words[1] == f"examples/{script}")
+    return [sys.executable, str(ROOT / found[1]), *(changes.get(word, word) for word in found[2:])]
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+class Script:
+    """An example at work in a folder, as a process group of its own."""
+
+    def __init__(self, place: Path, command: list[str], **more: str) -> None:
+        self._errors = place / f"{uuid.uuid4().hex}.errors"
+        with self._errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                command, cwd=place, env=environment() | more, stdout=subprocess.PIPE, stderr=errors,
+                text=True, start_new_session=True,
+            )  # fmt: skip
+
+    def ended(self) -> str:
+        """What it printed; raises AssertionError if it failed."""
+        printed, status = self.outcome()
+        assert status == 0, f"{self.process.args} ended with {status}:\n{printed}\n{self.errors()}"
+        return printed
+
+    def outcome(self) -> tuple[str, int]:
+        try:
+            printed, _ = self.process.communicate(timeout=PATIENCE_S)
+        finally:
+            self.kill()
+        return printed, self.process.returncode
+
+    def errors(self) -> str:
+        return self._errors.read_text(errors="replace")[-4000:]
+
+    def kill(self) -> None:
+        """SIGKILL to it and all that it started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def kill_when(self, fault: Fault) -> None:
+        """Kill it when the fault has happened; a script that ends before is an error."""
+        fault.wait(timeout=PATIENCE_S)
+        assert self.process.poll() is None, self.errors()
+        self.kill()
+
+
+def create(bootstrap: str, topic: str, partitions: int = 1) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
+
+
+def put(
+    bootstrap: str, topic: str, rows: Iterable[tuple[str | bytes | None, str | bytes]], **more: object
+) -> None:
+    """Write key and value pairs, spread by key as Java's clients do."""
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "enable.idempotence": True, "partitioner": "murmur2_random"}
+    )
+    for key, value in rows:
+        producer.produce(topic, value, key, **more)
+    assert producer.flush(60) == 0
+
+
+def committed(bootstrap: str, topic: str) -> list[Row]:
+    """What a reader of committed records sees, partition after partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap, "group.id": str(uuid.uuid4()), "enable.partition.eof": True,
+            "isolation.level": "read_committed", "enable.auto.commit": False,
+        }
+    )  # fmt: skip
+    waiting = set(consumer.list_topics(topic, timeout=60).topics[topic].partitions)
+    consumer.assign([TopicPartition(topic, number, 0) for number in waiting])
+    rows = []
+    while waiting:
+        message = consumer.poll(60)
+        assert message is not None, f"{topic}: readers are held back at partitions {sorted(waiting)}"
+        if message.error() is None:
+            key = message.key()
+            rows.append(
+                Row(message.partition(), key and key.decode(), message.value().decode(errors="replace"))
+            )
+        else:
+            assert message.error().name() == "_PARTITION_EOF", message.error()
+            waiting.discard(message.partition())
+    consumer.close()
+    return sorted(rows, key=lambda row: row.partition)
+
+
+def sums(rows: Iterable[Row]) -> Counter[str | None]:
+    """Key -> sum of the values."""
+    total: Counter[str | None] = Counter()
+    for row in rows:
+        total[row.key] += int(row.value)
+    return total
