@@ -14,12 +14,14 @@ from eoslog.connector.client.cluster import Cluster, Metadata
 from eoslog.connector.client.listing import EARLIEST, LATEST, list_offsets
 from eoslog.connector.client.offsets import fetch_committed
 from eoslog.connector.client.retry import check
-from eoslog.connector.errors import EoslogError
+from eoslog.connector.errors import EoslogError, UnknownTopic
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 
 T = TypeVar("T")
 TopicPartition = tuple[str, int]
+
+_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,15 @@ def look(cluster: Cluster) -> Look:
 
     Raises EoslogError and KafkaError where the brokers or offsets cannot be seen.
     """
+    for _ in range(_TRIES - 1):
+        try:
+            return _look(cluster)
+        except UnknownTopic:
+            continue  # a topic was deleted while it was looked at: the next answer is without it
+    return _look(cluster)
+
+
+def _look(cluster: Cluster) -> Look:
     problems: list[str] = []
     seen = cluster.metadata(None)
     leaders = {

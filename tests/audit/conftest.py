@@ -15,5 +15,5 @@ from tests.scenarios.apache_kafka import ApacheKafka
 @pytest.fixture(scope="module")
 def cluster_broker() -> Iterator[Any]:
     on_kafka = os.environ.get("EOSLOG_TEST_BROKER", "eoslog") == "kafka"
-    with ApacheKafka({}) if on_kafka else EmbeddedBroker() as started:
+    with ApacheKafka({}) if on_kafka else EmbeddedBroker(timeout=60) as started:
         yield started

@@ -23,7 +23,6 @@ Numbers = npt.NDArray[np.int64]
 
 PARTITIONS = 4
 _BATCH_BYTES = 200_000
-_TIME_MS = 1_790_000_000_000
 _TRANSACTION_MS = 60_000
 _PATIENCE_S = 60.0
 
@@ -75,6 +74,7 @@ def fill(
     cluster: Cluster, topic: str, parts: list[Numbers], value_bytes: int = 100, *, codec: int = 0
 ) -> None:
     """Write rows to the topic's partitions in a transaction, behind one that wrote others and was aborted."""
+    now_ms = int(time.time() * 1000)  # older records would fall to retention
     for commit, chosen in ((False, [part[:50] for part in parts]), (True, parts)):
         name = f"fill-{topic}"
         identity = transactions.init_producer_id(cluster, name, _TRANSACTION_MS)
@@ -82,7 +82,7 @@ def fill(
             for partition, numbers in enumerate(chosen):
                 keys, values = rows(numbers, value_bytes)
                 batches = encode_batches(
-                    keys, values, None, _TIME_MS, codec=codec, max_batch_bytes=_BATCH_BYTES
+                    keys, values, None, now_ms, codec=codec, max_batch_bytes=_BATCH_BYTES
                 )
                 for batch in batches:
                     producer.send(topic, partition, batch)

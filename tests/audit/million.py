@@ -52,6 +52,8 @@ def audit(bootstrap: str, target: str, *more: str) -> tuple[Any, int, Cost]:
         _, status, usage = os.wait4(process.pid, 0)
         seconds = time.monotonic() - began
         process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode not in (0, 1):
+            sys.exit(f"the audit of {target} ended with {process.returncode}")
         output.seek(0)
         (kilobytes,) = (line.split()[1] for line in peak if line.startswith("VmHWM:"))
         cost = Cost(seconds, usage.ru_utime + usage.ru_stime, int(kilobytes) / 1024)

@@ -313,7 +313,7 @@ def test_a_log_that_begins_late_and_one_with_gaps(cluster_broker: Any) -> None:
 def test_two_clusters(cluster_broker: Any, tmp_path: Path) -> None:
     rows: list[Message] = [(b"%d" % n, b"v") for n in range(10)]
     here = written(cluster_broker, rows)
-    with EmbeddedBroker(in_thread=True) as other:
+    with EmbeddedBroker(in_thread=True, timeout=60) as other:
         there = written(other, rows)
         assert counts(cluster_broker, here, there, "--to-bootstrap-server", other.bootstrap) == {}
         config = tmp_path / "client.properties"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import json
 import os
@@ -23,12 +24,14 @@ from typing import Any
 import pytest
 from busy import OPEN, RECORDS, TOPICS, Busy
 from click.testing import CliRunner, Result
+from confluent_kafka.admin import AdminClient, NewTopic
 from picture import LARGEST, SVG, draw
 
 from eoslog.cli import main
 from eoslog.commands.session import client_config
 from eoslog.connector.client.cluster import Cluster
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.testing import EmbeddedBroker
 from eoslog.top import look as look_module
 from eoslog.top.look import look
 
@@ -93,6 +96,24 @@ def test_what_may_not_be_seen_is_told_and_the_rest_is_shown(
     assert "CLUSTER_AUTHORIZATION_FAILED" in result.output and "clicks" in result.output
 
 
+def test_a_topic_that_is_deleted_meanwhile_is_left_out(busy: Busy, monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata = Cluster.metadata
+    calls = []
+
+    def with_a_ghost(cluster: Cluster, topics: Any, **more: Any) -> Any:
+        found = metadata(cluster, topics, **more)
+        if topics is None:
+            calls.append(found)
+            if len(calls) == 1:
+                found.topics["ghost"] = dataclasses.replace(found.topics["clicks"], name="ghost")
+        return found
+
+    with Cluster(client_config(busy.bootstrap, None, PATIENCE_S)) as cluster:
+        monkeypatch.setattr(Cluster, "metadata", with_a_ghost)
+        assert set(TOPICS) <= {topic for topic, _ in look(cluster).partitions}
+    assert len(calls) == 2
+
+
 def test_bad_input_is_told(busy: Busy) -> None:
     assert "give --once or --batch" in top(busy).stderr
     assert top(busy).exit_code == 2
@@ -134,7 +155,7 @@ class Terminal:
 
 
 @contextmanager
-def terminal(busy: Busy) -> Iterator[Terminal]:
+def terminal(bootstrap: str, *more: str) -> Iterator[Terminal]:
     outer, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 130, 0, 0))
     command = [
@@ -145,10 +166,10 @@ def terminal(busy: Busy) -> Iterator[Terminal]:
         "--interval",
         "0.2",
         "--bootstrap-server",
-        busy.bootstrap,
+        bootstrap,
     ]
     process = subprocess.Popen(
-        command, stdin=inner, stdout=inner, stderr=inner, start_new_session=True,
+        [*command, *more], stdin=inner, stdout=inner, stderr=inner, start_new_session=True,
         env={**os.environ, "TERM": "xterm-256color"}, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     os.close(inner)
@@ -162,7 +183,7 @@ def terminal(busy: Busy) -> Iterator[Terminal]:
 
 
 def test_the_live_view_answers_to_keys_and_ends(busy: Busy) -> None:
-    with terminal(busy) as shown:
+    with terminal(busy.bootstrap) as shown:
         shown.wait_for("topics by records")
         shown.press("n")
         shown.wait_for("topics by name")
@@ -173,9 +194,22 @@ def test_the_live_view_answers_to_keys_and_ends(busy: Busy) -> None:
 
 
 def test_an_interrupt_ends_the_live_view(busy: Busy) -> None:
-    with terminal(busy) as shown:
+    with terminal(busy.bootstrap) as shown:
         shown.wait_for("topics by records")
         shown.process.send_signal(signal.SIGINT)
+        assert shown.ended() == 0
+
+
+def test_the_live_view_outlives_its_brokers() -> None:
+    with EmbeddedBroker(timeout=60) as broker, terminal(broker.bootstrap, "--timeout", "0.5") as shown:
+        shown.wait_for("brokers")
+        broker.stop()
+        shown.wait_for("did not answer")
+        broker.start()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("afterwards", 1, 1)])["afterwards"].result(PATIENCE_S)
+        shown.wait_for("afterwards")
+        shown.press("q")
         assert shown.ended() == 0
 
 
