@@ -94,7 +94,8 @@ def measure(bootstrap: str, count: int, value_bytes: int, more: list[str]) -> bo
 
 def _print(how: str, cost: Cost, wrong: list[str], report: Any) -> None:
     verdict = f"WRONG: {', '.join(wrong)}" if wrong else "as it should be"
-    figures = f"{cost.seconds:5.1f} s ({cost.cpu:.1f} s of a core), {cost.megabytes:.0f} MB"
+    others = f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
+    figures = f"{cost.seconds:5.1f} s ({cost.cpu:.1f} s of a core; {others}), {cost.megabytes:.0f} MB"
     print(f"{how:>8}: {figures}, {verdict}", flush=True)
     for kind in ("lost", "doubled", "reordered"):
         for found in report[kind]:
