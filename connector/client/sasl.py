@@ -114,10 +114,11 @@ def _called(sasl: Sasl) -> _Token:
     try:
         found = getattr(importlib.import_module(module), name)()
     except Exception as error:  # whatever the user's function does, it is the reason
+        # Not `from error`: what it says may hold a secret, and Spark shows causes with all that they say.
         raise AuthenticationRefused(
             f"kafka.sasl.oauthbearer.token.callback={sasl.token_callback} failed: {type(error).__name__}; "
             "start it by hand, where the tasks run, to see why"
-        ) from error
+        ) from None
     text, seconds = found if isinstance(found, tuple) else (found, 0)
     return _Token(str(text), time.monotonic() + REFRESH_AT * float(seconds))
 

@@ -131,6 +131,20 @@ def tls(broker: EmbeddedBroker, ca: str, **more: str) -> SourceOptions:
     )
 
 
+def test_stores_by_librdkafkas_names_too(files: dict[str, str]) -> None:
+    """And their type, which can only be PEM."""
+    found = options(
+        security__protocol="SSL", ssl__ca__location=files["ca"], ssl__certificate__location=files["client"],
+        ssl__key__location=files["client"], ssl__keystore__type="pem",
+    )  # fmt: skip
+    tls = found.client.security.tls
+    assert tls is not None
+    assert (tls.ca_file, tls.certificate_file) == (files["ca"], files["client"])
+    assert tls.key_file == files["client"]
+    with pytest.raises(OptionError, match=r"kafka.ssl.keystore.type cannot be 'JKS'"):
+        options(security__protocol="SSL", ssl__keystore__type="JKS")
+
+
 def test_tls(tls_broker: EmbeddedBroker, files: dict[str, str]) -> None:
     assert topics(tls(tls_broker, files["ca"])) == []
     text = Path(files["ca"]).read_text()

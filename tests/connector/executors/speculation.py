@@ -29,8 +29,10 @@ EAGER = {
     "spark__speculation__multiplier": "1.01",
     "spark__speculation__minTaskRuntime": "100ms",
 }
-BOUND = {"kafka.transaction.timeout.ms": "30000"}
-"""How long a copy may hold readers back that comes too late for everybody, in any of the batches."""
+BOUND = {"kafka.transaction.timeout.ms": "120000"}
+"""How long a copy may hold readers back that is killed when it comes too late, in any of the batches. Shorter
+than a test waits for that; but long: an attempt that has prepared waits for its copy, whose executor may be
+slow to begin, and a batch is refused when less than 10 s of its time are left."""
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +84,9 @@ def test_a_slow_task_loses_against_its_copy(cluster: SparkCluster, hasty: Kafka,
     cluster.tell(copy.stream(batches=3, options=BOUND))
     assert cluster.answer()["error"] is None
     _check_two_attempts(cluster, 1)
-    assert [note["attempt"] for note in cluster.notes(PREPARED, batch=1, partition=0)] == [1]
+    slow = cluster.notes(WRITING, batch=1, partition=0)[0]["attempt"]
+    prepared = [note["attempt"] for note in cluster.notes(PREPARED, batch=1, partition=0)]
+    assert prepared and slow not in prepared
     copy.check()
 
 
@@ -111,7 +115,7 @@ def test_the_slow_one_begins_to_write_after_the_decision(
     )
     cluster.tell(copy.stream(options=BOUND))
     cluster.wait_for(1, DECIDED, batch=1)
-    slow = cluster.notes(STARTED, batch=1, partition=0, attempt=0)[0]["pid"]
+    slow = cluster.notes(STARTED, batch=1, partition=0)[0]["pid"]
     cluster.go(STARTED)
     cluster.wait_until(
         "the slow one prepares or dies",
@@ -126,13 +130,13 @@ def test_the_slow_one_begins_to_write_after_the_decision(
 def test_the_slow_one_begins_to_write_when_all_is_done(
     cluster: SparkCluster, hasty: Kafka, tmp_path: Path
 ) -> None:
-    """No batch comes after this one. Within the time that Spark leaves it (it is about to be killed) it may
-    open a transaction that nobody knows; that one ends by its time-out, and nothing of it is ever seen."""
+    """No batch comes after this one. It aborts what it opens; where Spark kills it before that, its time-out
+    ends it. Nothing of it is ever seen."""
     copy = Copy(hasty, tmp_path, late_copies=True)
     cluster.order({"at": STARTED, "batch": 0, "partition": 0, "do": "wait"})
     cluster.tell(copy.write(options=BOUND))
     assert cluster.answer()["error"] is None
-    slow = cluster.notes(STARTED, batch=0, partition=0, attempt=0)[0]["pid"]
+    slow = cluster.notes(STARTED, batch=0, partition=0)[0]["pid"]
     cluster.go(STARTED)
     cluster.wait_until("the slow one dies", lambda: not psutil.pid_exists(slow))
     prepared = bool(cluster.notes(PREPARED, batch=0, partition=0, pid=slow))
@@ -142,7 +146,8 @@ def test_the_slow_one_begins_to_write_when_all_is_done(
 
 
 def _check_two_attempts(cluster: SparkCluster, batch: int) -> None:
-    """Partition 0 was run twice at the same time, by two executors."""
+    """Partition 0 was run twice at the same time, by two executors. (An attempt whose Python worker does not
+    come up within Spark's 10 s fails before it notes anything, and its number is left out.)"""
     attempts = cluster.notes(STARTED, batch=batch, partition=0)
-    assert sorted(note["attempt"] for note in attempts) == [0, 1]
+    assert len({note["attempt"] for note in attempts}) == len(attempts) >= 2
     assert len({note["jvm"] for note in attempts}) == 2
