@@ -41,7 +41,10 @@ def _elect(nodes: ThreeNodes, admin: KafkaAdminClient, leaders: dict[TopicPartit
     left = dict(leaders)
     while left:
         assert time.monotonic() < deadline, f"still led by others than {left}"
-        admin.elect_leaders(0, [(place.topic, place.partition) for place in left], raise_errors=False)
+        by_topic: dict[str, list[int]] = {}  # the one form that this client understands
+        for place in left:
+            by_topic.setdefault(place.topic, []).append(place.partition)
+        admin.elect_leaders(0, by_topic, raise_errors=False)
         time.sleep(0.2)
         left = {p: node for p, node in left.items() if nodes.leader_of(p.topic, p.partition) != node}
 
