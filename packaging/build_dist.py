@@ -40,7 +40,7 @@ def _copy_source(to: Path) -> None:
 
 def source_files() -> list[str]:
     """The files that git knows, or would take."""
-    command = ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return sorted({name for name in listed.split("\0") if name and (ROOT / name).is_file()})
 
