@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from eoslog.testing import EmbeddedBroker
 
-# How long one example takes says more about the machine than about the code.
-settings.register_profile("without a deadline", deadline=None)
-settings.load_profile("without a deadline")
+# How long one example takes, or its making, says more about the machine than about the code.
+settings.register_profile("without a clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("without a clock")
 
 
 @pytest.fixture(scope="module")
