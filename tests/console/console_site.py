@@ -23,7 +23,7 @@ from eoslog.broker.topics import Topics
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
 
-PATIENCE = 60.0
+PATIENCE = 100.0
 """Seconds to wait for what has to come: generous, as the machine may stand still for a while."""
 
 TIMEOUT_MS = 800_000

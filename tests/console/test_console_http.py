@@ -32,6 +32,8 @@ from console_site import (
 
 from eoslog.broker.console import doors, messages, watch
 
+pytestmark = pytest.mark.timeout(600)  # a broker may take long to start on a busy machine
+
 MARKED = "marked-twice"
 
 

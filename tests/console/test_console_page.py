@@ -17,6 +17,8 @@ from eoslog.broker.console.routes import CHANGES, LOOKS
 from eoslog.broker.console.server import MOST_AT_ONCE
 from eoslog.commands.broker import FLAGS, command
 
+pytestmark = pytest.mark.timeout(600)  # a broker may take long to start on a busy machine
+
 PAGE = Path(__file__).parents[2] / "docs" / "console.md"
 
 
