@@ -69,16 +69,19 @@ def decode_batches(
     *,
     headers: bool = False,
     check_crc: bool = True,
+    max_payload: int | None = None,
 ) -> DecodedRecords:
     """Decode the records of `batches`, given as (position in `buf`, header), or of all in `buf`.
 
     The offset of a record is the batch's base plus the record's delta, so batches with gaps, as compaction
-    leaves them, come out right. Without `headers` these are skipped over unread.
+    leaves them, come out right. Without `headers` these are skipped over unread. `max_payload`: the most
+    bytes that compressed batches may unpack to, if fewer than MAX_PAYLOAD.
     Raises CorruptBatch, with the batch's base offset, for a wrong CRC, damaged compression, records that do
     not fill their batch, or offsets that do not rise or lie outside of the batch; PayloadTooLarge; and
     ValueError for a control batch, which holds no records of an application.
     """
-    sections = _open(buf, list(batch.iter_headers(buf)) if batches is None else batches, check_crc)
+    chosen = list(batch.iter_headers(buf)) if batches is None else batches
+    sections = _open(buf, chosen, check_crc, MAX_PAYLOAD if max_payload is None else max_payload)
     if not sections.headers:
         return _nothing(headers)
     return _decode(sections, headers)
@@ -93,13 +96,15 @@ def _nothing(headers: bool) -> DecodedRecords:
 # --- the pass over batches
 
 
-def _open(buf: Buffer, batches: Sequence[tuple[int, BatchHeader]], check_crc: bool) -> _Sections:
+def _open(
+    buf: Buffer, batches: Sequence[tuple[int, BatchHeader]], check_crc: bool, max_payload: int
+) -> _Sections:
     """Check each batch as a whole and lay the uncompressed sections out in one piece of memory."""
     for pos, header in batches:
         _check(buf, pos, header, check_crc)
     full = [(pos, header) for pos, header in batches if header.count]
     if any(header.codec for _, header in full):
-        return _decompress(memoryview(buf), full)
+        return _decompress(memoryview(buf), full, max_payload)
     begins = np.array([pos + batch.HEADER_SIZE for pos, _ in full], np.int64)
     ends = np.array([pos + header.size for pos, header in full], np.int64)
     if len(buf) > columns.ARROW_32:
@@ -120,9 +125,9 @@ def _check(buf: Buffer, pos: int, header: BatchHeader, check_crc: bool) -> None:
         raise _corrupt(header, f"{header.size - batch.HEADER_SIZE} bytes of records where none should be")
 
 
-def _decompress(buf: memoryview, batches: Sequence[tuple[int, BatchHeader]]) -> _Sections:
+def _decompress(buf: memoryview, batches: Sequence[tuple[int, BatchHeader]], max_payload: int) -> _Sections:
     sections: list[Buffer] = []
-    left = MAX_PAYLOAD
+    left = max_payload
     for pos, header in batches:
         section: Buffer = buf[pos + batch.HEADER_SIZE : pos + header.size]
         if header.codec:
@@ -130,7 +135,7 @@ def _decompress(buf: memoryview, batches: Sequence[tuple[int, BatchHeader]]) -> 
         left -= len(section)
         if left < 0:
             raise PayloadTooLarge(
-                f"more than {MAX_PAYLOAD} bytes of records when decompressed, at offset "
+                f"more than {max_payload} bytes of records when decompressed, at offset "
                 f"{header.base_offset}: decode fewer batches at a time"
             )
         sections.append(section)

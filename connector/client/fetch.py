@@ -58,11 +58,13 @@ def fetch(
     topic_id: str | None = None,
     max_bytes: int | None = None,
     headers: bool = False,
+    max_payload: int | None = None,
 ) -> Iterator[DecodedRecords]:
     """Records with offsets start..end-1, in order, an answer's worth at a time.
 
     With `topic_id` no record of another topic is read that came to have this name. `max_bytes` (None: as
     the config says) is asked of the broker for an answer; a single batch that is larger comes all the same.
+    Compressed batches are unpacked so many at a time that they make up to `max_payload` bytes, or one.
     Raises OffsetsGone where the log no longer holds `start` or never reached `end`, TopicMadeAnew,
     CorruptBatch, KafkaError, and RetriesExhausted after poll_timeout_ms without progress.
     """
@@ -80,7 +82,7 @@ def fetch(
                 continue
             if seen.next_offset < end:
                 reader.ask(seen.next_offset)
-            for decoded in _decoded(reader.name, answer.records, seen.batches, headers):
+            for decoded in _decoded(reader.name, answer.records, seen.batches, headers, max_payload):
                 rows = _cut(decoded, position, end)
                 if len(rows):
                     yield rows
@@ -97,21 +99,23 @@ def _seen(name: str, answer: _Answer, position: int, end: int, committed: bool) 
 
 
 def _decoded(
-    name: str, records: Buffer, batches: Sequence[Located], headers: bool
+    name: str, records: Buffer, batches: Sequence[Located], headers: bool, max_payload: int | None
 ) -> Iterator[DecodedRecords]:
     """All records of all batches at once; in halves where they unpack to more than one call may hold."""
     if not batches:
         return
     try:
-        yield decode_batches(records, batches, headers=headers)
+        yield decode_batches(
+            records, batches, headers=headers, max_payload=max_payload if len(batches) > 1 else None
+        )
     except CorruptBatch as error:
         raise CorruptBatch(f"{name}: {error}; {_DAMAGED}", error.offset) from error
     except PayloadTooLarge:
         if len(batches) == 1:
             raise
         middle = len(batches) // 2
-        yield from _decoded(name, records, batches[:middle], headers)
-        yield from _decoded(name, records, batches[middle:], headers)
+        yield from _decoded(name, records, batches[:middle], headers, max_payload)
+        yield from _decoded(name, records, batches[middle:], headers, max_payload)
 
 
 def _cut(rows: DecodedRecords, start: int, end: int) -> DecodedRecords:

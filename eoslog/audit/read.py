@@ -16,7 +16,8 @@ from eoslog.connector.client.fetch import fetch
 from eoslog.protocol.records import DecodedRecords
 
 _FETCH_BYTES = 1 << 20  # asked for at a time; a larger batch comes all the same
-_PIECE_BYTES = 4 << 20  # uncompressed, that are digested at a time
+_PAYLOAD_BYTES = 2 << 20  # uncompressed, that are decoded at a time; a larger batch is all the same
+_PIECE_BYTES = 2 << 20  # uncompressed, that are digested at a time
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def read(cluster: Cluster, place: Place, number: int, way: Way, digester: Digest
     answers = fetch(
         cluster, place.topic, place.partition, place.start, place.end,
         committed=way.committed, topic_id=place.topic_id, max_bytes=_FETCH_BYTES,
-        headers=way.identity.needs_headers,
+        headers=way.identity.needs_headers, max_payload=_PAYLOAD_BYTES,
     )  # fmt: skip
     for answer in answers:
         for records in _pieces(answer):

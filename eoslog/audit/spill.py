@@ -68,16 +68,14 @@ class Spill:
         directory.mkdir()
         files = min(max(1, -(-2 * expected // limit)), FAN)  # half full, so that few overflow
         self._low = low
-        self._shift = max(0, (high - low).bit_length() - (files.bit_length() - 1))
+        self._shift = min(max(0, (high - low).bit_length() - (files.bit_length() - 1)), 63)
         self._buckets: dict[int, _Bucket] = {}
         self.count = 0
 
     def add(self, rows: Rows) -> None:
         """Write rows to the files of their ranges. Raises OSError."""
         keys = rows[self._key]
-        numbers = ((keys - np.uint64(self._low)) >> np.uint64(min(self._shift, 63))).astype(np.uint16)
-        if self._shift > 63:
-            numbers[:] = 0
+        numbers = ((keys - np.uint64(self._low)) >> np.uint64(self._shift)).astype(np.uint16)
         order = np.argsort(numbers, kind="stable")
         rows, keys, numbers = rows[order], keys[order], numbers[order]
         edges = np.flatnonzero(np.diff(numbers)) + 1

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from eoslog.audit import command, run
+from eoslog.audit import command, read, run
 from eoslog.audit.progress import shown
 from eoslog.cli import main
 from eoslog.testing import EmbeddedBroker
@@ -101,7 +101,7 @@ def thousand(cluster_broker: Any) -> str:
 
 @pytest.mark.parametrize("how", HURTS)
 def test_a_copy_is_judged_right_or_what_is_wrong_is_found(
-    cluster_broker: Any, thousand: str, how: str
+    cluster_broker: Any, thousand: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = f"copy-{how}"
     parts = split(1000)
@@ -110,6 +110,8 @@ def test_a_copy_is_judged_right_or_what_is_wrong_is_found(
         create(cluster, copy)
         fill(cluster, copy, parts, codec=4)
     kind = {"swapped": "reordered"}.get(how, how)
+    monkeypatch.setattr(read, "_PAYLOAD_BYTES", 1)  # batch by batch, and records in pieces
+    monkeypatch.setattr(read, "_PIECE_BYTES", 5000)
     for options in ([], ["--key"]):
         found = report(cluster_broker, thousand, copy, *options)
         assert found["counts"]["source"] == 1000

@@ -157,3 +157,6 @@ def test_payload_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(decode_batches(encoded([one]))) == 4
     with pytest.raises(decode.PayloadTooLarge, match="fewer"):
         decode_batches(encoded([one, one]))
+    assert len(decode_batches(encoded([one]), max_payload=6_000 + 200)) == 4
+    with pytest.raises(decode.PayloadTooLarge, match="more than 5000 bytes"):
+        decode_batches(encoded([one]), max_payload=5_000)

@@ -19,7 +19,8 @@ from eoslog.protocol.records import encode_batches
 class Log:
     """One partition served by Fetch, with the bytes asked for and never more than fits."""
 
-    def __init__(self, records: int = 100, *, a_batch: int = 10) -> None:
+    def __init__(self, records: int = 100, *, a_batch: int = 10, codec: int = 0) -> None:
+        self.codec = codec
         self.data = bytearray()
         self.end = self.start = 0
         self.faults: list[int | str] = []
@@ -30,7 +31,7 @@ class Log:
 
     def add(self, count: int, producer_id: int = -1, **more: Any) -> None:
         values = pa.array([b"%d" % (self.end + i) for i in range(count)])
-        for made in encode_batches(None, values, None, 0, codec=0, max_batch_bytes=1 << 30):
+        for made in encode_batches(None, values, None, 0, codec=self.codec, max_batch_bytes=1 << 30):
             self.append(bytearray().join(made.finish(producer_id, 0, 0, producer_id >= 0)), count)
 
     def append(self, made: bytearray, count: int) -> None:
@@ -72,6 +73,10 @@ def values(broker: FakeBroker, start: int, end: int, **more: Any) -> list[bytes]
         return [v for rows in fetch(c, "t", 0, start, end, **options) for v in rows.value.to_pylist()]
 
 
+def connected(broker: FakeBroker) -> Cluster:
+    return Cluster(ClientConfig((("127.0.0.1", broker.port),)))
+
+
 def numbers(start: int, end: int) -> list[bytes]:
     return [b"%d" % i for i in range(start, end)]
 
@@ -97,6 +102,16 @@ def test_a_batch_above_max_bytes_is_read() -> None:
         assert values(broker, 0, log.end) == numbers(0, log.end)
         log.whole = False  # a broker that cuts even the first batch is asked for more
         assert values(broker, 0, log.end, max_bytes=200) == numbers(0, log.end)
+
+
+@pytest.mark.parametrize(("most", "pieces"), [(None, 1), (1 << 20, 1), (10_000, 2), (1, 4)])
+def test_compressed_batches_are_unpacked_so_many_at_a_time(most: int | None, pieces: int) -> None:
+    """Four batches of some 4.4 kB each; one that is larger than that all the same as a whole."""
+    log = Log(1600, a_batch=400, codec=4)
+    with FakeBroker({ApiKey.FETCH: log.fetch}) as broker, connected(broker) as cluster:
+        found = list(fetch(cluster, "t", 0, 0, log.end, committed=True, max_payload=most))
+    assert [len(piece) for piece in found] == [1600 // pieces] * pieces
+    assert [value for piece in found for value in piece.value.to_pylist()] == numbers(0, 1600)
 
 
 def test_the_next_request_leaves_before_this_answer_is_decoded() -> None:
