@@ -137,8 +137,10 @@ class Inside:
                 self._pace.took(sum(spent))
 
     async def _arrived(self, outcome: Future[Found]) -> Found:
+        # What has begun goes on, whoever stops waiting for it: no change may be cut off half done.
+        begun = asyncio.shield(asyncio.wrap_future(outcome))
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(outcome), PATIENCE)
+            return await asyncio.wait_for(begun, PATIENCE)
         except TimeoutError as error:
             raise BrokerBusy(f"the broker did not answer within {PATIENCE:.0f} s") from error
 

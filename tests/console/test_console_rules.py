@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.broker.console import doors, watch
+from eoslog.broker.console import doors, inside, watch
 from eoslog.broker.console.inside import Pace
 from eoslog.broker.console.outcomes import ABORTED, COMMITTED, NONE, OPEN, Outcomes
 from eoslog.broker.console.paging import page
@@ -289,3 +289,25 @@ def test_rates_between_samples() -> None:
 ])  # fmt: skip
 def test_names(header: str, strict: bool, fine: bool) -> None:
     assert doors.may_answer_to(header, {"broker.example"}, strict=strict) is fine
+
+
+def test_what_was_begun_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The console stops waiting after a while; what it asked for goes on to its end on the broker's loop."""
+    monkeypatch.setattr(inside, "PATIENCE", 0.01)
+    done: list[str] = []
+
+    async def change(go_on: asyncio.Event) -> None:
+        await go_on.wait()
+        done.append("whole")
+
+    async def scenario() -> None:
+        go_on, loop = asyncio.Event(), asyncio.get_running_loop()
+        asker = inside.Inside(None, loop)  # type: ignore[arg-type]
+        with pytest.raises(inside.BrokerBusy):
+            await asker.run(change(go_on))
+        go_on.set()
+        while not done:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+    assert done == ["whole"]
