@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+_NOT_PACKED = ("benchmarks/", "docs/", "examples/", "tests/")
 
 
 def build(out: Path, *, isolated: bool = True) -> tuple[Path, Path]:
@@ -33,6 +34,8 @@ def build(out: Path, *, isolated: bool = True) -> tuple[Path, Path]:
 
 def _copy_source(to: Path) -> None:
     for name in source_files():
+        if name.startswith(_NOT_PACKED):
+            continue
         target = to / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, target)

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-PATIENCE_SECONDS = 300
+PATIENCE_SECONDS = 900
 """How long anything may take that is bound to happen: Spark starts, on a loaded machine, with executors."""
 
 _APPLICATION = Path(__file__).with_name("bare_application.py")

@@ -23,7 +23,7 @@ from eoslog.testing import EmbeddedBroker
 
 SPARKS = ("4.3.0", "4.2.*")
 LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"
-PARTITIONS = 2
+PARTITIONS, BATCHES = 2, 5
 _HIDE = """
 import os
 from importlib.machinery import PathFinder
@@ -166,7 +166,7 @@ def test_jar_in_a_notebook_whose_session_is_started_anew(
         pytest.skip("one version is enough for what the other tests of both do not ask")
     notes = tmp_path / "notes.jsonl"
     typed = block("from pyspark.sql").replace("/path/to/build/maven", str(built.repository))
-    copy = Copy(kafka, tmp_path, LOCAL, batches=8, notebook=typed, notes=str(notes), sessions=2)
+    copy = Copy(kafka, tmp_path, LOCAL, batches=BATCHES, notebook=typed, notes=str(notes), sessions=2)
     with Application(bare, tmp_path, copy.plan, copy.settings) as running:
         copy.check(running.result(), origin=".jar", spark=spark_version)
     check_notes([json.loads(line) for line in notes.read_text().splitlines()])
@@ -176,12 +176,12 @@ def check_notes(notes: list[dict[str, Any]]) -> None:
     """What the processes of an application had, batch after batch."""
     assert all(".jar/eoslog/connector/task.py" in note["file"] for note in notes)
     begins = [note["remembered"] for note in notes if note["at"] == "begin"]
-    assert len(begins) == 8 and not begins[0] and all(begins[1:]), begins
+    assert len(begins) == BATCHES and not begins[0] and all(begins[1:]), begins
     tasks = defaultdict(list)
     for note in notes:
         if note["at"] == "task":
             tasks[note["pid"]].append((note["cluster"], note["met"]))
-    assert sum(map(len, tasks.values())) == 8 * PARTITIONS
+    assert sum(map(len, tasks.values())) == BATCHES * PARTITIONS
     for seen in tasks.values():  # a process makes its connections once
         assert len({cluster for cluster, _ in seen}) == 1 and all(met for _, met in seen[1:])
     assert any(len(seen) > 1 for seen in tasks.values()), "some process had more than one task"

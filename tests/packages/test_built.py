@@ -11,12 +11,17 @@ import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
 from build_dist import ROOT, source_files
 from build_jar import ARTIFACT, GROUP, wheel_metadata, write_jar
 from built_packages import Built
+from check_release import Release, versions
 
 import eoslog
 from eoslog.connector.libraries import LIBRARIES
+
+pytestmark = pytest.mark.timeout(900)
+"""The first test waits for the build, which takes seconds on a machine that has nothing else to do."""
 
 _ROOMS = {"eoslog/": "eoslog/"} | {
     f"{room}/": f"eoslog/{room}/" for room in ("protocol", "broker", "connector")
@@ -127,3 +132,8 @@ def test_python_imports_from_the_jar(built: Built, tmp_path: Path) -> None:
 def test_the_changelog_begins_with_this_version() -> None:
     heads = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert heads[0] == eoslog.__version__
+
+
+def test_the_tree_has_one_version(built: Built, tmp_path: Path) -> None:
+    release = Release(ROOT, built.wheel.parent, built.repository, tmp_path)
+    assert versions(release) == f"{eoslog.__version__} everywhere"

@@ -4,7 +4,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from built_packages import Built
 from check_release import Release, Wrong, changelog, run, versions
 
 
@@ -61,8 +60,3 @@ def test_the_changelog_has_an_entry(release: Release) -> None:
 def test_a_command_that_fails_is_told_with_its_words() -> None:
     with pytest.raises(Wrong, match="exit status 3\nbecause"):
         run("sh", "-c", "echo because; exit 3")
-
-
-def test_the_tree_as_it_is_has_one_version(built: Built, tmp_path: Path) -> None:
-    root = Path(__file__).parents[2]
-    assert versions(Release(root, built.wheel.parent, built.repository, tmp_path)).endswith("everywhere")
