@@ -4,6 +4,7 @@ from abc import abstractmethod
 from typing import Any
 
 from eoslog.connector.commit.messages import Begun
+from eoslog.connector.longlived import settle
 from eoslog.connector.options import SinkOptions
 
 
@@ -24,6 +25,7 @@ class BeginsWhenPickled:
 
     def __getstate__(self) -> dict[str, Any]:
         if not self._pickled:
+            settle()
             self._begun = self._begin()
             self._pickled = True
         return self.__dict__.copy()

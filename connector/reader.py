@@ -27,6 +27,7 @@ from eoslog.connector.client.shared import close_shared, shared
 from eoslog.connector.crosscheck import check_cluster
 from eoslog.connector.discover import Log
 from eoslog.connector.errors import OffsetsGone, OptionError, TopicMadeAnew, report_loss
+from eoslog.connector.longlived import settle
 from eoslog.connector.offsets import COMMITTED, EARLIEST, LATEST, Offsets, Stood, TopicIds, TopicPartition
 from eoslog.connector.options import SourceOptions
 
@@ -35,6 +36,7 @@ StoredOffset = dict[str, dict[str, int]]
 
 def read_range(options: SourceOptions, task: plan.Range) -> Iterator[pa.RecordBatch]:
     """The rows of one task. Offsets that are gone are an error or a warning, as failOnDataLoss says."""
+    settle()
     cluster, position = shared(options.client), task.start
     while position < task.end:
         try:

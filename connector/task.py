@@ -26,6 +26,7 @@ from eoslog.connector.commit.prepare import Task, judge, participant_name, withd
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.deadletters import LIMITING, Limits, Screen
 from eoslog.connector.driver import Driver, shared_cluster
+from eoslog.connector.longlived import settle
 from eoslog.connector.options import SinkOptions
 from eoslog.connector.routing import Router
 from eoslog.connector.tally import Tally
@@ -57,6 +58,7 @@ def write_rows(
     options: SinkOptions, begun: Begun | None, attempt: Attempt, rows: Iterator[pa.RecordBatch]
 ) -> TaskMessage:
     """Write the rows as the guarantee asks. Raises what the producer, the router or the rules raise."""
+    settle()
     if begun is None:
         _write_plainly(options, attempt, rows)
         return TaskMessage(None)
