@@ -90,6 +90,17 @@ def test_available_now_in_limited_batches_and_again_after_a_restart(
 
 
 @pytest.mark.spark
+def test_once_takes_all_at_once_whatever_the_limit(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    """As Spark has it for this trigger; the next run goes on behind it."""
+    topic, sink = kafka.topic(), Sink()
+    options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "1"}
+    for rows in ([b"1", b"2", b"3"], [b"4"]):
+        kafka.put(topic, rows)
+        assert start(spark, kafka, sink, tmp_path, {"once": True}, **options).awaitTermination(60)
+    assert sink.batches == [[b"1", b"2", b"3"], [b"4"]]
+
+
+@pytest.mark.spark
 def test_a_continuous_query_sees_new_rows_and_new_topics(
     spark: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:

@@ -1,0 +1,294 @@
+"""Whatever fails, no secret is in what a query says or leaves behind.
+
+Each failure is told with its causes and their tracebacks, as Spark tells it; and with all that is logged.
+A query that goes well is in test_security_spark.py.
+"""
+
+import logging
+import re
+import socket
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from eoslog.connector import sink
+from eoslog.connector.client import transactions
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.commit import commands as c
+from eoslog.connector.driver import Driver, shared_cluster
+from eoslog.connector.options import sink_options, source_options
+from eoslog.connector.task import Attempt, write_rows
+from eoslog.testing import EmbeddedBroker
+from tests.broker.security.securitykit import ADMIN, ALICE, SECRET, STANDARD, Issuer, Pki, plain_jaas
+
+ALICES, WRONG, KEYS = "secret-of-alice-5512", "secret-of-nobody-5513", "secret-of-a-key-5514"
+APPS, TOKEN = "secret-of-an-app-5515", "token-of-an-app-5516"
+SECRETS = (ALICES, WRONG, KEYS, APPS, TOKEN, SECRET)
+PATIENCE_SECONDS = 240
+TRIES = 10
+Given = dict[str, str]
+
+
+def jaas(module: str = "plain.PlainLoginModule", **options: str) -> str:
+    said = " ".join(f'{name}="{value}"' for name, value in options.items())
+    return f"org.apache.kafka.common.security.{module} required {said};"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """Passwords, and topics that only the administrator may touch."""
+    login = plain_jaas(**{ALICE: ALICES, ADMIN: SECRET})
+    config = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": Issuer(tmp_path_factory.mktemp("jwks") / "keys.json").url,
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": login,
+        "authorizer.class.name": STANDARD,
+        "super.users": f"User:{ADMIN}",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with EmbeddedBroker(config=config, timeout=PATIENCE_SECONDS) as broker:
+        admin = AdminClient(
+            {"bootstrap.servers": broker.bootstrap, "security.protocol": "SASL_PLAINTEXT",
+             "sasl.mechanism": "PLAIN", "sasl.username": ADMIN, "sasl.password": SECRET}
+        )  # fmt: skip
+        for done in admin.create_topics([NewTopic("open", 1), NewTopic("closed", 1)]).values():
+            done.result(PATIENCE_SECONDS)
+        rule = AclBinding(
+            ResourceType.TOPIC, "closed", ResourcePatternType.LITERAL, f"User:{ADMIN}", "*",
+            AclOperation.ALL, AclPermissionType.ALLOW,
+        )  # fmt: skip
+        for done in admin.create_acls([rule]).values():
+            done.result(PATIENCE_SECONDS)
+        yield broker
+
+
+@pytest.fixture
+def given(guarded: EmbeddedBroker) -> Given:
+    return {
+        "kafka.bootstrap.servers": guarded.bootstrap,
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": jaas(username=ALICE, password=ALICES),
+        "topic": "open",
+    }
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    return Pki(tmp_path_factory.mktemp("pki"))
+
+
+def no_token() -> str:
+    """What a user's own function may raise."""
+    raise RuntimeError(f"the vault does not take {TOKEN}")
+
+
+def wrong_password(given: Given, pki: Pki) -> None:
+    write(given | {"kafka.sasl.jaas.config": jaas(username=ALICE, password=WRONG)})
+
+
+def wrong_password_by_its_own_option(given: Given, pki: Pki) -> None:
+    del given["kafka.sasl.jaas.config"]
+    write(given | {"kafka.sasl.username": ALICE, "kafka.sasl.password": WRONG})
+
+
+def mechanism_not_offered(given: Given, pki: Pki) -> None:
+    scram = jaas("scram.ScramLoginModule", username=ALICE, password=ALICES)
+    write(given | {"kafka.sasl.mechanism": "SCRAM-SHA-256", "kafka.sasl.jaas.config": scram})
+
+
+def unreachable(given: Given, pki: Pki) -> None:
+    with socket.socket() as taken:  # and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        write(given | {"kafka.bootstrap.servers": f"127.0.0.1:{port}", "kafka.request.timeout.ms": "100"})
+
+
+def may_not_write(given: Given, pki: Pki) -> None:
+    write(given | {"topic": "closed"})
+
+
+def may_not_read(given: Given, pki: Pki) -> None:
+    source = {name: value for name, value in given.items() if name != "topic"}
+    with Cluster(source_options(source | {"subscribe": "closed"}, stream=True).client) as cluster:
+        cluster.topic("closed")
+
+
+def misspelt(given: Given, pki: Pki) -> None:
+    write(given | {"kafka.sasl.jaas.confg": given.pop("kafka.sasl.jaas.config")})
+
+
+def jaas_that_is_none(given: Given, pki: Pki) -> None:
+    write(
+        given | {"kafka.sasl.jaas.config": f"{jaas(username=ALICE, password=ALICES)[:-1]} password {WRONG}"}
+    )
+
+
+def jaas_of_another_mechanism(given: Given, pki: Pki) -> None:
+    other = jaas("oauthbearer.OAuthBearerLoginModule", clientId="app", clientSecret=APPS)
+    write(given | {"kafka.sasl.jaas.config": other})
+
+
+def secrets_without_their_protocol(given: Given, pki: Pki) -> None:
+    write(given | {"kafka.security.protocol": "PLAINTEXT", "kafka.sasl.password": ALICES})
+
+
+def key_that_cannot_be_read(given: Given, pki: Pki) -> None:
+    key = f"-----BEGIN PRIVATE KEY-----\n{KEYS}\n-----END PRIVATE KEY-----"
+    chain = pki.client.read_text()
+    keys = {"kafka.ssl.keystore.key": key, "kafka.ssl.keystore.certificate.chain": chain}
+    tls = {"kafka.security.protocol": "SASL_SSL", "kafka.ssl.key.password": KEYS}
+    write(given | tls | keys)
+
+
+def no_tls_there(given: Given, pki: Pki) -> None:
+    tls = {"kafka.security.protocol": "SASL_SSL", "kafka.ssl.truststore.location": str(pki.ca)}
+    write(given | tls | {"kafka.ssl.key.password": KEYS, "kafka.request.timeout.ms": "2000"})
+
+
+def token_endpoint_gone(given: Given, pki: Pki) -> None:
+    login = jaas("oauthbearer.OAuthBearerLoginModule", clientId="app", clientSecret=APPS)
+    url = {"kafka.sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:9/token"}
+    write(given | url | {"kafka.sasl.mechanism": "OAUTHBEARER", "kafka.sasl.jaas.config": login})
+
+
+def token_callback_fails(given: Given, pki: Pki) -> None:
+    del given["kafka.sasl.jaas.config"]
+    callback = {"kafka.sasl.oauthbearer.token.callback": f"{__name__}:no_token"}
+    write(given | callback | {"kafka.sasl.mechanism": "OAUTHBEARER"})
+
+
+def batch_refused(given: Given, pki: Pki) -> None:
+    """A task's transaction is gone before the decision."""
+    write(given, abort_at=1)
+
+
+def rows_lost(given: Given, pki: Pki) -> None:
+    """The same after the decision."""
+    write(given | {"two.phase.commit": "false"}, abort_at=2)
+
+
+def two_phase_commit_not_offered(given: Given, pki: Pki) -> None:
+    write(given | {"two.phase.commit": "require", "topic": "closed"})
+
+
+FAILURES: dict[Callable[[Given, Pki], None], str] = {
+    wrong_password: "AuthenticationRefused: .*PLAIN as alice",
+    wrong_password_by_its_own_option: "AuthenticationRefused: .*PLAIN as alice",
+    mechanism_not_offered: "does not take kafka.sasl.mechanism=SCRAM-SHA-256",
+    unreachable: "no broker reached within 100 ms",
+    may_not_write: "TOPIC_AUTHORIZATION_FAILED",
+    may_not_read: "TOPIC_AUTHORIZATION_FAILED",
+    misspelt: "did you mean kafka.sasl.jaas.config",
+    jaas_that_is_none: "kafka.sasl.jaas.config cannot be read",
+    jaas_of_another_mechanism: "does not go with",
+    secrets_without_their_protocol: "has no effect with kafka.security.protocol=plaintext",
+    key_that_cannot_be_read: "kafka.ssl.keystore.certificate.chain or .key cannot be used",
+    no_tls_there: "does this port speak TLS",
+    token_endpoint_gone: "gave no token for app",
+    token_callback_fails: "no_token failed: RuntimeError",
+    batch_refused: "BatchRefused",
+    rows_lost: "ParticipantsLost",
+    two_phase_commit_not_offered: "TOPIC_AUTHORIZATION_FAILED|TwoPhase|two.phase",
+}
+
+
+def write(given: Given, abort_at: int = 0) -> None:
+    """A batch write, here in this process. `abort_at`: before which commit of its transactions (the sink's
+    own, the task's) the task's is aborted by somebody else."""
+    options = sink_options(given, stream=False)
+    cluster = shared_cluster(options.client)
+    commits: list[c.End] = []
+
+    def disturb(command: c.Command[Any]) -> None:
+        if isinstance(command, c.End) and command.commit:
+            commits.append(command)
+        if commits and len(commits) == abort_at:
+            transactions.init_producer_id(cluster, report.participant.name, 1000)
+
+    begun = sink.begin_batch(options)
+    assert begun is not None and begun.batch is not None
+    rows = iter([pa.record_batch({"value": pa.array([b"row"])})])
+    report: Any = write_rows(options, begun, Attempt(begun.batch.query_id, 0, 0), rows).report
+    if abort_at == 1:
+        transactions.init_producer_id(cluster, report.participant.name, 1000)
+    sink.commit_batch(options, [report], Driver(cluster, 60_000, before=disturb if abort_at > 1 else None))
+
+
+@pytest.mark.parametrize("fail", FAILURES, ids=lambda fail: fail.__name__)
+def test_a_failure_tells_no_secret(
+    fail: Callable[[Given, Pki], None], given: Given, pki: Pki, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with pytest.raises(Exception) as raised:  # what it says is looked at below
+        fail(given, pki)
+    said = "".join(traceback.format_exception(raised.value)) + repr(raised.value) + caplog.text
+    assert re.search(FAILURES[fail], said), said
+    assert_no_secret_in(said.encode())
+
+
+def assert_no_secret_in(said: bytes) -> None:
+    for secret in SECRETS:
+        at = said.find(secret.encode())
+        assert at < 0, said[max(at - 300, 0) : at + 300]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(3 * PATIENCE_SECONDS)
+def test_queries_that_fail_leave_no_secret_behind(
+    spark: SparkSession, given: Given, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """One in a process that works for the driver, one in a task: errors, plans, progress, checkpoints, and
+    all that the driver's JVM and the Python workers log at INFO."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    capture.read_global_capture()
+    wrong = given | {"kafka.sasl.jaas.config": jaas(username=ALICE, password=WRONG)}
+    spark.sparkContext.setLogLevel("INFO")
+    try:
+        said = failed(spark, wrong, tmp_path / "password")
+        said += failed(spark, given | {"topic": "closed"}, tmp_path / "topic")
+    finally:
+        spark.sparkContext.setLogLevel("OFF")
+    assert "PLAIN as alice" in said and "TOPIC_AUTHORIZATION_FAILED" in said
+    logged = "".join(capture.read_global_capture())
+    assert not logged or ("== Physical Plan ==" in logged and " INFO " in logged), (
+        "pytest -s shows it instead"
+    )
+    files = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"batchWatermarkMs" in files
+    assert_no_secret_in(said.encode() + logged.encode() + files)
+
+
+def failed(spark: SparkSession, given: Given, folder: Path) -> str:
+    """All that a query says that fails. Where a new Python process took longer than 10 s to come up, Spark
+    has given it up itself: once more."""
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    rows = rows.selectExpr("cast(value as string) as value")
+    for number in range(TRIES):
+        given = given | {"checkpointLocation": str(folder / str(number))}
+        query = rows.writeStream.format("eoslog").options(**given).start()
+        with pytest.raises(StreamingQueryException) as raised:
+            query.awaitTermination(PATIENCE_SECONDS)
+        if "worker to connect back" in str(raised.value):
+            continue
+        query.explain(extended=True)
+        said = traceback.format_exception(raised.value)
+        said += [str(query.exception()), str(query.status), str(query.recentProgress)]
+        return "".join(said)
+    raise AssertionError("Spark's Python processes do not start")
