@@ -638,3 +638,15 @@ def test_a_token_writes_once_whatever_has_been_forgotten(tv: int) -> None:
     again = bench.prepare_all(bench.begin(BATCH, "token", completed=BATCH))
     assert all(isinstance(report, Decided) for report in again)
     assert bench.broker.visible() == ["token0p0", "token0p1"]
+
+
+@pytest.mark.parametrize("tv", [1, 2])
+def test_a_driver_behind_another_ones_decision_asks_for_nothing_more(tv: int) -> None:
+    """Its requests would be refused anyway; sealing would start its participants anew before that."""
+    bench = Bench(tv, keeps=True)
+    reports = bench.prepare_all(bench.begin(0))
+    bench.whole_batch(0, query="another")
+    bench.commands.clear()
+    with pytest.raises(SinkFenced, match="it has decided batch 0 of query another since"):
+        bench.commit(reports, 0)
+    assert [type(command) for command in bench.commands] == [c.FetchStored]
