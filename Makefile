@@ -156,6 +156,12 @@ test-console: setup  ## the web console in a real headless browser; makes its pi
 docs-pages: $(READY)  ## docs/apis.md, options.md and connector-options.md, made from the code they tell of
 	$(BIN)/python -m docs.pages
 
+EXAMPLES := $(addprefix tests/examples/,mirror_kafka.py notebook.py spark_examples.py)
+
+.PHONY: test-examples
+test-examples: setup $(KAFKA) $(SPARK_KAFKA)  ## the examples that start Spark, the notebook, and the mirror to Apache Kafka and back
+	$(BIN)/python -m pytest -q --durations=0 $(EXAMPLES) $(TEST_ARGS)
+
 test-docs: setup  ## the pages of the docs whose blocks start queries, typed from top to bottom
 	$(BIN)/python -m pytest -q --timeout 900 tests/docs/spark_pages.py $(TEST_ARGS)
 

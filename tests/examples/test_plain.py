@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections import Counter
@@ -82,11 +83,19 @@ def test_a_mirror_that_does_not_know_where_it_stood_stops(
     assert "known-0" in script.errors() and "does not say how far" in script.errors()
 
 
+def test_the_notebook_holds_no_outputs() -> None:
+    cells = json.loads((ROOT / "examples" / "exactly_once.ipynb").read_text())["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert len(code) > 5
+    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in code), "strip them"
+
+
 def test_every_example_has_its_command_and_its_line() -> None:
     files = {one.name for one in (ROOT / "examples").iterdir() if one.suffix in (".py", ".ipynb")} - {
         "__init__.py"
     }
-    assert {Path(words[1]).name for words in commands() if words[0] == "python"} == files
+    scripts = {one for one in files if one.endswith(".py")}
+    assert {Path(words[1]).name for words in commands()} == scripts
     for name in files:
         assert f"| `{name}` |" in (ROOT / "examples" / "README.md").read_text(), name
         assert f"examples/{name}" in PAGE.read_text(), name

@@ -1,0 +1,188 @@
+"""Avro in Confluent's wire format: columns of messages to columns of structs, and back.
+
+A message is a zero byte, the id of the writer's schema in four bytes (big-endian), and the record in
+Avro's binary encoding; the registry's HTTP interface tells the schema of an id. Source:
+docs.confluent.io, "Wire format" and "Schema Registry API". In Spark, for `mapInArrow`:
+
+    def decoded(batches):
+        for batch in batches:
+            yield pa.RecordBatch.from_struct_array(decode(batch.column("value"), registry, READER))
+
+Records are read with the writer's schema of each and resolved to the reader's, so writers may change theirs
+as Avro's rules allow. Every schema is asked for once by each process: an id never changes its meaning.
+fastavro (extra `avro`) reads and writes one record at a time, so this room does, too.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+try:
+    import fastavro
+    from fastavro.validation import validate
+except ImportError as error:
+    raise ImportError("eoslog.avro needs fastavro: pip install 'eoslog[avro]'") from error
+
+Schema = dict[str, Any] | list[Any] | str
+"""An Avro schema as JSON has it, parsed."""
+
+_HEADER = struct.Struct(">bI")
+_JSON = "application/vnd.schemaregistry.v1+json"
+_PLAIN = {
+    "null": pa.null(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(),
+    "double": pa.float64(), "bytes": pa.binary(), "string": pa.string(),
+}  # fmt: skip
+_LOGICAL = {
+    "date": pa.date32(),
+    "timestamp-millis": pa.timestamp("us", "UTC"),  # the one unit that Spark takes
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "local-timestamp-millis": pa.timestamp("us"),
+    "local-timestamp-micros": pa.timestamp("us"),
+}
+
+
+class AvroError(ValueError):
+    """A message, a schema or a registry's answer that cannot be used; says which and why."""
+
+
+@dataclass(frozen=True)
+class Registry:
+    """A schema registry. `authorization` is the HTTP header of that name, if it asks for one."""
+
+    url: str
+    authorization: str | None = field(default=None, repr=False)
+    timeout_s: float = 30.0
+
+    def schema(self, number: int) -> Any:
+        """The schema of an id, as fastavro has it. Raises AvroError."""
+        return _schema(self, number)
+
+    def register(self, subject: str, schema: Schema) -> int:
+        """The id of a schema under a subject; the registry knows it then. Raises AvroError, if the schema
+        does not go with the subject's others for one."""
+        return _registered(self, subject, json.dumps(schema))
+
+    def ask(self, path: str, body: object = None) -> Any:
+        """An answer of the registry. Raises AvroError."""
+        headers = {"Accept": _JSON, "Content-Type": _JSON}
+        if self.authorization:
+            headers["Authorization"] = self.authorization
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url.rstrip("/") + path, data, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout_s) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            said = error.read().decode(errors="replace")
+            raise AvroError(f"registry {self.url}{path}: {error.code} {error.reason}: {said}") from error
+        except OSError as error:
+            raise AvroError(f"registry {self.url}{path}: {error}: is it there?") from error
+
+
+@cache
+def _schema(registry: Registry, number: int) -> Any:
+    answer = registry.ask(f"/schemas/ids/{number}")
+    if answer.get("schemaType", "AVRO") != "AVRO" or answer.get("references"):
+        raise AvroError(f"schema {number} of {registry.url} is not Avro, or refers to others: not supported")
+    return fastavro.parse_schema(json.loads(answer["schema"]))
+
+
+@cache
+def _registered(registry: Registry, subject: str, schema: str) -> int:
+    return int(registry.ask(f"/subjects/{subject}/versions", {"schema": schema})["id"])
+
+
+def decode(messages: pa.Array, registry: Registry, reader: Schema) -> pa.Array:
+    """Binary messages to structs of the reader's schema; null stays null. Raises AvroError."""
+    parsed = fastavro.parse_schema(reader)
+    rows = [
+        None if message is None else _read(message, row, registry, parsed)
+        for row, message in enumerate(messages.to_pylist())
+    ]
+    return pa.array(rows, arrow_type(reader))
+
+
+def encode(records: pa.Array, registry: Registry, subject: str, schema: Schema) -> pa.Array:
+    """Structs with exactly the schema's fields to binary messages of that schema, which is registered under
+    the subject; null stays null. Raises AvroError."""
+    number, parsed = registry.register(subject, schema), fastavro.parse_schema(schema)
+    rows = [
+        None if record is None else _write(record, row, number, parsed)
+        for row, record in enumerate(records.to_pylist(maps_as_pydicts="strict"))
+    ]
+    return pa.array(rows, pa.binary())
+
+
+def _read(message: bytes, row: int, registry: Registry, reader: Any) -> Any:
+    if len(message) < _HEADER.size or message[0] != 0:
+        raise AvroError(f"row {row}: no message in Confluent's wire format: begins with {message[:5]!r}")
+    number = _HEADER.unpack_from(message)[1]
+    writer, data = registry.schema(number), io.BytesIO(message)
+    data.seek(_HEADER.size)
+    try:
+        record = fastavro.schemaless_reader(data, writer, reader)
+    except Exception as error:  # fastavro raises what its parts raise
+        raise AvroError(f"row {row}, schema {number}: {type(error).__name__}: {error}") from error
+    if data.tell() != len(message):
+        raise AvroError(f"row {row}, schema {number}: {len(message) - data.tell()} bytes too many")
+    return record
+
+
+def _write(record: Any, row: int, number: int, schema: Any) -> bytes:
+    data = io.BytesIO(_HEADER.pack(0, number))
+    data.seek(_HEADER.size)
+    try:
+        validate(record, schema, strict=True)  # the writer itself does not look at the size of an int
+        fastavro.schemaless_writer(data, schema, record, strict=True)
+    except Exception as error:  # as above
+        raise AvroError(f"row {row}, schema {number}: {type(error).__name__}: {error}") from error
+    return data.getvalue()
+
+
+def arrow_type(schema: Schema) -> pa.DataType:
+    """The Arrow type of a schema's values. Raises AvroError for what has none here."""
+    return _type(schema, {})
+
+
+def _type(schema: Any, named: dict[str, pa.DataType]) -> pa.DataType:
+    if isinstance(schema, str):
+        found = _PLAIN.get(schema) or named.get(schema)
+        return found if found is not None else _refuse(schema)
+    if isinstance(schema, list):
+        others = [one for one in schema if one != "null"]
+        return _type(others[0], named) if len(others) == 1 else _refuse(schema)
+    if "logicalType" in schema:
+        return _logical(schema)
+    kind = schema["type"]
+    if kind == "record":
+        made = pa.struct([pa.field(one["name"], _type(one["type"], named)) for one in schema["fields"]])
+    elif kind == "array":
+        return pa.list_(_type(schema["items"], named))
+    elif kind == "map":
+        return pa.map_(pa.string(), _type(schema["values"], named))
+    elif kind in ("enum", "fixed"):
+        made = pa.string() if kind == "enum" else pa.binary()
+    else:
+        return _type(kind, named)
+    named[schema["name"]] = made
+    return made
+
+
+def _logical(schema: Mapping[str, Any]) -> pa.DataType:
+    if schema["logicalType"] == "decimal":
+        return pa.decimal128(schema["precision"], schema.get("scale", 0))
+    return _LOGICAL.get(schema["logicalType"]) or _refuse(schema)
+
+
+def _refuse(schema: object) -> NoReturn:
+    raise AvroError(f"no Arrow type for {json.dumps(schema)}: leave the field out of the reader's schema")

@@ -1,0 +1,53 @@
+"""Orders go to the topic of their region; those that belong nowhere go to a dead letter topic.
+
+In the same transaction as all others: an order is in one topic, once. What cannot be parsed has no region,
+a region that nobody knows has no topic, and neither stops the query. The dead letter topic has key and
+value as they came, with the reason in the headers.
+"""
+
+import argparse
+import sys
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+REGIONS = ("north", "south")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bootstrap", default="127.0.0.1:9092")
+    parser.add_argument("--source", default="orders")
+    parser.add_argument("--dead", default="orders_dead", help="the dead letter topic")
+    parser.add_argument("--checkpoint", default="./checkpoint")
+    parser.add_argument("--once", action="store_true", help="end when all orders are read")
+    return parser.parse_args()
+
+
+def main() -> int:
+    args = arguments()
+    spark = SparkSession.builder.appName("dead letters").getOrCreate()
+    orders = (
+        spark.readStream.format("eoslog")
+        .option("kafka.bootstrap.servers", args.bootstrap)
+        .option("subscribe", args.source)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    region = F.get_json_object(F.col("value").cast("string"), "$.region")
+    topic = F.when(region.isin(*REGIONS), F.concat(F.lit(f"{args.source}_"), region))  # else null
+    query = (
+        orders.select("key", "value", topic.alias("topic"))
+        .writeStream.format("eoslog")
+        .option("kafka.bootstrap.servers", args.bootstrap)
+        .option("deadletter.topic", args.dead)
+        .option("checkpointLocation", args.checkpoint)
+        .trigger(**{"availableNow": True} if args.once else {"processingTime": "1 second"})
+        .start()
+    )
+    query.awaitTermination()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""A stand-in for a schema registry: ids by schema, and nothing else of its interface."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+
+class StandIn:
+    """A registry at `url`. `asked` has every request. A context manager."""
+
+    def __init__(self) -> None:
+        self.schemas: list[str] = []
+        self.asked: list[str] = []
+        stand_in = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                stand_in.asked.append(f"GET {self.path}")
+                number = int(self.path.removeprefix("/schemas/ids/"))
+                if 0 < number <= len(stand_in.schemas):
+                    self.answer(200, {"schema": stand_in.schemas[number - 1]})
+                else:
+                    self.answer(404, {"error_code": 40403, "message": f"Schema {number} not found"})
+
+            def do_POST(self) -> None:
+                stand_in.asked.append(f"POST {self.path}")
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                self.answer(200, {"id": stand_in.number(body["schema"])})
+
+            def answer(self, status: int, said: dict[str, Any]) -> None:
+                data = json.dumps(said).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Not to standard error."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def number(self, schema: str) -> int:
+        """The id of a schema."""
+        if schema not in self.schemas:
+            self.schemas.append(schema)
+        return self.schemas.index(schema) + 1
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
