@@ -72,9 +72,8 @@ def withdraw_if_late(stamp: Stamp, participant: Participant) -> Rules[str | None
     """
     group = Sink(stamp.sink_id).group
     found = yield from ask(FetchSequence(group))
-    if isinstance(
-        found, Unknown
-    ):  # perhaps because of the next batch's decision, which need not be waited for
+    if isinstance(found, Unknown):
+        # Perhaps because of the next batch's decision, which need not be waited for.
         found = yield from ask(FetchSequence(group, stable=False))
     if isinstance(found, (Refused, Unknown)):
         return f"whether {stamp.batch} is decided already could not be looked up: {found}"
