@@ -26,6 +26,8 @@ from eoslog.connector.commit.commands import (
     FetchSequence,
     FetchStored,
     FindHeld,
+    FindOwn,
+    Held,
     Kept,
     ListOngoing,
     NotOffered,
@@ -33,17 +35,20 @@ from eoslog.connector.commit.commands import (
     Rules,
     Seal,
     StageOffsets,
+    TransactionVersion,
     Unknown,
     WriteMarkers,
 )
 from eoslog.connector.commit.decision import ANCHOR, Stored
 from eoslog.connector.commit.finish import ONGOING
 from eoslog.connector.commit.names import Identity
+from eoslog.connector.commit.own import LOOKS
 from eoslog.connector.errors import (
     BrokerUnreachable,
     ConnectionLost,
     EoslogError,
     RetriesExhausted,
+    StillPending,
     UnsupportedByBroker,
 )
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -86,7 +91,9 @@ class Driver:
             ListOngoing: self._list_ongoing,
             Describe: self._describe,
             FindHeld: lambda c: markers.find_held(cluster, c.places, c.participants),
-            WriteMarkers: lambda c: markers.write_commit_markers(cluster, c.held),
+            FindOwn: self._find_own,
+            WriteMarkers: lambda c: markers.write_markers(cluster, c.held, commit=c.commit),
+            TransactionVersion: lambda c: cluster.transaction_version(),
         }
 
     @property
@@ -126,14 +133,24 @@ class Driver:
         current = _theirs(command.current) if command.current else None
         return _own(transactions.init_producer_id(self._cluster, command.name, self._timeout_ms, current))
 
-    def _fetch_stored(self, command: FetchStored) -> Stored:
+    def _fetch_stored(self, command: FetchStored) -> Stored | Refused:
         # The first look-up of a group makes the broker create the anchor topic, where it is new.
         wanted = [(ANCHOR, 0)]
-        group_offsets.fetch_committed(self._cluster, command.group, wanted)
+        group_offsets.fetch_committed(self._cluster, command.group, wanted, require_stable=False)
         anchors = len(self._anchor_topic().leaders)
         wanted = [(ANCHOR, number) for number in range(anchors)]
-        found = group_offsets.fetch_committed(self._cluster, command.group, wanted, require_stable=True)
+        pending_ms = self._cluster.config.api_timeout_ms / LOOKS
+        try:
+            found = group_offsets.fetch_committed(
+                self._cluster, command.group, wanted, require_stable=True, pending_ms=pending_ms
+            )
+        except StillPending as pending:
+            return Refused(int(ErrorCode.UNSTABLE_OFFSET_COMMIT), str(pending))
         return Stored(anchors, {number: stored for (_, number), stored in found.items()})
+
+    def _find_own(self, command: FindOwn) -> tuple[Held, ...]:
+        anchors = self._anchor_topic().leaders
+        return markers.find_open(self._cluster, ANCHOR, anchors, command.name, command.producer_id)
 
     def _fetch_sequence(self, command: FetchSequence) -> int:
         wanted, stable = [(ANCHOR, 0)], command.stable

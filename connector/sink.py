@@ -83,7 +83,7 @@ def begin_stream(options: SinkOptions, driver: Driver | None = None) -> Begun | 
         )
     )
     if driver.disturbed() or not acquainted:
-        driver.run(prove_last(sink))
+        driver.run(prove_last(sink, begun.identity))
     if last_run is None:
         check_start(options, cluster, view.planned, view.completed, begun)
     if run is not None:
@@ -125,7 +125,7 @@ def commit_stream(
     driver, sink = driver or driver_for(options), _sink_of(reports)
     spent: dict[str, float] = {}
     driver.run(timed(commit(sink, reports, batch_id, source, options.two_phase), spent, sink))
-    _prove_if_disturbed(driver, sink)
+    _prove_if_disturbed(driver, sink, reports)
     tell(sink, reports, spent, loud=options.progress_log)
 
 
@@ -137,15 +137,16 @@ def commit_batch(
         return
     driver, sink = driver or driver_for(options), _sink_of(reports)
     driver.run(commit(sink, reports, token_rules.BATCH, two_phase=options.two_phase))
-    _prove_if_disturbed(driver, sink)
+    _prove_if_disturbed(driver, sink, reports)
     if options.write_token is not None:
         driver.run(token_rules.note_finished(sink, options.write_token))
 
 
-def _prove_if_disturbed(driver: Driver, sink: Sink) -> None:
+def _prove_if_disturbed(driver: Driver, sink: Sink, reports: Sequence[Report | None]) -> None:
     """A node that dies right after it has answered a commit may lose markers: ask the partitions."""
     if driver.disturbed():
-        driver.run(prove_last(sink))
+        own = next((report.stamp.identity for report in reports if report is not None), None)
+        driver.run(prove_last(sink, own))
 
 
 def abort_batch(

@@ -1,13 +1,15 @@
 """Committed offsets of a consumer group, read and written outside transactions."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.grouping import by_topic
 from eoslog.connector.client.retry import check, retrying
+from eoslog.connector.errors import StillPending
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 T = TypeVar("T")
@@ -25,22 +27,36 @@ def fetch_committed(
     *,
     require_stable: bool = True,
     least_ms: int = 0,
+    pending_ms: float | None = None,
 ) -> dict[TopicPartition, tuple[int, str]]:
     """Offset and metadata of each partition that has a commit; `partitions` None: all that have one.
 
     `require_stable` waits for transactions that are about to change the answer (KIP-447), for `least_ms` at
     least, and needs a broker that can tell (OffsetFetch 7). Name the partitions where that matters: asked
     for all, Kafka leaves out a partition whose first commit is still pending, and answers without waiting
-    for it.
-    Raises KafkaError, RetriesExhausted.
+    for it. `pending_ms`: how long it waits for them at most, from the first answer that says so.
+    Raises KafkaError, RetriesExhausted, StillPending (with `pending_ms`).
     """
-    topics = None
+    topics, since = None, 0.0
     if partitions is not None:
         rows = ((t, p, p) for t, p in partitions)
         topics = [{"name": topic, "partition_indexes": numbers} for topic, numbers in by_topic(rows)]
     body = {"group_id": group, "topics": topics, "require_stable": require_stable}
 
     def attempt() -> dict[TopicPartition, tuple[int, str]]:
+        nonlocal since
+        try:
+            return ask()
+        except KafkaError as error:
+            if pending_ms is None or error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                raise
+            since = since or time.monotonic()
+            waited = time.monotonic() - since
+            if waited * 1000 < pending_ms:
+                raise
+            raise StillPending(f"{error}, for {waited:.1f} s") from error
+
+    def ask() -> dict[TopicPartition, tuple[int, str]]:
         connection = cluster.coordinator("group", group)
         version = connection.pick(
             ApiKey.OFFSET_FETCH, max_version=_FETCH_MAX, min_version=_REQUIRE_STABLE if require_stable else 2

@@ -24,9 +24,14 @@ from eoslog.connector.commit.faults import CheckpointMismatch, CheckpointOlder, 
 from eoslog.connector.commit.finish import clear, fenced, finish
 from eoslog.connector.commit.messages import Batch, Begun, Run
 from eoslog.connector.commit.names import Identity, Sink
+from eoslog.connector.commit.own import fetch_stored, settle
 from eoslog.connector.commit.prove import prove
 from eoslog.connector.commit.replay import OnLost, to_replay
 from eoslog.connector.commit.seal import TwoPhase, check_offered
+
+LAST_EPOCH = 32_766
+"""The highest epoch of a producer id: while a commit under it is prepared, Kafka names one more, and a new id
+when it is complete."""
 
 
 class _Owned(NamedTuple):
@@ -106,13 +111,9 @@ def _roll_forward(sink: Sink, last: Decision, batch: Batch | None, on_lost: OnLo
 
 
 def _acquire(sink: Sink) -> Rules[_Owned]:
+    yield from settle(sink)  # before the state that tells how the last transaction ended is gone
     identity = yield from demand(Acquire(sink.coordinator), f"sink {sink.id} cannot be acquired")
-    return _Owned(identity, identity, (yield from fetch_stored(sink)))
-
-
-def fetch_stored(sink: Sink) -> Rules[Stored]:
-    """What the sink's group holds, nothing pending."""
-    return (yield from demand(FetchStored(sink.group), f"the last decision of sink {sink.id} cannot be read"))
+    return _Owned(identity, identity, (yield from fetch_stored(sink, identity)))
 
 
 def _keep(sink: Sink, run: Run) -> Rules[_Owned | None]:
@@ -124,19 +125,22 @@ def _keep(sink: Sink, run: Run) -> Rules[_Owned | None]:
     cannot have been left by another driver. On transaction.version 1 a commit leaves the epoch as it is; it
     is raised here, so that no request of the last batch that comes late can get into the next transaction:
     neither its commit, before the next batch is verified, nor its decision in the place of the next one.
-    Raises SinkFenced.
+
+    Kafka answers EndTxn before its markers are written, so the state may be PrepareCommit still: that
+    nobody can take back, and the decision has just been read, so the marker is where it counts. Whatever is
+    asked of the coordinator next waits until it has written the others. Raises SinkFenced.
     """
     states = yield from demand(Describe((sink.coordinator,)), f"sink {sink.id} cannot be looked up")
     state = states[sink.coordinator]
-    stored = yield from fetch_stored(sink)
+    stored = yield from fetch_stored(sink, run.identity)
     if state is None:  # expired after days of rest; nobody has acquired it since
         return None
     if state.identity != run.identity and not _left_by(run, state, decode(sink, stored.chunks)):
         raise fenced(sink, f"it is at {state.identity} {state.state}, this driver began as {run.identity}")
-    if state.state not in ("Empty", "CompleteCommit"):
+    if state.state not in ("Empty", "CompleteCommit", "PrepareCommit") or state.identity.epoch > LAST_EPOCH:
         return None
     identity = state.identity
-    if identity == run.identity and state.state == "CompleteCommit":
+    if identity == run.identity and state.state != "Empty":
         identity = yield from _raise_epoch(sink, identity)
     return _Owned(run.incarnation, identity, stored)
 

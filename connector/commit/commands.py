@@ -98,7 +98,8 @@ class FetchStored(Command[Stored]):
     """OffsetFetch(require_stable) of every partition of the anchor topic, each asked by its number.
 
     By number, because an answer for "all partitions" leaves out those that hold nothing but a
-    pending offset: a first decision on its way would look like no decision.
+    pending offset: a first decision on its way would look like no decision. Offsets that stay pending for
+    long are told by Refused(UNSTABLE_OFFSET_COMMIT), so that who asks can find out why (own.py).
     """
 
     group: str
@@ -180,10 +181,25 @@ class FindHeld(Command[tuple[Held, ...]]):
 
 
 @dataclass(frozen=True)
+class FindOwn(Command[tuple[Held, ...]]):
+    """DescribeProducers of every partition of the anchor topic: where a transaction of the sink's producer
+    id is open, under whatever epoch, markers given time to come."""
+
+    name: str
+    producer_id: int
+
+
+@dataclass(frozen=True)
 class WriteMarkers(Command[None]):
-    """WriteTxnMarkers(commit), one for each."""
+    """WriteTxnMarkers, one for each: of a commit, or of an abort."""
 
     held: tuple[Held, ...]
+    commit: bool = True
+
+
+@dataclass(frozen=True)
+class TransactionVersion(Command[int]):
+    """The level of transaction.version that the cluster works by; no request."""
 
 
 def ask(command: Command[T]) -> Rules[T | Failure]:

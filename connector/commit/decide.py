@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from eoslog.connector.commit.begin import fetch_stored
 from eoslog.connector.commit.commands import (
     FENCED,
     Describe,
@@ -29,6 +28,7 @@ from eoslog.connector.commit.faults import BatchRefused, CommitFault, DecisionGo
 from eoslog.connector.commit.finish import clear, fenced, finish, is_open, try_abort
 from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Stamp
 from eoslog.connector.commit.names import Identity, Participant, Sink, parity
+from eoslog.connector.commit.own import ask_stored, fetch_stored
 from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.replay import check_replay
 from eoslog.connector.commit.seal import TwoPhase, seal
@@ -129,7 +129,7 @@ def commit(
     """
     ballot = count(sink, reports, batch_id)
     stamp = ballot.stamp
-    stored = yield from fetch_stored(sink)
+    stored = yield from fetch_stored(sink, stamp.identity)
     last = decode(sink, stored.chunks)
     decision = Decision(
         stamp.sequence + 1,
@@ -187,7 +187,7 @@ def _decide(
     yield from _verify(sink, own, decision)
     answers = yield from ask(End(True, (own,)))
     outcome = answers if isinstance(answers, (Refused, Unknown)) else answers[own.name]
-    return decision if isinstance(outcome, Identity) else (yield from _find_out(sink, decision, outcome))
+    return decision if isinstance(outcome, Identity) else (yield from _find_out(sink, own, decision, outcome))
 
 
 def _seal(sink: Sink, own: Participant, decision: Decision, policy: TwoPhase) -> Rules[Decision]:
@@ -265,13 +265,13 @@ def _withdraw(own: Participant, decision: Decision) -> Rules[None]:
     yield from try_abort(decision.enders)
 
 
-def _find_out(sink: Sink, decision: Decision, answer: Failure) -> Rules[Decision]:
+def _find_out(sink: Sink, own: Participant, decision: Decision, answer: Failure) -> Rules[Decision]:
     """The commit was sent and not confirmed. The group tells, once nothing is pending in it any more.
 
-    Returns what is decided. Until that is known, nothing is aborted. Raises OutcomeUnknown, SinkFenced or
-    BatchRefused.
+    Returns what is decided. Until that is known, nothing is aborted. Raises OutcomeUnknown, SinkFenced,
+    BatchRefused or MarkersMissing.
     """
-    stored = yield from ask(FetchStored(sink.group))
+    stored = yield from ask_stored(sink, own.identity)
     if isinstance(stored, (Refused, Unknown)):
         raise OutcomeUnknown(
             f"{decision.batch}: its decision was sent and the outcome is unknown ({answer}; {stored}). Start "

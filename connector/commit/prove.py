@@ -8,7 +8,6 @@ committed data stand still there. After a recovery, and whenever a broker was lo
 
 from eoslog.connector.commit.commands import (
     Describe,
-    FetchStored,
     FindHeld,
     Held,
     Refused,
@@ -20,7 +19,8 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.faults import MarkersMissing
-from eoslog.connector.commit.names import Sink
+from eoslog.connector.commit.names import Identity, Sink
+from eoslog.connector.commit.own import fetch_stored, settle
 
 LOOKS = 10
 """How often a coordinator that has yet to write markers is asked, with FindHeld's patience in between."""
@@ -47,10 +47,11 @@ def prove(decision: Decision) -> Rules[None]:
         raise MarkersMissing(_text(decision, held, answer))
 
 
-def prove_last(sink: Sink) -> Rules[None]:
-    """The same for the sink's last decision, which has been carried out. Raises MarkersMissing."""
-    what = f"whether what sink {sink.id} decided last is readable cannot be seen"
-    stored = yield from demand(FetchStored(sink.group), what, MarkersMissing)
+def prove_last(sink: Sink, own: Identity | None) -> Rules[None]:
+    """The same for the sink's last decision, which has been carried out, and for the sink's own transaction
+    that holds it. `own`: the identity under which this driver owns the sink. Raises MarkersMissing."""
+    yield from settle(sink, own)
+    stored = yield from fetch_stored(sink, own, MarkersMissing)
     last = decode(sink, stored.chunks)
     if last is not None:
         yield from prove(last)

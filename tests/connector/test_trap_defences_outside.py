@@ -16,7 +16,7 @@ from eoslog.connector.client import transactions
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import ClientConfig, parse_addresses
 from eoslog.connector.client.produce import Producer
-from eoslog.connector.commit.commands import FetchStored, Unknown
+from eoslog.connector.commit.commands import FetchStored, Refused
 from eoslog.connector.commit.decision import ANCHOR, Stored
 from eoslog.connector.commit.names import Identity, Participant
 from eoslog.connector.driver import Driver
@@ -104,7 +104,8 @@ def trap_14_a_first_decision_on_its_way_is_not_taken_for_none(kafka: Kafka) -> N
         assert driver._do(FetchStored(name)).chunks == {}
         identity = transactions.init_producer_id(cluster, name, 60_000)
         transactions.commit_offsets(cluster, name, identity, name, {(ANCHOR, 0): (1, "first")})
-        assert isinstance(driver._do(FetchStored(name)), Unknown)
+        pending = driver._do(FetchStored(name))
+        assert isinstance(pending, Refused) and pending.code == ErrorCode.UNSTABLE_OFFSET_COMMIT
         transactions.end_txn(cluster, name, identity, commit=True)
         stored = driver._do(FetchStored(name))
         assert isinstance(stored, Stored) and stored.chunks == {0: (1, "first")}

@@ -8,11 +8,17 @@ from brokers import ON_KAFKA
 from stock_kafka import Kafka
 
 from eoslog.connector import markers
+from eoslog.connector.client import offsets as group_offsets
 from eoslog.connector.client import transactions
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import ClientConfig, parse_addresses
 from eoslog.connector.client.produce import Producer
-from eoslog.connector.commit.names import Identity, Participant
+from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.decision import ANCHOR
+from eoslog.connector.commit.faults import MarkersMissing
+from eoslog.connector.commit.names import Identity, Participant, Sink
+from eoslog.connector.commit.own import TV2, fetch_stored
+from eoslog.connector.driver import Driver
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.records import encode_batches
 
@@ -23,7 +29,8 @@ def test_open_transactions_are_found_where_they_are(kafka: Kafka, monkeypatch: p
     with Cluster(ClientConfig(parse_addresses(kafka.bootstrap))) as cluster:
         identity = transactions.init_producer_id(cluster, f"held-{topic}", 60_000)
         with Producer(cluster, identity=identity, transactional_id=f"held-{topic}") as producer:
-            for batch in encode_batches(None, pa.array([b"x"]), None, 1, codec=0, max_batch_bytes=1000):
+            now_ms = int(time.time() * 1000)  # who wrote long ago is forgotten
+            for batch in encode_batches(None, pa.array([b"x"]), None, now_ms, codec=0, max_batch_bytes=1000):
                 producer.send(topic, 1, batch)
             producer.flush()
         mine = Participant(f"held-{topic}", Identity(identity.producer_id, identity.epoch))
@@ -34,7 +41,7 @@ def test_open_transactions_are_found_where_they_are(kafka: Kafka, monkeypatch: p
         assert markers.find_held(cluster, places, [other]) == ()
         if not ON_KAFKA:  # which believes whoever has the right to write markers
             with pytest.raises(KafkaError) as refusal:
-                markers.write_commit_markers(cluster, [held])
+                markers.write_markers(cluster, [held], commit=True)
             assert refusal.value.code == ErrorCode.INVALID_TXN_STATE, "its coordinator has yet to decide it"
         transactions.end_txn(cluster, f"held-{topic}", identity, commit=True)
         assert markers.find_held(cluster, places, [mine]) == ()
@@ -53,3 +60,43 @@ def test_a_leader_that_was_away_gets_the_same_patience(monkeypatch: pytest.Monke
     monkeypatch.setattr(markers, "_held_at", look)
     cluster = Cluster(ClientConfig((("nowhere", 1),)))
     assert markers.find_held(cluster, [("t", 0)], [mine]) == ()
+
+
+class Forgetful(Driver):
+    """On a cluster whose coordinator says of an open transaction that it is committed."""
+
+    said: c.Description
+
+    def _describe(self, command: c.Describe) -> dict[str, c.Description | None]:
+        return dict.fromkeys(command.names, self.said)
+
+
+def test_a_lost_marker_of_the_sinks_own_transaction(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka believes whoever has the right to write markers, and the offsets show. The bundled broker does
+    not, as its coordinator has yet to decide: it is said what is held where, and why."""
+    monkeypatch.setattr(markers, "PATIENCE_MS", 300)
+    sink = Sink(kafka.topic())
+    places = {(ANCHOR, number): (1, "staged") for number in range(3)}
+    config = ClientConfig(parse_addresses(kafka.bootstrap), api_timeout_ms=6_000, delivery_timeout_ms=60_000)
+    with Cluster(config) as cluster:
+        group_offsets.fetch_committed(cluster, sink.group, [(ANCHOR, 0)])
+        identity = transactions.init_producer_id(cluster, sink.coordinator, 60_000)
+        transactions.commit_offsets(cluster, sink.coordinator, identity, sink.group, places)
+        driver, mine = Forgetful(cluster, 60_000), Identity(identity.producer_id, identity.epoch)
+        pending = driver._do(c.FetchStored(sink.group))
+        assert isinstance(pending, c.Refused) and pending.code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+        (held,) = driver._do(c.FindOwn(sink.coordinator, mine.producer_id))
+        assert held.place[0] == ANCHOR and held.participant == (sink.coordinator, mine)
+        raised = driver._do(c.TransactionVersion()) >= TV2
+        said = mine._replace(epoch=mine.epoch + raised)
+        driver.said = c.Description("CompleteCommit", said, 60_000, 0)
+        if ON_KAFKA:
+            stored = driver.run(fetch_stored(sink, mine))
+            assert stored.chunks == {number: (1, "staged") for number in range(3)}
+        else:
+            with pytest.raises(
+                MarkersMissing, match=rf"{ANCHOR}-{held.place[1]} by {mine}.*INVALID_TXN_STATE"
+            ):
+                driver.run(fetch_stored(sink, mine))
+        transactions.end_txn(cluster, sink.coordinator, identity, commit=False)
+        assert driver._do(c.FindOwn(sink.coordinator, mine.producer_id)) == ()

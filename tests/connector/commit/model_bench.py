@@ -120,8 +120,14 @@ class Bench:
                 return broker.describe(names)
             case c.Seal(participants):
                 return {name: broker.keep(name) for name, _ in participants}
-            case c.FindHeld() | c.WriteMarkers():
+            case c.FindHeld():
                 return ()
+            case c.FindOwn(_, producer_id):
+                return broker.find_own(producer_id)
+            case c.WriteMarkers(held, commit):
+                return broker.write_markers(held, commit)
+            case c.TransactionVersion():
+                return broker.tv
             case c.End(commit, participants):
                 return {name: broker.end(name, identity, commit) for name, identity in participants}
         raise AssertionError(command)

@@ -9,9 +9,9 @@ is answered as after the wait.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from eoslog.connector.commit.commands import Description, Kept, NotOffered, Offsets, Refused, Unknown
+from eoslog.connector.commit.commands import Description, Held, Kept, NotOffered, Offsets, Refused, Unknown
 from eoslog.connector.commit.decision import ANCHOR, METADATA_LIMIT, Stored
-from eoslog.connector.commit.names import Identity
+from eoslog.connector.commit.names import Identity, Participant
 from eoslog.protocol.errors import ErrorCode
 
 TIMEOUT_MS = 900_000
@@ -24,6 +24,7 @@ def refused(code: ErrorCode) -> Refused:
 
 FENCED = refused(ErrorCode.PRODUCER_FENCED)
 STALE_EPOCH = refused(ErrorCode.INVALID_PRODUCER_EPOCH)
+UNSTABLE = refused(ErrorCode.UNSTABLE_OFFSET_COMMIT)
 WRONG_STATE = refused(ErrorCode.INVALID_TXN_STATE)
 UNMAPPED = refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 
@@ -43,10 +44,23 @@ class Transaction:
     sequences: set[tuple[Identity, int]] = field(default_factory=set)  # as partitions remember them
     offsets: dict[str, dict[tuple[str, int], tuple[int, str]]] = field(default_factory=dict)
 
+    wrote: Identity | None = None  # of a transaction that EndTxn has ended: under what it was open
+    loses: frozenset[str] = frozenset()  # groups whose marker the node forgets that ends it next
+
     @property
     def current(self) -> Identity:
         """Whom requests must come from."""
         return self.holder or self.identity
+
+
+@dataclass
+class Open:
+    """A transaction that has ended and is held open on a group's partition, its marker being lost."""
+
+    name: str
+    identity: Identity
+    committed: bool
+    offsets: dict[tuple[str, int], tuple[int, str]]
 
 
 class ModelBroker:
@@ -71,6 +85,8 @@ class ModelBroker:
         self.now_ms = 1_000_000
         self.transactions: dict[str, Transaction] = {}
         self.groups: dict[str, dict[tuple[str, int], tuple[int, str]]] = {}
+        self.held: dict[str, Open] = {}  # by group: each has a partition of its own here
+        self._places: dict[str, int] = {}
         self.log_end = 0
         self._committed: list[tuple[int, str]] = []
         self._next_producer = 1000
@@ -147,11 +163,13 @@ class ModelBroker:
     def commit_offsets(self, group: str, offsets: Offsets) -> None:
         self.groups.setdefault(group, {}).update(offsets)
 
-    def fetch(self, group: str) -> Stored | Unknown:
+    def fetch(self, group: str) -> Stored | Refused:
         """Stable offsets of the anchor topic's partitions, each asked by its number."""
+        if group in self.held:
+            return UNSTABLE
         for txn in self.transactions.values():
             if group in txn.offsets and txn.state == "Ongoing":
-                return Unknown("UNSTABLE_OFFSET_COMMIT for the whole time-out")
+                return UNSTABLE
             if group in txn.offsets:
                 self._settle(txn)
         held = self.groups.get(group, {})
@@ -159,10 +177,39 @@ class ModelBroker:
 
     def sequence(self, group: str, stable: bool) -> int | Unknown:
         """The offset of the anchor topic's first partition; without `stable`, whatever is pending."""
-        found = self.fetch(group) if stable else None
-        if isinstance(found, Unknown):
-            return found
+        if stable and isinstance(self.fetch(group), Refused):
+            return Unknown("UNSTABLE_OFFSET_COMMIT for the whole time-out")
         return self.groups.get(group, {}).get((ANCHOR, 0), (0, ""))[0]
+
+    def find_own(self, producer_id: int, *, wait: bool = True) -> tuple[Held, ...]:
+        """DescribeProducers of the groups' partitions, when all markers that are on their way are there."""
+        if wait:
+            self.settle_all()
+        where = {group: (o.name, o.identity) for group, o in self.held.items()}
+        for name, txn in self.transactions.items():
+            where |= {group: (name, txn.wrote or txn.identity) for group in txn.offsets}
+        return tuple(
+            Held((ANCHOR, self._place_of(group)), Participant(*who), 0)
+            for group, who in where.items()
+            if who[1].producer_id == producer_id
+        )
+
+    def write_markers(self, held: Iterable[Held], commit: bool) -> None:
+        """By somebody with the right to: the broker believes them, and the judge looks whether it is true."""
+        for (topic, number), (name, identity), _ in held:
+            if topic != ANCHOR:  # of a participant: a story's own
+                continue
+            (group,) = (group for group, place in self._places.items() if place == number)
+            found = self.held.get(group)
+            assert found is not None and (found.name, found.identity) == (name, identity), (
+                f"a marker for {name} {identity}, which is not open there or has yet to be ended"
+            )
+            assert found.committed == commit, "a marker that contradicts how it was ended"
+            self._release(group, commit)
+
+    def forget_markers(self, name: str, groups: Iterable[str]) -> None:
+        """The node that ends this transaction next dies right after its answer, these markers unwritten."""
+        self.transactions[name].loses = frozenset(groups)
 
     def ongoing(self, prefix: str) -> tuple[str, ...]:
         return tuple(n for n, t in self.transactions.items() if t.state == "Ongoing" and n.startswith(prefix))
@@ -245,6 +292,7 @@ class ModelBroker:
     def _prepare(self, txn: Transaction, commit: bool) -> Identity:
         txn.state = "PrepareCommit" if commit else "PrepareAbort"
         txn.identity, txn.holder = txn.current, None
+        txn.wrote = txn.identity
         if self.tv >= 2:
             old, txn.identity = txn.identity, _bumped(txn.identity)
             if old.epoch >= self.last_epoch:
@@ -256,12 +304,28 @@ class ModelBroker:
     def _settle(self, txn: Transaction) -> None:
         if not txn.state.startswith("Prepare"):
             return
-        if txn.state == "PrepareCommit":
+        committed = txn.state == "PrepareCommit"
+        if committed:
             self._committed.extend(txn.rows.values())
-            for group, offsets in txn.offsets.items():
+        for group, offsets in txn.offsets.items():
+            if group in self.held:  # of the same producer id: one marker ends all that is open of it
+                self._release(group, committed)
+            if group in txn.loses and txn.wrote is not None:
+                name = next(name for name, t in self.transactions.items() if t is txn)
+                self.held[group] = Open(name, txn.wrote, committed, offsets)
+            elif committed:
                 self.commit_offsets(group, offsets)
+        txn.loses, txn.wrote = frozenset(), None
         txn.state = txn.state.replace("Prepare", "Complete")
         txn.rows, txn.offsets = {}, {}
+
+    def _place_of(self, group: str) -> int:
+        return self._places.setdefault(group, len(self._places))
+
+    def _release(self, group: str, commit: bool) -> None:
+        found = self.held.pop(group)
+        if commit:
+            self.commit_offsets(group, found.offsets)
 
     def _describe(self, txn: Transaction | None) -> Description | None:
         if txn is None:

@@ -18,6 +18,12 @@ def judge(done: Simulation) -> str:
         assert Fault.EXPIRE in done.used or anew, "lost without a time-out"
         assert missing or anew, "loud without need"
         return "lost"
+    if done.broker.held:
+        # Transaction.version 1: a fresh start cannot tell the last transaction from those before it.
+        assert done.shape.tv == 1 and Fault.FORGET in done.used, f"held for ever: {done.broker.held}"
+        assert done.held or set(done.broker.held) == {USER_GROUP}, "the decision cannot be read, silently"
+        return "held"
+    assert not done.held, "stopped without need"
     if not done.shape.spread and set(done.used) <= {Fault.HANG}:
         assert not done.broker.ongoing(done.sink.prefix), "an attempt that came late holds readers back"
     batches = [int(row.split("/")[0]) for row in visible]

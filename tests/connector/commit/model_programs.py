@@ -15,6 +15,7 @@ from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Run
 from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.commit.prepare import Task, judge, participant_name, withdraw_if_late
+from eoslog.connector.commit.prove import prove_last
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
 from tests.connector.commit.model_broker import ModelBroker
@@ -88,6 +89,7 @@ class Programs:
         self.live: list[Process] = []
         self.numbers: dict[tuple[int, int], tuple[int, int]] = {}
         self.used: list[Fault] = []
+        self.disturbed = False
         self.faults: list[Exception] = []
 
     @property
@@ -142,6 +144,7 @@ class Programs:
             for _ in range(2 if self.shape.twice else 1):
                 rules = decide_rules.commit(self.sink, reports, batch.batch_id, source, self.two_phase)
                 yield from self._client("commit", rules)
+            yield from self._prove(begun)
         except (CommitFault, TaskFailed):
             if reports[0] is None:
                 reports = [process.reports.get(p) for p in range(self.shape.partitions)]
@@ -160,12 +163,19 @@ class Programs:
             on_lost=OnLost.REPLAY if self.shape.replays else OnLost.STOP,
         )
         begun, run = yield from self._client("begin", rules)
+        yield from self._prove(begun)
         if self.calm:
             assert not self.broker.ongoing(self.sink.prefix), "begin leaves readers held back"
         process.reports = {}
         if run is not None:
             process.memory[planner] = run
         return begun
+
+    def _prove(self, begun: Begun) -> Steps[None]:
+        """As sink.py does when a broker was lost."""
+        if self.disturbed:
+            self.disturbed = False
+            yield from self._client("prove", prove_last(self.sink, begun.identity))
 
     def _task(self, spawn: Spawn, partition: int, worker: int) -> Steps[Report]:
         batch_id = spawn.batch.batch_id
@@ -219,6 +229,8 @@ class Programs:
             for name, _ in command.participants:
                 kept[name] = yield Request(label, lambda n=name: broker.keep(n))
             return kept
+        if isinstance(command, c.TransactionVersion):  # known without a request
+            return broker.tv
         calls: dict[type, Callable[[Any], Any]] = {
             c.Acquire: lambda x: broker.go_on(x.name, x.current) if x.current else broker.init(x.name),
             c.FetchStored: lambda x: broker.fetch(x.group),
@@ -228,6 +240,8 @@ class Programs:
             c.ListOngoing: lambda x: broker.ongoing(x.prefix),
             c.Describe: lambda x: broker.describe(x.names),
             c.FindHeld: lambda x: broker.settle_all() or (),
+            c.FindOwn: lambda x: broker.find_own(x.producer_id),
+            c.WriteMarkers: lambda x: broker.write_markers(x.held, x.commit),
         }
         return (yield Request(label, lambda: calls[type(command)](command)))
 
@@ -260,4 +274,6 @@ _API: dict[type, str] = {
     c.Seal: "InitProducerId(keep) of a participant",
     c.ListOngoing: "ListTransactions",
     c.FindHeld: "DescribeProducers",
+    c.FindOwn: "DescribeProducers of the sink",
+    c.WriteMarkers: "WriteTxnMarkers",
 }

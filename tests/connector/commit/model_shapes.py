@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
-from tests.connector.commit.model_history import AT_ONCE, LATE, Fault, Shape
+from tests.connector.commit.model_history import AT_ONCE, BY_ITSELF, LATE, Fault, Shape
 
 LOSSES = (Fault.KILL, Fault.TIMEOUT_LOST, Fault.TIMEOUT_DONE)
 """A process dies; a request is lost; its answer is lost."""
@@ -103,6 +103,10 @@ def suite() -> list[Case]:
     late = Shape(batches=1, partitions=1, faults=2, kinds=(Fault.HANG, *strikes), struck="task")
     cases.append(_case("1 batch, 1 task hangs and is struck", late))
     at_most_once = Shape(batches=1, kinds=(*LOSSES, Fault.REPEAT, Fault.SUSPEND), at_most_once=True)
+    for tv in (1, 2):
+        lost = Shape(tv=tv, partitions=1, faults=2, kinds=(Fault.FORGET, Fault.KILL), late_markers=tv == 2)
+        held = ("held",) if tv == 1 else ()
+        cases.append(_case(f"2 batches of 1 task, markers of the sink are lost: TV{tv}", lost, *held))
     return [*cases, _case("at most once", at_most_once, "dropped")]
 
 
@@ -111,7 +115,7 @@ def deep(faults: int) -> list[Case]:
     cases = []
     for name, keeps, cluster in _clusters():
         lost = () if keeps else ("lost",)
-        everything = tuple(kind for kind in Fault if kind is not Fault.WIPE)
+        everything = tuple(kind for kind in BY_ITSELF if kind is not Fault.WIPE)
         cases += [
             _case(
                 f"3 batches, anything once, and turns: {name}",

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from eoslog.connector.commit import commands as c
-from eoslog.connector.commit.faults import CommitFault, ParticipantsLost
+from eoslog.connector.commit.faults import CommitFault, MarkersMissing, ParticipantsLost
 from eoslog.connector.commit.messages import Report, Run
 from tests.connector.commit.model_coverage import state_of
 from tests.connector.commit.model_history import Choices, Fault, Shape
@@ -72,8 +72,13 @@ class Simulation(Programs):
         shape = self.shape
         return [r for s in range(self.slices) for p in range(shape.partitions) for r in self.rows(s, p)]
 
+    @property
+    def held(self) -> bool:
+        """No start can go on: what the cluster has lost of the sink's own transaction cannot be proven."""
+        return len(self.faults) > 1 and all(isinstance(fault, MarkersMissing) for fault in self.faults[-2:])
+
     def _over(self) -> bool:
-        return self.first_slice + len(self.completed) == self.slices or self.lost
+        return self.first_slice + len(self.completed) == self.slices or self.lost or self.held
 
     def _start_driver(self, memory: dict[str, Run]) -> dict[str, Run]:
         self.restarts += 1
@@ -160,11 +165,20 @@ class Simulation(Programs):
             opened = self.broker.mortal(self.sink.coordinator)
             self.broker.expire(opened[self.choices.pick(len(opened))])
             return None
+        if kinds[at - 1] is Fault.FORGET:
+            groups = ((self.sink.group,), (USER_GROUP,), (self.sink.group, USER_GROUP))
+            self.broker.forget_markers(self.sink.coordinator, groups[self.choices.pick(len(groups))])
+            self.disturbed = True
+            return None
         return kinds[at - 1]
 
     def _possible(self, kind: Fault, process: Process, request: Request) -> bool:
         if kind is Fault.EXPIRE:
             return bool(self.broker.mortal(self.sink.coordinator))
+        if kind is Fault.FORGET:
+            own = self.broker.transactions.get(self.sink.coordinator)
+            ends = "EndTxn" in request.label and request.label.endswith(" of the sink")
+            return ends and own is not None and own.state == "Ongoing"
         if kind is Fault.HANG:
             return process.partition is not None and not any(p.suspended for p in self.live)
         if kind in (Fault.SUSPEND, Fault.WIPE):  # not while there is another driver, asleep or woken up

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.commit import begin, decide, finish, prepare, replay, seal
+from eoslog.connector.commit import begin, decide, finish, own, prepare, replay, seal
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decision import Decision, Stored
 from tests.connector.commit import model_bench
@@ -72,7 +72,7 @@ def partitions_not_asked(patch: pytest.MonkeyPatch) -> None:
 
 
 def pending_offsets_are_no_offsets(patch: pytest.MonkeyPatch) -> None:
-    def fetch_stored(sink: Any) -> c.Rules[Stored]:
+    def fetch_stored(sink: Any, *more: Any) -> c.Rules[Stored]:
         answer = yield c.FetchStored(sink.group)
         return answer if isinstance(answer, Stored) else Stored(4, {})
 
@@ -184,3 +184,36 @@ def late_attempts_do_not_look(patch: pytest.MonkeyPatch) -> None:
 def a_look_waits_for_every_decision(patch: pytest.MonkeyPatch) -> None:
     look = c.FetchSequence
     patch.setattr(prepare, "FetchSequence", lambda group, stable=True: look(group))
+
+
+def any_state_of_the_producer_id_is_proof(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(own, "is_ended", lambda state, held, *more: held.producer_id == state.identity.producer_id)
+
+
+def who_owns_the_sink_does_not_matter(patch: pytest.MonkeyPatch) -> None:
+    is_ended = own.is_ended
+
+    def lax(state: Any, held: Any, mine: Any, version: int) -> bool:
+        return is_ended(state, held, held, version)
+
+    patch.setattr(own, "is_ended", lax)
+
+
+def every_marker_is_a_commit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(own, "WriteMarkers", lambda held, commit: c.WriteMarkers(held, True))
+
+
+def partitions_asked_before_the_coordinator(patch: pytest.MonkeyPatch) -> None:
+    def close(sink: Any, state: Any, mine: Any) -> c.Rules[Any]:
+        held = yield c.FindOwn(sink.coordinator, state.identity.producer_id)
+        states = yield c.Describe((sink.coordinator,))
+        if held and states[sink.coordinator].state == "CompleteCommit":
+            yield c.WriteMarkers(held, True)
+        return own._Left()
+
+    patch.setattr(own, "_close", close)
+    patch.setattr(own, "_COMPLETE", {"CompleteCommit": True, "CompleteAbort": False, "PrepareCommit": True})
+
+
+def acquired_without_a_look(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(begin, "settle", sees.nothing)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from random import Random
 
 from tests.connector.commit.model_coverage import Coverage
-from tests.connector.commit.model_history import Choices, Fault, Shape
+from tests.connector.commit.model_history import BY_ITSELF, Choices, Shape
 from tests.connector.commit.model_judge import judge
 from tests.connector.commit.model_shapes import Case, deep
 from tests.connector.commit.model_spark import Simulation
@@ -47,7 +47,7 @@ def random_shape(dice: Random) -> Shape:
         batches=4,
         partitions=3,
         faults=dice.randint(1, 10),
-        kinds=tuple(Fault),
+        kinds=BY_ITSELF,
         spread=True,
         twice=dice.random() < 0.3,
         late_markers=dice.random() < 0.5,

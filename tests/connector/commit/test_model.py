@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.connector.commit.model_coverage import Coverage
-from tests.connector.commit.model_history import Choices, Fault, Shape
+from tests.connector.commit.model_history import BY_ITSELF, Choices, Fault, Shape
 from tests.connector.commit.model_judge import explore, judge
 from tests.connector.commit.model_shapes import STRIKES, Case, names, suite
 from tests.connector.commit.model_spark import Simulation
@@ -44,9 +44,10 @@ def test_what_is_lost_is_lost_to_a_time_out_after_the_decision() -> None:
 
 def test_every_request_of_every_step_was_hit_by_every_fault() -> None:
     """Requests that are made after another fault only, too: those of recovery and of giving up."""
-    whole = Coverage()
+    whole, forgetting = Coverage(), Coverage()
     for case in SUITE:
-        whole.merge(covered(case.shape))
+        forgets = Fault.FORGET in case.shape.kinds
+        (forgetting if forgets else whole).merge(covered(case.shape))
     print(f"\nin all: {whole}\n{whole.table()}")
     kinds = [kind for kind in STRIKES if kind is not Fault.EXPIRE]  # that needs an open transaction
     # Abort takes over what is sealed only after two faults before it: `make model` strikes there.
@@ -54,6 +55,10 @@ def test_every_request_of_every_step_was_hit_by_every_fault() -> None:
     assert deeper in whole.labels
     assert [place for place in whole.missing(kinds) if place[0] != deeper] == []
     assert len(whole.labels) > 25
+    # What is asked only where markers are lost: killed there, too.
+    repairs = {label for label in forgetting.labels if label.startswith("prove")}
+    assert {"begin: WriteTxnMarkers", "prove: WriteTxnMarkers"} <= forgetting.labels
+    assert not repairs & {label for label, _ in forgetting.missing([Fault.KILL])}
 
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
@@ -70,7 +75,7 @@ def test_large_histories_of_sealed_batches_at_random(
     seed: int, tv: int, faults: int, late_markers: bool, tells_holder: bool, last_epoch: int, twice: bool
 ) -> None:
     shape = Shape(
-        tv=tv, batches=4, partitions=3, faults=faults, kinds=tuple(Fault), spread=True, keeps=True,
+        tv=tv, batches=4, partitions=3, faults=faults, kinds=BY_ITSELF, spread=True, keeps=True,
         late_markers=late_markers, tells_holder=tells_holder, last_epoch=last_epoch, twice=twice,
     )  # fmt: skip
     judge(Simulation(shape, Choices(fallback=mostly_zero(seed))).run())
@@ -91,7 +96,7 @@ def test_large_histories_at_random(
 ) -> None:
     """Four batches of three partitions with speculative attempts, zombie tasks, and any mix of faults."""
     shape = Shape(
-        tv=tv, batches=4, partitions=3, faults=faults, kinds=tuple(Fault), spread=True, twice=twice,
+        tv=tv, batches=4, partitions=3, faults=faults, kinds=BY_ITSELF, spread=True, twice=twice,
         late_markers=late_markers, blind=blind, last_epoch=last_epoch, empty=frozenset({(1, 2)}),
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.commit import begin, decide, decision, finish, prepare, seal
+from eoslog.connector.commit import begin, decide, decision, finish, own, prepare, seal
 from eoslog.connector.commit import commands as c
 from tests.connector.commit import model_programs
 from tests.connector.commit.model_history import Fault, Shape
@@ -78,7 +78,7 @@ def abort_without_asking(patch: pytest.MonkeyPatch) -> None:
 
 
 def aborted_while_the_outcome_is_unknown(patch: pytest.MonkeyPatch) -> None:
-    def find_out(sink: Any, decision: Any, answer: Any) -> c.Rules[None]:
+    def find_out(sink: Any, own: Any, decision: Any, answer: Any) -> c.Rules[None]:
         yield c.End(False, decision.participants)
         raise decide.BatchRefused("it did not answer")
 
@@ -152,6 +152,15 @@ def late_attempts_do_not_look(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(model_programs, "withdraw_if_late", nothing)
 
 
+def lost_markers_not_looked_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(begin, "settle", nothing)
+
+
+def a_lost_marker_is_always_a_commit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(own, "WriteMarkers", lambda held, commit: c.WriteMarkers(held, True))
+
+
+FORGETS = Shape(partitions=1, faults=2, kinds=(Fault.FORGET, Fault.KILL))
 BROKEN: list[tuple[Callable[[pytest.MonkeyPatch], None], Shape]] = [
     (no_roll_forward, Shape(kinds=(Fault.WIPE,))),
     (old_decision_not_read, Shape(kinds=CRASHES)),
@@ -167,6 +176,8 @@ BROKEN: list[tuple[Callable[[pytest.MonkeyPatch], None], Shape]] = [
     (decision_asked_before_the_state, Shape(kinds=(Fault.SUSPEND,), batches=3)),
     (refused_commit_taken_for_done, Shape(kinds=(Fault.EXPIRE,))),
     (late_attempts_do_not_look, Shape(kinds=(Fault.HANG,))),
+    (lost_markers_not_looked_for, FORGETS),
+    (a_lost_marker_is_always_a_commit, Shape(faults=2, kinds=(Fault.FORGET, Fault.EXPIRE))),
     (sealed_leftovers_not_taken_over, Shape(kinds=CRASHES, keeps=True)),
     (holders_not_recorded, Shape(kinds=CRASHES, keeps=True)),
     (sealed_when_it_is_finished, Shape(kinds=CRASHES, keeps=True)),

@@ -1,8 +1,9 @@
 """Every trap of docs/exactly-once.md has a case, and the case goes red when the defence is taken out.
 
 Here is the list: trap -> what is broken -> the case that must notice. The cases themselves, with nothing
-broken, are in test_traps.py, test_seal_traps.py, test_replay.py and test_late_attempt.py; what a trap needs
-of the client or the source is judged in tests/connector/test_trap_defences_outside.py.
+broken, are in test_traps.py, test_seal_traps.py, test_replay.py, test_late_attempt.py and
+test_own_markers.py; what a trap needs of the client or the source is judged in
+tests/connector/test_trap_defences_outside.py.
 """
 
 import re
@@ -15,6 +16,7 @@ import pytest
 from tests.connector.commit import rules_broken as broken
 from tests.connector.commit import test_late_attempt as lates
 from tests.connector.commit import test_model_sees as sees
+from tests.connector.commit import test_own_markers as owns
 from tests.connector.commit import test_replay as replays
 from tests.connector.commit import test_seal_traps as sealed
 from tests.connector.commit import test_traps as traps
@@ -250,6 +252,35 @@ DEFENCES = [
         31,
         broken.a_look_waits_for_every_decision,
         lates.test_trap_31_the_next_batchs_decision_on_its_way_is_not_waited_for,
+    ),
+    Defence(
+        32,
+        broken.any_state_of_the_producer_id_is_proof,
+        owns.test_trap_32_a_state_that_speaks_of_another_transaction_is_no_proof,
+        (2, True),
+    ),
+    Defence(
+        32,
+        broken.who_owns_the_sink_does_not_matter,
+        owns.test_trap_32_a_state_that_speaks_of_another_transaction_is_no_proof,
+        (1, False),
+    ),
+    Defence(
+        32,
+        broken.every_marker_is_a_commit,
+        owns.test_trap_32_the_marker_of_a_withdrawn_decision_is_an_abort,
+    ),
+    Defence(
+        32,
+        broken.partitions_asked_before_the_coordinator,
+        owns.test_trap_32_a_marker_on_its_way_is_not_written_twice,
+        (),
+    ),
+    Defence(
+        32,
+        broken.acquired_without_a_look,
+        owns.test_trap_32_a_fresh_start_looks_before_it_acquires_the_sink,
+        (),
     ),
 ]
 
