@@ -116,7 +116,7 @@ def expected(records: int, size: int) -> tuple[int, int]:
 
 
 def idempotent(subject: Subject, records: int, size: int, **settings: str | int) -> float:
-    """The first record goes ahead of the clock: librdkafka waits 0.5 s before it asks for a producer id again."""
+    """The first record goes ahead of the clock: librdkafka may wait 0.5 s for a producer id."""
     topic, producer = subject.topic(), subject.producer(**settings)
     producer.produce(topic, b"v" * size, partition=0)
     assert producer.flush(60) == 0
@@ -286,7 +286,7 @@ def subjects(jars: Path | None) -> Iterator[list[Subject]]:
         ours = stack.enter_context(EmbeddedBroker())
         found = [Subject("eoslog", ours.bootstrap, ours.pid)]
         if jars is not None:
-            peer = stack.enter_context(ApacheKafka(jars))
+            peer = stack.enter_context(ApacheKafka(jars, {"broker.session.timeout.ms": "60000"}))
             found.append(Subject("Apache Kafka", peer.bootstrap, peer.pid))
         for subject in found:
             rss = subject.process.memory_info().rss / 1e6

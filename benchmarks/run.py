@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+import traceback
 
 from benchmarks import broker_lines, broker_size, pictures, report, spark_lines
 from benchmarks.context import ROOT, Context
@@ -35,19 +36,26 @@ def chosen(options: argparse.Namespace) -> list[str]:
     return [name for name in NAMES if name in asked]
 
 
-def run(names: list[str], sizes: Sizes, store: report.Store | None) -> None:
-    """Measure, print, keep."""
+def run(names: list[str], sizes: Sizes, store: report.Store | None) -> list[str]:
+    """Measure, print, keep. Returns the sections that failed, after their errors were printed."""
+    failed = []
     for group in GROUPS:
         with Context(sizes) as context:
             for section in group:
                 if section.name not in names:
                     continue
                 load, started = os.getloadavg()[0], time.monotonic()
-                results = section.measure(context)
+                try:
+                    results = section.measure(context)
+                except Exception:  # the others are worth their time; the run fails at its end
+                    traceback.print_exc()
+                    failed.append(section.name)
+                    continue
                 print(f"\n{section.name}: {time.monotonic() - started:.0f} s, load {load:.1f} at its start")
                 print(report.table(results), flush=True)
                 if store is not None:
                     store.put(section.name, results, load)
+    return failed
 
 
 def main() -> None:
@@ -67,12 +75,13 @@ def main() -> None:
     if options.quick:
         left = ", ".join(sorted(LEFT_OUT_OF_QUICK))
         print(f"quick: an eighth of the work in three turns, without {left}; nothing is written")
-    if not options.draw:
-        run(names, QUICK if options.quick else FULL, store)
+    failed = [] if options.draw else run(names, QUICK if options.quick else FULL, store)
     if store is not None:
         drawn = pictures.draw(store.results(NAMES), PICTURES)
         report.write_page(PAGE, store, NAMES, drawn)
     print(f"\n{time.monotonic() - started:.0f} s")
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

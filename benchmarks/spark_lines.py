@@ -24,8 +24,8 @@ from benchmarks.lines import (
 from benchmarks.spark import OURS, THEIRS, Run
 
 SOURCE = {100: 2_000_000, 1000: 600_000}
-SINK = {100: 1_500_000, 1000: 400_000}
-COPY = {100: 2_000_000, 1000: 400_000}
+SINK = {100: 1_200_000, 1000: 300_000}
+COPY = {100: 1_500_000, 1000: 300_000}
 SINK_GOAL = {100: 1.5, 1000: 1.2}
 EO, ALO = "eoslog, exactly once", "kafka, at least once"
 ON_OWN = "eoslog on its broker"
@@ -109,7 +109,7 @@ def copies(context: Context) -> list[Result]:
 
 
 def latency(context: Context) -> list[Result]:
-    bench, batches = context.spark, context.sizes.records(15)
+    bench, batches = context.spark, max(context.sizes.records(12), 5)
     names = {EO: OURS, "Python source and sink that do nothing": spark_latency.IDLE, ALO: THEIRS}
     runs = {
         name: partial(spark_latency.batch_ms, bench, connector, bench.peer, batches)
@@ -157,7 +157,7 @@ def delays(context: Context) -> list[Result]:
     """How old a record is when a read_committed reader of the sink gets it, over triggers."""
     bench, results = context.spark, []
     for trigger in (0.0, 0.5, 1.0, 2.0):
-        seconds = max(6.0 * context.sizes.share, 4 * trigger, 3.0)
+        seconds = max(4 * trigger, 3.0)
         runs = {
             EO: partial(spark_latency.delay_ms, bench, OURS, bench.peer, trigger, seconds),
             ALO: partial(spark_latency.delay_ms, bench, THEIRS, bench.peer, trigger, seconds),
