@@ -21,7 +21,7 @@ from eoslog.cli import main
 from eoslog.testing import EmbeddedBroker
 from tests.scenarios.apache_kafka import ApacheKafka
 
-RECORDS, PARTITIONS, KILLS = 10_000, 2, 4
+RECORDS, PARTITIONS, KILLS = 4_000, 2, 4
 
 
 def written(bootstrap: str) -> int:
@@ -48,7 +48,7 @@ def mirror(source: str, target: str, place: Path) -> None:
     Script(place, command).ended()
     where = ["--from-bootstrap-server", source, "--to-bootstrap-server", target, "--timeout", "60"]
     done = CliRunner().invoke(main, ["audit", "--from", "orders", "--to", "orders", "--all-headers", *where])
-    assert done.exit_code == 0 and f"right: {RECORDS} records" in done.output, done.output
+    assert done.exit_code == 0 and f"right: {RECORDS:,} records" in done.output, done.output
 
 
 @pytest.mark.timeout(2 * PATIENCE_S)

@@ -31,5 +31,5 @@ def test_it_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "exactly_once: 20000 rows, 0 lost, 0 doubled" in printed
     doubled = re.search(r"at_least_once: \d+ rows, 0 lost, (\d+) doubled", printed)
     assert doubled and int(doubled[1]) > 0, "the last batch did not run again"
-    assert "right: 20000 records" in printed
+    assert "right: 20,000 records" in printed
     assert sum("image/png" in one.get("data", {}) for one in outputs) == 2
