@@ -48,7 +48,6 @@ from eoslog.connector.errors import (
     ConnectionLost,
     EoslogError,
     RetriesExhausted,
-    StillPending,
     UnsupportedByBroker,
 )
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -144,7 +143,7 @@ class Driver:
             found = group_offsets.fetch_committed(
                 self._cluster, command.group, wanted, require_stable=True, pending_ms=pending_ms
             )
-        except StillPending as pending:
+        except group_offsets.StillPending as pending:
             return Refused(int(ErrorCode.UNSTABLE_OFFSET_COMMIT), str(pending))
         return Stored(anchors, {number: stored for (_, number), stored in found.items()})
 

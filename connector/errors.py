@@ -39,10 +39,6 @@ class RetriesExhausted(EoslogError, TimeoutError):
     """A retriable failure outlasted the named time-out."""
 
 
-class StillPending(EoslogError, TimeoutError):
-    """A transaction is about to change a group's offsets, for longer than the caller waits for that."""
-
-
 class UnsupportedByBroker(EoslogError):
     """The broker does not serve an API, or no version of it that this client speaks."""
 

@@ -7,7 +7,6 @@ from typing import TypeVar
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.grouping import by_topic
 from eoslog.connector.client.retry import check, retrying
-from eoslog.connector.errors import StillPending
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
@@ -18,6 +17,10 @@ TopicPartition = tuple[str, int]
 _FETCH_MAX = 7  # one group a request, topics by name
 _REQUIRE_STABLE = 7
 _COMMIT_MAX = 9  # topics by name
+
+
+class StillPending(Exception):
+    """A transaction is about to change a group's offsets, for longer than the caller waits for that."""
 
 
 def fetch_committed(
