@@ -4,6 +4,7 @@ Spark starts a copy only on another host than the first attempt's, so this needs
 two workers on addresses of their own, 127.0.0.2 and 127.0.0.3.
 """
 
+import contextlib
 import os
 import socket
 import sys
@@ -73,7 +74,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     finally:
         for daemon in daemons:
             for process in (*daemon.children(recursive=True), daemon):
-                process.kill()
+                with contextlib.suppress(psutil.NoSuchProcess):  # it went with its parent
+                    process.kill()
             daemon.wait()
 
 
