@@ -50,8 +50,8 @@ def test_every_request_of_every_step_was_hit_by_every_fault() -> None:
         (forgetting if forgets else whole).merge(covered(case.shape))
     print(f"\nin all: {whole}\n{whole.table()}")
     kinds = [kind for kind in STRIKES if kind is not Fault.EXPIRE]  # that needs an open transaction
-    # Made only after two faults: abort takes over what is sealed; a commit without an answer, whose transaction
-    # then times out, looks for what is held open. `make model` strikes there.
+    # Made only after two faults: abort takes over what is sealed; a commit without an answer,
+    # timed out as well, looks for what is held open. `make model` strikes there.
     deeper = {"abort: InitProducerId(keep) of a participant", "commit: DescribeProducers of the sink"}
     assert deeper <= whole.labels
     assert [place for place in whole.missing(kinds) if place[0] not in deeper] == []
