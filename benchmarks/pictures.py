@@ -12,6 +12,7 @@ mpl.rcParams["svg.fonttype"] = "none"
 
 from matplotlib import pyplot as plt  # noqa: E402  # after the backend is chosen
 from matplotlib.axes import Axes  # noqa: E402
+from matplotlib.ticker import NullFormatter, StrMethodFormatter  # noqa: E402
 
 from benchmarks.lines import Result  # noqa: E402
 
@@ -50,8 +51,13 @@ def draw(results: list[Result], directory: Path) -> list[tuple[str, str]]:
         else:
             axes.set_xscale("log")
             axes.set_yscale("log")
+            axes.set_xticks(sorted({one.x for one in mine if one.x is not None}))
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
+            axes.yaxis.set_minor_formatter(NullFormatter())
         axes.grid(visible=True, alpha=0.3)
-        axes.legend(fontsize=7)
+        axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
         figure.savefig(directory / name, metadata={"Date": None}, bbox_inches="tight")
         plt.close(figure)
         drawn.append((name, title))

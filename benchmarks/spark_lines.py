@@ -24,8 +24,8 @@ from benchmarks.lines import (
 from benchmarks.spark import OURS, THEIRS, Run
 
 SOURCE = {100: 2_000_000, 1000: 600_000}
-SINK = {100: 1_200_000, 1000: 300_000}
-COPY = {100: 1_500_000, 1000: 300_000}
+SINK = {100: 800_000, 1000: 200_000}
+COPY = {100: 1_000_000, 1000: 200_000}
 SINK_GOAL = {100: 1.5, 1000: 1.2}
 EO, ALO = "eoslog, exactly once", "kafka, at least once"
 ON_OWN = "eoslog on its broker"
