@@ -144,7 +144,7 @@ def guarantees(context: Context) -> list[Result]:
         worth = {"exactly once": (PAGE_CACHE, EXACTLY), "at least once": (PAGE_CACHE, AT_LEAST)}
         note = (
             f"micro-batches of {per_batch:,} rows took {statistics.median(exactly):.3f} s and "
-            f"{statistics.median(least):.3f} s: {1000 * middle:.0f} ms more, whatever the batch; "
+            f"{statistics.median(least):.3f} s: {1000 * middle:.0f} ms more at this size; "
             f"reckoned for {seconds:g} s of work"
         )
         work = f"ours exactly once against ours at least once, rows/s at {seconds:g} s triggers"
