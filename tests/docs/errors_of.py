@@ -26,7 +26,8 @@ def modules() -> list[Path]:
 
 
 def error_classes() -> dict[str, type[EoslogError]]:
-    """Every class that derives from EoslogError, itself among them."""
+    """Every class of the connector that derives from EoslogError, itself among them. Those of the commands,
+    which other tests may have imported, have pages of their own."""
     for found in pkgutil.walk_packages([str(ROOT)], "eoslog.connector."):
         importlib.import_module(found.name)
 
@@ -35,7 +36,7 @@ def error_classes() -> dict[str, type[EoslogError]]:
         for child in one.__subclasses__():
             yield from below(child)
 
-    return {one.__name__: one for one in below(EoslogError) if one.__module__.startswith("eoslog.")}
+    return {one.__name__: one for one in below(EoslogError) if one.__module__.startswith("eoslog.connector.")}
 
 
 def raised() -> dict[str, set[str]]:
