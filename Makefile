@@ -40,7 +40,7 @@ demo: setup  ## the main job: a year of flights through a pipeline that is kille
 	@$(BIN)/python -m examples.flights.run --guarantee $(GUARANTEE) --data $(DEMO_DATA) $(DEMO_ARGS)
 
 test: setup  ## all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(TEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
 
 lint: $(READY) docs  ## ruff, mypy (strict), the import rules, and the docs as a site
 	$(BIN)/ruff check .

@@ -12,6 +12,20 @@ settings.register_profile("without a clock", deadline=None, suppress_health_chec
 settings.load_profile("without a clock")
 
 
+LONG = (
+    "tests/e2e/",
+    "tests/connector/test_crash_table.py",
+    "tests/stateful/",
+    "tests/connector/executors/",
+)
+"""Files of few tests that take a minute each: begun last, one worker would wait for the other."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long files first, the others in their order."""
+    items.sort(key=lambda item: next((n for n, path in enumerate(LONG) if item.nodeid.startswith(path)), 99))
+
+
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
     """A broker of the module's own; tests in it keep apart by their topics' names."""
