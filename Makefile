@@ -46,6 +46,7 @@ lint: $(READY) docs  ## ruff, mypy (strict), the import rules, and the docs as a
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	cd $(LINKED) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/setup.cfg --cache-dir $(CURDIR)/.mypy_cache -p eoslog
+	MYPYPATH=$(LINKED) $(BIN)/mypy --config-file setup.cfg --cache-dir .mypy_cache -p benchmarks
 	cd $(LINKED) && $(CURDIR)/$(BIN)/lint-imports --config $(CURDIR)/setup.cfg --no-logo --no-cache
 
 model: $(READY)  ## the commit protocol's model, deeper than in the suite: DEPTH=2 faults a history, MINUTES=10, SEED=1

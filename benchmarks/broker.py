@@ -22,7 +22,8 @@ from pathlib import Path
 
 import psutil
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.peer_kafka import ApacheKafka
 from eoslog.testing import EmbeddedBroker
@@ -30,6 +31,10 @@ from eoslog.testing import EmbeddedBroker
 COMMON: dict[str, str | int] = {"metadata.recovery.strategy": "none"}
 
 
+IN_ORDER: dict[str, str | int] = {
+    "enable.idempotence": "false", "acks": "all", "max.in.flight.requests.per.connection": 1,
+}  # fmt: skip
+UNACKNOWLEDGED: dict[str, str | int] = {"enable.idempotence": "false", "acks": 0}
 JAVA_IN_ORDER = ("enable.idempotence=false", "acks=all", "max.in.flight.requests.per.connection=1")
 
 
@@ -51,7 +56,7 @@ class Subject:
 
     def cpu(self) -> float:
         times = self.process.cpu_times()
-        return times.user + times.system
+        return float(times.user + times.system)
 
     def producer(self, **more: str | int) -> Producer:
         return Producer({
@@ -80,11 +85,12 @@ class Subject:
         count = checksum = 0
         while True:
             for message in consumer.consume(5000, 10):
-                if message.error() is not None:
-                    assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                error = message.error()
+                if error is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
                     consumer.close()
                     return count, checksum
-                count, checksum = count + 1, (checksum + zlib.crc32(message.value())) % 2**32
+                count, checksum = count + 1, (checksum + zlib.crc32(message.value() or b"")) % 2**32
 
     def check_once(self, topic: str, records: int, size: int) -> None:
         """Once for every kind of run: the topic's values are those that were sent."""
@@ -141,13 +147,12 @@ def idempotent(subject: Subject, records: int, size: int, **settings: str | int)
 
 def in_order(subject: Subject, records: int, size: int) -> float:
     """At least once in order, as before there were idempotent producers: one request at a time."""
-    settings: dict[str, str | int] = {"enable.idempotence": "false", "acks": "all"}
-    return idempotent(subject, records, size, **settings, **{"max.in.flight.requests.per.connection": 1})
+    return idempotent(subject, records, size, **IN_ORDER)
 
 
 def not_acknowledged(subject: Subject, records: int, size: int) -> float:
     """acks=0: sent and never heard of again; the topic's end tells when the last has arrived."""
-    return idempotent(subject, records, size, **{"enable.idempotence": "false", "acks": 0})
+    return idempotent(subject, records, size, **UNACKNOWLEDGED)
 
 
 def transactions(subject: Subject, records: int, size: int) -> float:
@@ -156,30 +161,31 @@ def transactions(subject: Subject, records: int, size: int) -> float:
     producer.init_transactions(30)
     started = time.perf_counter()
     producer.begin_transaction()
-    state = [time.perf_counter(), 0, 0]
+    begun, committed, sent = started, 0, 0
 
     def between() -> None:
-        state[2] += 1
-        if state[2] % 100 == 0:
+        nonlocal begun, committed, sent
+        sent += 1
+        if sent % 100 == 0:
             producer.poll(0)
-            now = time.perf_counter()
-            if now - state[0] >= 0.1:
+            if time.perf_counter() - begun >= 0.1:
                 producer.commit_transaction(30)
                 producer.begin_transaction()
-                state[0], state[1] = time.perf_counter(), state[1] + 1
+                begun, committed = time.perf_counter(), committed + 1
 
     send(producer, topic, records, b"v" * size, between)
     producer.commit_transaction(30)
     took = time.perf_counter() - started
-    subject.wait_for_end(topic, records + state[1] + 1)
-    subject.expect_end(topic, records + state[1] + 1)
+    subject.wait_for_end(topic, records + committed + 1)
+    subject.expect_end(topic, records + committed + 1)
     subject.check_once(topic, records, size)
     return records / took
 
 
 def small_transactions(subject: Subject, records: int, size: int) -> float:
     topic, count = subject.topic(), min(records, 500)
-    producer = subject.producer(**{"transactional.id": topic, "linger.ms": 0})
+    settings: dict[str, str | int] = {"transactional.id": topic, "linger.ms": 0}
+    producer = subject.producer(**settings)
     producer.init_transactions(30)
     started = time.perf_counter()
     times = []

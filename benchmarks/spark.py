@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.peer_kafka import ApacheKafka

@@ -12,7 +12,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.idle_source import Idle
 from benchmarks.spark import PARTITIONS, Bench
@@ -131,7 +131,7 @@ def _ages(bootstrap: str, topic: str, seconds: float) -> list[float]:
                 now = time.monotonic()
                 begins = min(begins, now + 5)
                 if now >= begins:
-                    ages.append((time.time() - float(message.value())) * 1000)
+                    ages.append((time.time() - float(message.value() or b"nan")) * 1000)
     finally:
         consumer.close()
     return ages

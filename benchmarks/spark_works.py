@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.spark import OURS, PARTITIONS, Bench, Run
 
@@ -99,4 +99,4 @@ def paced(
         query = _run(bench, frame, OURS, bootstrap, topic, more)
         bench.check(bootstrap, topic, whole, size)
     times = [one["durationMs"]["triggerExecution"] for one in query.recentProgress if one["numInputRows"]]
-    return statistics.median(times[1:]) / 1000
+    return float(statistics.median(times[1:]) / 1000)
