@@ -22,24 +22,25 @@ from benchmarks.lines import (
     Turns,
 )
 
-OURS, THEIRS = "eoslog broker", "Apache Kafka"
+OURS, THEIRS, UNFLUSHED = "eoslog broker", "Apache Kafka", "eoslog broker, flush.mode=os"
+CLIENT_ALONE = "the client with its own broker in memory"
 WITHIN_100_MS = "transactions of 100 ms"
 Work = Callable[[Subject, int, int], float]
 
 
 def _beside(
-    context: Context, line: str, title: str, work: Work, full: int, size: int, guarantee: str
+    context: Context, line: str, title: str, work: Work, full: int, size: int, guarantee: str, *more: Subject
 ) -> Result:
-    """One work on both brokers."""
+    """One work on both brokers, and on the bundled one with less durability if `more` has that."""
     records = context.sizes.records(full)
     runs = {
         name: partial(work, subject, records, size)
-        for name, subject in zip((OURS, THEIRS), context.brokers, strict=True)
+        for name, subject in zip((OURS, THEIRS, UNFLUSHED), (*context.brokers, *more), strict=False)
     }
     taken = Turns.take(runs, context.sizes.rounds)
-    kept = {OURS: FLUSHED, THEIRS: PAGE_CACHE}
+    kept = {OURS: FLUSHED}
     reads = guarantee == NO_WRITE
-    worth = {name: (NOTHING_KEPT if reads else kept[name], guarantee) for name in runs}
+    worth = {name: (NOTHING_KEPT if reads else kept.get(name, PAGE_CACHE), guarantee) for name in runs}
     goal = Goal("ratio", 1.0)
     return Result(line, f"{title}, {size:,} B", "records/s", goal, taken.figures(worth), x=size)
 
@@ -81,21 +82,28 @@ def java(context: Context) -> list[Result]:
     for name, work in broker.java_works(context.jars).items():
         guarantee = next((said for part, said in worth.items() if part in name), IDEMPOTENT)
         title = name.removesuffix(", records/s")
-        results.append(_beside(context, "broker-java", title, work, 200_000, 1000, guarantee))
+        more = () if guarantee == NO_WRITE else (context.unflushed,)
+        results.append(_beside(context, "broker-java", title, work, 500_000, 1000, guarantee, *more))
     return results
 
 
 def small_transactions(context: Context) -> list[Result]:
-    p50: dict[str, list[float]] = {OURS: [], THEIRS: []}
+    subjects = dict(zip((OURS, THEIRS, UNFLUSHED), (*context.brokers, context.unflushed), strict=True))
+    p50: dict[str, list[float]] = {name: [] for name in (*subjects, CLIENT_ALONE)}
+    count = context.sizes.records(500)
 
-    def run(name: str, subject: Subject) -> float:
-        rate = broker.small_transactions(subject, context.sizes.records(500), 1000)
-        p50[name].append(subject.p50_ms)
+    def run(name: str) -> float:
+        if name == CLIENT_ALONE:
+            rate, p50_ms = broker.client_alone(count, 1000)
+        else:
+            rate = broker.small_transactions(subjects[name], count, 1000)
+            p50_ms = subjects[name].p50_ms
+        p50[name].append(p50_ms)
         return rate
 
-    runs = {name: partial(run, name, subject) for name, subject in zip(p50, context.brokers, strict=True)}
-    taken = Turns.take(runs, context.sizes.rounds)
-    worth = {OURS: (FLUSHED, EXACTLY), THEIRS: (PAGE_CACHE, EXACTLY)}
+    taken = Turns.take({name: partial(run, name) for name in p50}, context.sizes.rounds)
+    worth = {name: (PAGE_CACHE, EXACTLY) for name in subjects} | {OURS: (FLUSHED, EXACTLY)}
+    worth[CLIENT_ALONE] = (NOTHING_KEPT, "none")
     work = "confluent-kafka, transactions of one record"
     times = Turns({name: values[1:] for name, values in p50.items()}).figures(worth)
     line = "broker-small"

@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.broker import Subject, subjects
 from benchmarks.lines import Sizes
 from benchmarks.spark import Bench
+from eoslog.testing import EmbeddedBroker
 
 ROOT = Path(__file__).parents[1]
 KAFKA = ROOT / ".peers" / "kafka-4.3.1"
@@ -43,8 +44,14 @@ class Context:
         """The bundled broker and Apache Kafka, for stock clients."""
         return self._stack.enter_context(subjects(KAFKA))
 
+    @cached_property
+    def unflushed(self) -> Subject:
+        """The bundled broker as durable as Apache Kafka's default: acknowledged when in the page cache."""
+        broker = self._stack.enter_context(EmbeddedBroker(flush="os"))
+        return Subject("eoslog, flush.mode=os", broker.bootstrap, broker.pid)
+
     def end_of_group(self) -> None:
         """Stop what runs: the next group of sections does not share the machine with it."""
         self._stack.close()
-        for name in ("spark", "brokers"):
+        for name in ("spark", "brokers", "unflushed"):
             self.__dict__.pop(name, None)

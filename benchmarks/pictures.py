@@ -16,7 +16,7 @@ from matplotlib.ticker import NullFormatter, StrMethodFormatter  # noqa: E402
 
 from benchmarks.lines import Result  # noqa: E402
 
-_OURS, _THEIRS = "#0b6e4f", "#b5541c"
+_OURS, _THEIRS, _FLOOR = "#0b6e4f", "#b5541c", "#8a8a8a"
 _CHARTS = {
     "bench-throughput-spark.svg": (
         "Spark: throughput over record size",
@@ -83,6 +83,6 @@ def _plot(axes: Axes, results: list[Result], lines: tuple[str, ...]) -> None:
         up = [one - m for m, one in zip(middle, high, strict=True)]
         axes.errorbar(
             x, middle, yerr=(down, up), label=f"{group}: {subject}".removeprefix(": "), capsize=3, marker="o",
-            color=_OURS if subject.startswith("eoslog") else _THEIRS,
+            color=_OURS if subject.startswith("eoslog") else _FLOOR if "nothing" in subject else _THEIRS,
             linestyle=_STYLES[lines.index(group) if group else 0],
         )  # fmt: skip

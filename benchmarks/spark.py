@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.idle_source import Idle
 from benchmarks.peer_kafka import ApacheKafka
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import ClientConfig, parse_addresses
@@ -92,6 +93,7 @@ class Bench:
                 .getOrCreate()
             )
             self._session.sparkContext.setLogLevel("OFF")
+            self._session.dataSource.register(Idle)
             self._stack.callback(self._session.stop)
         return self._session
 

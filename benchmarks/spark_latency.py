@@ -14,10 +14,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.idle_source import Idle
 from benchmarks.spark import PARTITIONS, Bench
+from benchmarks.spark_works import IDLE
 
-IDLE = "idle"
 PAUSE_SECONDS = 0.02
 ROWS_AT_A_TIME = 8
 WARM_UP_BATCHES = 5
@@ -53,7 +52,6 @@ def batch_ms(bench: Bench, connector: str, bootstrap: str, batches: int, size: i
     Checks that the sink's topic holds every row in the end.
     """
     if connector == IDLE:
-        bench.spark.dataSource.register(Idle)
         frame = bench.spark.readStream.format(IDLE).option("rows", 16).option("size", size).load()
         query = _start(bench, frame, IDLE, {})
         found = _times(query, batches)

@@ -29,6 +29,9 @@ COPY = {100: 1_000_000, 1000: 200_000}
 SINK_GOAL = {100: 1.5, 1000: 1.2}
 EO, ALO = "eoslog, exactly once", "kafka, at least once"
 ON_OWN = "eoslog on its broker"
+NO_SINK, NOTHING = "Python sink that does nothing", "Python source and sink that do nothing"
+FLOOR = (NOTHING_KEPT, "none")
+"""What a figure is worth that only shows what Spark itself takes: no Python connector can be faster."""
 
 Work = Callable[..., Run]
 
@@ -67,9 +70,10 @@ def _sinks(context: Context, line: str, title: str, work: Work) -> list[Result]:
         runs = {
             EO: partial(_rate, work, bench, OURS, bench.peer, rows, size),
             ALO: partial(_rate, work, bench, THEIRS, bench.peer, rows, size),
+            NO_SINK: partial(_rate, work, bench, spark_works.IDLE, bench.peer, rows, size),
         }
         taken = Turns.take(runs, context.sizes.spark_rounds)
-        worth = {EO: (PAGE_CACHE, EXACTLY), ALO: (PAGE_CACHE, AT_LEAST)}
+        worth = {EO: (PAGE_CACHE, EXACTLY), ALO: (PAGE_CACHE, AT_LEAST), NO_SINK: FLOOR}
         goal = Goal("ratio", SINK_GOAL[size])
         results.append(Result(line, _named(title, size), "rows/s", goal, taken.figures(worth), x=size))
     return results
@@ -87,7 +91,7 @@ def sink_stream(context: Context) -> list[Result]:
 
 
 def copies(context: Context) -> list[Result]:
-    """Three subjects in turns: both connectors on Apache Kafka, and eoslog on the bundled broker."""
+    """In turns: both connectors on Apache Kafka, eoslog on the bundled broker, and Python doing nothing."""
     bench, results = context.spark, []
     for size, full in COPY.items():
         rows = context.sizes.records(full)
@@ -95,9 +99,10 @@ def copies(context: Context) -> list[Result]:
             EO: partial(_rate, spark_works.copy, bench, OURS, bench.peer, rows, size),
             ALO: partial(_rate, spark_works.copy, bench, THEIRS, bench.peer, rows, size),
             ON_OWN: partial(_rate, spark_works.copy, bench, OURS, bench.own, rows, size),
+            NOTHING: partial(_rate, spark_works.idle_copy, bench, rows, size),
         }
         taken = Turns.take(runs, context.sizes.spark_rounds)
-        theirs = {ALO: (PAGE_CACHE, AT_LEAST)}
+        theirs = {ALO: (PAGE_CACHE, AT_LEAST), NOTHING: FLOOR}
         figures = taken.figures({EO: (PAGE_CACHE, EXACTLY), **theirs})
         work = _named("Spark copy topic to topic, both on Apache Kafka", size)
         goal = Goal("ratio", SINK_GOAL[size])
@@ -110,14 +115,13 @@ def copies(context: Context) -> list[Result]:
 
 def latency(context: Context) -> list[Result]:
     bench, batches = context.spark, max(context.sizes.records(12), 5)
-    names = {EO: OURS, "Python source and sink that do nothing": spark_latency.IDLE, ALO: THEIRS}
+    names = {EO: OURS, NOTHING: spark_works.IDLE, ALO: THEIRS}
     runs = {
         name: partial(spark_latency.batch_ms, bench, connector, bench.peer, batches)
         for name, connector in names.items()
     }
     taken = Turns.take(runs, context.sizes.spark_rounds, warm_up=False)
-    nothing = list(names)[1]
-    worth = {EO: (PAGE_CACHE, EXACTLY), nothing: (NOTHING_KEPT, "none"), ALO: (PAGE_CACHE, AT_LEAST)}
+    worth = {EO: (PAGE_CACHE, EXACTLY), NOTHING: FLOOR, ALO: (PAGE_CACHE, AT_LEAST)}
     work = "micro-batch of a small stream, source and sink, p50, both on Apache Kafka"
     return [Result("micro-batch", work, "ms", Goal("above", 40), taken.figures(worth))]
 

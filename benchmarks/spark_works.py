@@ -11,9 +11,12 @@ import statistics
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from benchmarks.idle_source import Idle
 from benchmarks.spark import OURS, PARTITIONS, Bench, Run
 
 AT_LEAST_ONCE = {"processing.guarantee": "at_least_once"}
+IDLE = Idle.name()
+"""As a connector: what Spark takes for a Python source and sink that do nothing. Nothing arrives anywhere."""
 
 
 def source_batch(bench: Bench, connector: str, bootstrap: str, rows: int, size: int) -> Run:
@@ -38,8 +41,13 @@ def sink_batch(
         with bench.timed(rows) as run:
             writer = frame.write.format(connector).option("topic", topic).options(**(more or {}))
             writer.option("kafka.bootstrap.servers", bootstrap).mode("append").save()
-        bench.check(bootstrap, topic, rows, size)
+        _check_sink(bench, connector, bootstrap, topic, rows, size)
     return run
+
+
+def _check_sink(bench: Bench, connector: str, bootstrap: str, topic: str, rows: int, size: int) -> None:
+    if connector != IDLE:
+        bench.check(bootstrap, topic, rows, size)
 
 
 def sink_stream(
@@ -55,7 +63,7 @@ def sink_stream(
         )  # fmt: skip
         with bench.timed(rows) as run:
             _run(bench, frame, connector, bootstrap, topic, more)
-        bench.check(bootstrap, topic, rows, size)
+        _check_sink(bench, connector, bootstrap, topic, rows, size)
     return run
 
 
@@ -70,6 +78,15 @@ def copy(
         with bench.timed(rows) as run:
             _run(bench, reader.load().select("key", "value"), connector, bootstrap, topic, more)
         bench.check(bootstrap, topic, rows, size)
+    return run
+
+
+def idle_copy(bench: Bench, rows: int, size: int) -> Run:
+    """As many rows as a copy, from a source that makes them in memory to a sink that drops them."""
+    reader = bench.spark.readStream.format(IDLE).option("size", size)
+    frame = reader.option("rows", rows // PARTITIONS).load()
+    with bench.timed(rows) as run:
+        _run(bench, frame, IDLE, "", "", None)
     return run
 
 
