@@ -16,7 +16,7 @@ from eoslog.connector.client.retry import Backoff, check, retrying
 from eoslog.connector.commit.commands import Held
 from eoslog.connector.commit.names import Identity, Participant
 from eoslog.connector.errors import UnknownTopic, UnsupportedByBroker
-from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
@@ -121,7 +121,7 @@ def _held_at(cluster: Cluster, place: TopicPartition, names: dict[Identity, Part
         return answer
 
     try:
-        answer = _at_leader(cluster, place, "DescribeProducers", attempt)
+        answer = _at_leader(cluster, place, ApiKey.DESCRIBE_PRODUCERS, attempt)
     except UnknownTopic:
         return []
     except KafkaError as error:
@@ -148,7 +148,7 @@ def write_markers(cluster: Cluster, held: Iterable[Held], *, commit: bool) -> No
             ],
             "coordinator_epoch": coordinator_epoch,
         }
-        _at_leader(cluster, place, "WriteTxnMarkers", partial(_write, marker))
+        _at_leader(cluster, place, ApiKey.WRITE_TXN_MARKERS, partial(_write, marker))
         log.warning(
             "%s-%d held %s of %s open, whose marker was lost: %s marker written",
             *place,
@@ -165,13 +165,13 @@ def _write(marker: Message, leader: Connection) -> None:
             check(part["error_code"], f"WriteTxnMarkers on {topic['name']}-{part['partition_index']}")
 
 
-def _at_leader(cluster: Cluster, place: TopicPartition, what: str, attempt: Callable[[Connection], T]) -> T:
+def _at_leader(cluster: Cluster, place: TopicPartition, api: ApiKey, attempt: Callable[[Connection], T]) -> T:
     return retrying(
         cluster,
-        f"{what} of {place[0]}-{place[1]}",
+        f"{APIS[api].name} of {place[0]}-{place[1]}",
         lambda: attempt(cluster.leader(*place)),
         timeout_ms=cluster.config.api_timeout_ms,
         option="kafka.default.api.timeout.ms",
         forget=lambda: cluster.forget_topic(place[0]),
-        final=frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
+        api=api,
     )

@@ -25,6 +25,7 @@ _KIND_CODE = {"group": 0, "transaction": 1}
 _MOVED = frozenset({
     ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 })  # fmt: skip
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 METADATA_MAX = 12  # names the topics; later versions add nothing that is used here
 _UNKNOWN_PATIENCE_MS = 1_000
 """How long a topic may be unknown before that is believed: news of a topic take a moment to spread."""
@@ -101,6 +102,8 @@ class Cluster:
             )
             if error.code == ErrorCode.INVALID_TOPIC_EXCEPTION or not error.retriable:
                 raise error
+            if backoff.over and error.code not in _UNKNOWN:
+                raise error  # it is there, but not ready: who asks knows how long that may take
             if backoff.over:
                 raise UnknownTopic(
                     f"topic {name!r} does not exist on {self._names()} ({error.code.name}): "
@@ -288,10 +291,8 @@ class Cluster:
             answer = connection.call(ApiKey.FIND_COORDINATOR, body, version=version)
             for found in answer["coordinators"] if version >= 4 else [{**answer, "key": body["key"]}]:
                 if found["error_code"]:
-                    code = ErrorCode(found["error_code"])
-                    raise RefusedByBroker(
-                        code, found["error_message"] or f"no coordinator of {kind} {found['key']!r}"
-                    )
+                    what = f"no coordinator of {kind} {found['key']!r}"
+                    raise RefusedByBroker(found["error_code"], found["error_message"] or what)
                 self._coordinators[kind, found["key"]] = (found["host"], found["port"])
 
     def _names(self) -> str:

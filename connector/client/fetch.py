@@ -161,7 +161,7 @@ class _Reader:
             self._send(position)
         except (KafkaError, ConnectionLost, BrokerUnreachable) as error:
             self._drop()
-            if not passes(error):
+            if not passes(error, ApiKey.FETCH):
                 raise
 
     def answer(self, position: int) -> _Answer:
@@ -254,7 +254,8 @@ class _Reader:
         """Pause and forget what may be wrong; raise when it will not pass or the time is up."""
         self._drop()
         config = self.cluster.config
-        if not passes(error) or (isinstance(error, BrokerUnreachable) and not self.cluster.reached):
+        never_reached = isinstance(error, BrokerUnreachable) and not self.cluster.reached
+        if never_reached or not passes(error, ApiKey.FETCH):
             raise error
         limit, option = config.api_timeout_ms, "kafka.default.api.timeout.ms"
         if config.poll_timeout_ms is not None:

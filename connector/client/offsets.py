@@ -7,7 +7,7 @@ from typing import TypeVar
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.grouping import by_topic
 from eoslog.connector.client.retry import check, retrying
-from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
@@ -68,7 +68,7 @@ def fetch_committed(
         check(answer["error_code"], f"OffsetFetch of group {group!r}")
         return _committed(answer, group)
 
-    return _retry(cluster, "OffsetFetch", group, attempt, least_ms)
+    return _retry(cluster, ApiKey.OFFSET_FETCH, group, attempt, least_ms)
 
 
 def commit_plain(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
@@ -88,7 +88,7 @@ def commit_plain(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, 
                 name = f"{topic['name']}-{part['partition_index']}"
                 check(part["error_code"], f"OffsetCommit of {name} to group {group!r}")
 
-    _retry(cluster, "OffsetCommit", group, attempt)
+    _retry(cluster, ApiKey.OFFSET_COMMIT, group, attempt)
 
 
 def _committed(answer: Message, group: str) -> dict[TopicPartition, tuple[int, str]]:
@@ -102,13 +102,13 @@ def _committed(answer: Message, group: str) -> dict[TopicPartition, tuple[int, s
     return found
 
 
-def _retry(cluster: Cluster, what: str, group: str, attempt: Callable[[], T], least_ms: int = 0) -> T:
+def _retry(cluster: Cluster, api: ApiKey, group: str, attempt: Callable[[], T], least_ms: int = 0) -> T:
     return retrying(
         cluster,
-        f"{what} of group {group!r}",
+        f"{APIS[api].name} of group {group!r}",
         attempt,
         timeout_ms=max(cluster.config.api_timeout_ms, least_ms),
         option="kafka.default.api.timeout.ms",
         forget=lambda: cluster.forget_coordinator("group", group),
-        final=frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
+        api=api,
     )

@@ -39,7 +39,13 @@ _PRODUCE_BY_ID = 13
 _PRODUCE_TV1_MAX = 11
 _PRODUCE_TV2_MIN = 12  # the version that enlists partitions by itself (KIP-890)
 
-_UNCERTAIN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+_UNCERTAIN = (
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,  # also where the leader stepped down after it had written
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.NETWORK_EXCEPTION,
+)
 """Answers that do not say whether the batch is in the log."""
 
 

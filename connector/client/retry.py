@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from eoslog.connector.client.config import ClientConfig
+from eoslog.connector.client.verdicts import BRIEF_MS, Outcome, outcome
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, RefusedByBroker, RetriesExhausted
+from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -20,12 +22,6 @@ T = TypeVar("T")
 
 _QUICK = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNSTABLE_OFFSET_COMMIT})
 """Codes that pass within milliseconds: markers follow EndTxn's answer at once."""
-WAITED_FOR = _QUICK | {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.REQUEST_TIMED_OUT,
-}
 _QUICK_MS = 2.0
 
 
@@ -35,10 +31,10 @@ def check(code: int, what: str) -> None:
         raise RefusedByBroker(code, what)
 
 
-def passes(error: Exception) -> bool:
-    """Whether the failure may pass by itself, so that the same request may be sent again."""
+def passes(error: Exception, api: ApiKey | None = None) -> bool:
+    """Whether the failure may pass by itself, so that the same request (`api`) may be sent again."""
     if isinstance(error, KafkaError):
-        return error.code in WAITED_FOR or error.retriable
+        return outcome(error.code, api) in (Outcome.AGAIN, Outcome.BRIEFLY)
     return isinstance(error, (ConnectionLost, BrokerUnreachable))
 
 
@@ -76,20 +72,27 @@ def retrying(
     option: str,
     forget: Callable[[], None],
     final: frozenset[ErrorCode] = frozenset(),
+    api: ApiKey | None = None,
 ) -> T:
     """The result of `attempt`, tried again while failures may pass, for `timeout_ms` (named `option`).
 
-    `forget` drops what the client believes about the cluster before the next try. Codes in `final`
-    are raised at once. A cluster that never answered is not waited for a second time: its addresses
-    are probably wrong. Raises KafkaError, BrokerUnreachable, or RetriesExhausted from the last failure.
+    `forget` drops what the client believes about the cluster before the next try. Codes in `final` are
+    raised at once; what others mean for the request `api` is in verdicts.py. A cluster that never answered
+    is not waited for a second time: its addresses are probably wrong. Raises KafkaError, BrokerUnreachable,
+    or RetriesExhausted from the last failure.
     """
     backoff = Backoff(cluster.config, timeout_ms)
+    brief: Backoff | None = None
     while True:
         try:
             return attempt()
         except (KafkaError, ConnectionLost, BrokerUnreachable) as error:
-            if not passes(error) or (isinstance(error, KafkaError) and error.code in final):
+            if not passes(error, api) or (isinstance(error, KafkaError) and error.code in final):
                 raise
+            if isinstance(error, KafkaError) and outcome(error.code, api) is Outcome.BRIEFLY:
+                brief = brief or Backoff(cluster.config, min(BRIEF_MS, timeout_ms))
+                if brief.over:
+                    raise
             if isinstance(error, BrokerUnreachable) and not cluster.reached:
                 raise
             if backoff.over:

@@ -10,6 +10,7 @@ are under way together (pipelined.py).
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from eoslog.connector.client.cluster import Cluster
@@ -20,7 +21,7 @@ from eoslog.connector.client.retry import check, passes, retrying
 from eoslog.connector.client.transaction_lists import Listing as Listing
 from eoslog.connector.client.transaction_lists import list_transactions as list_transactions
 from eoslog.connector.errors import EoslogError, RefusedByBroker
-from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
@@ -85,8 +86,8 @@ def init_producer_id(
         return Identity(answer["producer_id"], answer["producer_epoch"])
 
     if transactional_id is None:
-        return _anywhere(cluster, "InitProducerId", attempt)
-    return _at_coordinator(cluster, "InitProducerId", transactional_id, attempt)
+        return _anywhere(cluster, ApiKey.INIT_PRODUCER_ID, attempt)
+    return _at_coordinator(cluster, ApiKey.INIT_PRODUCER_ID, transactional_id, attempt)
 
 
 def end_txn(cluster: Cluster, transactional_id: str, identity: Identity, commit: bool) -> Identity:
@@ -182,7 +183,7 @@ def add_partitions(
         }
         _check_all(codes, wanted, f"AddPartitionsToTxn of {transactional_id!r}")
 
-    _at_coordinator(cluster, "AddPartitionsToTxn", transactional_id, attempt)
+    _at_coordinator(cluster, ApiKey.ADD_PARTITIONS_TO_TXN, transactional_id, attempt)
 
 
 def describe(cluster: Cluster, ids: Sequence[str]) -> dict[str, Description | None]:
@@ -201,7 +202,8 @@ def describe(cluster: Cluster, ids: Sequence[str]) -> dict[str, Description | No
                     ErrorCode.UNKNOWN_SERVER_ERROR, f"DescribeTransactions left out {missing}"
                 )
 
-    _retry(cluster, "DescribeTransactions", attempt, lambda: cluster.forget_coordinator("transaction", *ids))
+    forget = partial(cluster.forget_coordinator, "transaction", *ids)
+    _retry(cluster, ApiKey.DESCRIBE_TRANSACTIONS, attempt, forget)
     return {i: found[i] for i in ids}
 
 
@@ -246,7 +248,7 @@ def commit_offsets(
         }
         _check_all(codes, list(offsets), f"TxnOffsetCommit of {transactional_id!r} to group {group!r}")
 
-    _retry(cluster, "TxnOffsetCommit", attempt, lambda: cluster.forget_coordinator("group", group))
+    _retry(cluster, ApiKey.TXN_OFFSET_COMMIT, attempt, lambda: cluster.forget_coordinator("group", group))
 
 
 def _add_offsets(cluster: Cluster, transactional_id: str, identity: Identity, group: str) -> None:
@@ -261,37 +263,39 @@ def _add_offsets(cluster: Cluster, transactional_id: str, identity: Identity, gr
         answer = connection.call(ApiKey.ADD_OFFSETS_TO_TXN, body, max_version=_ADD_OFFSETS_MAX)
         check(answer["error_code"], f"AddOffsetsToTxn of {transactional_id!r} for group {group!r}")
 
-    _at_coordinator(cluster, "AddOffsetsToTxn", transactional_id, attempt)
+    _at_coordinator(cluster, ApiKey.ADD_OFFSETS_TO_TXN, transactional_id, attempt)
 
 
 def _at_coordinator(
-    cluster: Cluster, what: str, transactional_id: str, attempt: Callable[[Connection], T]
+    cluster: Cluster, api: ApiKey, transactional_id: str, attempt: Callable[[Connection], T]
 ) -> T:
     def run() -> T:
         return attempt(cluster.coordinator("transaction", transactional_id))
 
     return _retry(
         cluster,
-        f"{what} of {transactional_id!r}",
+        api,
         run,
         lambda: cluster.forget_coordinator("transaction", transactional_id),
+        f" of {transactional_id!r}",
     )
 
 
-def _anywhere(cluster: Cluster, what: str, attempt: Callable[[Connection], T]) -> T:
-    return _retry(cluster, what, lambda: attempt(cluster.any_broker()), lambda: None)
+def _anywhere(cluster: Cluster, api: ApiKey, attempt: Callable[[Connection], T]) -> T:
+    return _retry(cluster, api, lambda: attempt(cluster.any_broker()), lambda: None)
 
 
-def _retry(cluster: Cluster, what: str, attempt: Callable[[], T], forget: Callable[[], None]) -> T:
+def _retry(
+    cluster: Cluster, api: ApiKey, attempt: Callable[[], T], forget: Callable[[], None], of: str = ""
+) -> T:
     return retrying(
         cluster,
-        what,
+        f"{APIS[api].name}{of}",
         attempt,
         timeout_ms=cluster.config.delivery_timeout_ms,
         option="kafka.delivery.timeout.ms",
         forget=forget,
-        # The topic of an offset is there when its rows are read; if not now, it was deleted.
-        final=frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
+        api=api,
     )
 
 

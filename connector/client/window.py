@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from eoslog.connector.client.retry import passes
+from eoslog.connector.client.verdicts import Outcome, outcome
+from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import Buffer
-from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.sequence import add
 
 TopicPartition = tuple[str, int]
@@ -79,14 +80,13 @@ class Unanswered:
 
     def judge(self, batch: Outgoing, code: int) -> Verdict:
         """What an answer's error code means; an acknowledged batch is taken off."""
-        if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            # Duplicate: written by an earlier try, so long ago that its offset is forgotten.
+        if code == ErrorCode.NONE or outcome(code, ApiKey.PRODUCE) is Outcome.ANSWER:
             self._waiting[batch.where].remove(batch.number)
             self._begun.add(batch.where)
             return Verdict.DONE
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self.oldest(batch):
             return Verdict.AGAIN  # the batch before it was not taken; both go again, in order
-        return Verdict.AGAIN if passes(KafkaError(code)) else Verdict.FAILED
+        return Verdict.AGAIN if outcome(code, ApiKey.PRODUCE) is Outcome.AGAIN else Verdict.FAILED
 
 
 def pack(batches: Iterable[Outgoing], max_bytes: int) -> list[list[Outgoing]]:
