@@ -1,11 +1,18 @@
 """Fixtures for all tests."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from spark_session import set_environment, small_session
 
 from eoslog.testing import EmbeddedBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+set_environment()
 
 # How long one example takes, or its making, says more about the machine than about the code.
 settings.register_profile("without a clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -30,4 +37,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def broker() -> Iterator[EmbeddedBroker]:
     """A broker of the module's own; tests in it keep apart by their topics' names."""
     with EmbeddedBroker() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator["SparkSession"]:
+    """A small local session, shared by all tests of a process."""
+    with small_session() as started:
         yield started

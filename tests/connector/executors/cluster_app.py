@@ -14,9 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from spark_probe import ProbeSource
 
+from tests.spark_session import QUICK_START
+
 _SMALL = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "700m",
+    "spark.executor.extraJavaOptions": QUICK_START,  # the driver has it from the environment
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "500",  # a task has some rows before its last ones
     "spark.task.maxFailures": "4",
