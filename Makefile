@@ -154,7 +154,7 @@ test-console: setup  ## the web console in a real headless browser; makes its pi
 		else echo "the browser test needs Chromium and its driver: install them (Debian: apt-get install chromium chromium-driver)"; exit 1; fi; fi
 	$(BIN)/python -m pytest -q --timeout 600 tests/console/browser.py $(TEST_ARGS)
 
-docs-pages: $(READY)  ## docs/apis.md, options.md and connector-options.md, made from the code they tell of
+docs-pages: $(READY)  ## docs/apis.md, options.md and connector-*.md, made from the code they tell of
 	$(BIN)/python -m docs.pages
 
 EXAMPLES := $(addprefix tests/examples/,mirror_kafka.py notebook.py spark_examples.py)

@@ -1,8 +1,8 @@
-"""Writes three pages of docs/ from the code they tell of: `python -m docs.pages`.
+"""Writes four pages of docs/ from the code they tell of: `python -m docs.pages`.
 
 apis.md is made of the heads of the broker's handlers, options.md of the declared options and the tables of
-the topic and group configs, connector-options.md of the connector's tables. A test fails when a page is
-not what would be written here.
+the topic and group configs, connector-options.md and connector-errors.md of the connector's tables. A test
+fails when a page is not what would be written here.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from eoslog.broker.config.group_table import GROUP_CONFIGS
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
 from eoslog.broker.config.topics import SCALED
 from eoslog.connector import option_table as connector_table
+from eoslog.connector.client.verdicts import DEPARTURES
+from eoslog.connector.errors import ADVICE
 from eoslog.connector.option_differences import DIFFERENCES, OURS_ALONE, Difference
 from eoslog.connector.option_refusals import FIXED, FORBIDDEN, NO_EFFECT
-from eoslog.protocol.apis import APIS, Api
+from eoslog.protocol.apis import APIS, Api, ApiKey
+from eoslog.protocol.errors import ErrorCode
 
 HERE = Path(__file__).parent
 
@@ -238,7 +241,54 @@ def _connector_others() -> list[str]:
     ]
 
 
-PAGES = {"apis.md": apis_page, "options.md": options_page, "connector-options.md": connector_page}
+def errors_page() -> str:
+    """What the connector makes of each error code of a broker."""
+    lines = [
+        "# What the connector makes of each error code",
+        "",
+        "Made from the code by `python -m docs.pages`; do not edit. What a *message* means, and the way"
+        " out, is in [troubleshooting.md](troubleshooting.md).",
+        "",
+        "Each code is of one kind (KIP-360), for every request. *retriable*: the request is sent again,"
+        " with pauses, until `kafka.default.api.timeout.ms` (reads, look-ups) or"
+        " `kafka.delivery.timeout.ms` (records, transactions) is over. It is then that the error is"
+        " raised. *abortable* and *fatal*: it is raised at once. In a task that aborts the task's"
+        " transaction, and Spark tries the task again under a transactional id that nobody has used, so"
+        " both come to the same there; on the driver it stops the query, and no row of the batch is"
+        " visible. Only once the decision was sent an error does not say what happened: then the driver"
+        " asks (`OutcomeUnknown` where nobody answers).",
+        "",
+        "## Where a request departs from the kind",
+        "",
+        "| request | code | what happens | why |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {APIS[api].name} | {code.name} | {_cell(one.outcome.value)} | {_cell(one.why)} |"
+        for (api, code), one in DEPARTURES.items()
+    ]
+    lines += [
+        f"| {APIS[ApiKey.PRODUCE].name} | {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name} | sent again while an"
+        " earlier batch of the partition is unacknowledged, else raised | that one was not taken, so both go"
+        " again, in order; of the oldest it means that acknowledged rows are gone |",
+        "",
+        "## Codes",
+        "",
+        "| code | name | kind | meaning | what to do |",
+        "|---|---|---|---|---|",
+    ]
+    for code in filter(None, ErrorCode):
+        cells = (str(int(code)), code.name, code.kind.value, code.meaning, ADVICE.get(code, ""))
+        lines.append("| " + " | ".join(map(_cell, cells)) + " |")
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {
+    "apis.md": apis_page,
+    "options.md": options_page,
+    "connector-options.md": connector_page,
+    "connector-errors.md": errors_page,
+}
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ def pages() -> ModuleType:
     return load()
 
 
-@pytest.mark.parametrize("name", ["apis.md", "options.md", "connector-options.md"])
+@pytest.mark.parametrize("name", ["apis.md", "options.md", "connector-options.md", "connector-errors.md"])
 def test_a_page_is_what_would_be_written(pages: ModuleType, name: str) -> None:
     written = (DOCS / name).read_text()
     assert written == pages.PAGES[name](), f"docs/{name} is old: run python -m docs.pages"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.connector.client.retry import WAITED_FOR, passes
+from eoslog.connector.client.retry import passes
 from eoslog.connector.commit.decide import FENCED
 from eoslog.connector.errors import ADVICE, RefusedByBroker
 from eoslog.protocol.errors import ErrorCode, Kind
@@ -127,6 +127,5 @@ def test_errors_travel_between_processes(name: str) -> None:
 def test_what_is_tried_again_is_what_the_table_of_codes_says() -> None:
     """KIP-360's split has one table, the codes'; nothing fatal is tried again, nor what fences a driver."""
     for code in ErrorCode:
-        if passes(RefusedByBroker(code)):
-            assert code.kind is Kind.RETRIABLE or code in WAITED_FOR, code
+        assert passes(RefusedByBroker(code)) == (code.kind is Kind.RETRIABLE)
         assert not (code in FENCED and passes(RefusedByBroker(code)))
