@@ -20,30 +20,39 @@ FIXED: dict[str, tuple[str, ...]] = {
 """Client settings that are what they are: accepted with these values (lower case), refused with any other."""
 
 _JAVA_CLASS = "it names a Java class, which cannot run here; leave it out"
+_LOGIN_CLASS = (
+    "it names a Java class, which cannot run here; "
+    "give kafka.sasl.oauthbearer.token.callback as module:function instead"
+)
 _PEM = (
     "stores are PEM here, and PEM has no store password: convert the store, see kafka.ssl.keystore.location"
 )
 _KERBEROS = "Kerberos is not there: use kafka.sasl.mechanism SCRAM-SHA-512, PLAIN or OAUTHBEARER"
 
 FORBIDDEN: dict[str, str] = {
-    "kafka.auto.offset.reset": "use the option startingOffsets instead",
+    "kafka.auto.offset.reset": "the checkpoint says where to go on, and for the first start "
+    "use the option startingOffsets instead",
     "kafka.key.deserializer": "keys are always binary; cast or decode them in the DataFrame",
     "kafka.value.deserializer": "values are always binary; cast or decode them in the DataFrame",
     "kafka.key.serializer": "keys are written as given; encode them in the DataFrame",
     "kafka.value.serializer": "values are written as given; encode them in the DataFrame",
-    "kafka.interceptor.classes": "interceptors are Java classes and cannot run here",
-    "kafka.partitioner.class": "give a column named partition to choose partitions yourself",
-    "kafka.transactional.id": "use the option transactional.id instead",
-    "kafka.transaction.two.phase.commit.enable": "use the option two.phase.commit instead",
-    "kafka.topic": "use the option topic instead",
+    "kafka.interceptor.classes": "interceptors are Java classes and cannot run here; leave it out",
+    "kafka.partitioner.class": "it names a Java class, which cannot run here; "
+    "give a column named partition to choose partitions yourself",
+    "kafka.transactional.id": "each task has an id of its own, made from that of the sink: "
+    "use the option transactional.id instead",
+    "kafka.transaction.two.phase.commit.enable": "the sink looks whether the brokers have it: "
+    "use the option two.phase.commit instead",
+    "kafka.topic": "it is no setting of Kafka's clients: use the option topic instead",
     "kafka.metric.reporters": _JAVA_CLASS,
     "kafka.config.providers": "secrets cannot be looked up by Java classes; give them as options",
     "kafka.ssl.engine.factory.class": _JAVA_CLASS,
-    "kafka.ssl.cipher.suites": "limit the cipher suites at the brokers, or give kafka.ssl.enabled.protocols",
+    "kafka.ssl.cipher.suites": "TLS is the Python interpreter's, whose suites have other names; "
+    "limit them at the brokers, or give kafka.ssl.enabled.protocols",
     "kafka.ssl.truststore.password": _PEM,
     "kafka.ssl.keystore.password": _PEM,
     "kafka.sasl.client.callback.handler.class": _JAVA_CLASS,
-    "kafka.sasl.login.class": "give kafka.sasl.oauthbearer.token.callback as module:function instead",
+    "kafka.sasl.login.class": _LOGIN_CLASS,
     "kafka.sasl.kerberos.service.name": _KERBEROS,
     "kafka.sasl.kerberos.kinit.cmd": _KERBEROS,
     "kafka.sasl.kerberos.ticket.renew.window.factor": _KERBEROS,

@@ -1,0 +1,99 @@
+"""Client settings that cannot be heeded are refused by name: which, why, and what to do instead."""
+
+import re
+
+import pytest
+
+from eoslog.connector.errors import OptionError
+from eoslog.connector.option_refusals import FIXED, FORBIDDEN
+from eoslog.connector.options import sink_options, source_options
+
+BROKERS = {"kafka.bootstrap.servers": "one:9092"}
+
+REFUSED: dict[str, tuple[str, str]] = {
+    "kafka.auto.offset.reset": ("the checkpoint says where to go on", "use the option startingOffsets"),
+    "kafka.key.deserializer": ("keys are always binary", "cast or decode them in the DataFrame"),
+    "kafka.value.deserializer": ("values are always binary", "cast or decode them in the DataFrame"),
+    "kafka.key.serializer": ("keys are written as given", "encode them in the DataFrame"),
+    "kafka.value.serializer": ("values are written as given", "encode them in the DataFrame"),
+    "kafka.interceptor.classes": ("Java classes and cannot run here", "leave it out"),
+    "kafka.partitioner.class": ("a Java class, which cannot run here", "give a column named partition"),
+    "kafka.transactional.id": ("each task has an id of its own", "use the option transactional.id"),
+    "kafka.transaction.two.phase.commit.enable": (
+        "whether the brokers have it",
+        "the option two.phase.commit",
+    ),
+    "kafka.topic": ("no setting of Kafka's clients", "use the option topic instead"),
+    "kafka.metric.reporters": ("a Java class, which cannot run here", "leave it out"),
+    "kafka.config.providers": ("cannot be looked up by Java classes", "give them as options"),
+    "kafka.ssl.engine.factory.class": ("a Java class, which cannot run here", "leave it out"),
+    "kafka.ssl.cipher.suites": ("whose suites have other names", "give kafka.ssl.enabled.protocols"),
+    "kafka.ssl.truststore.password": ("PEM has no store password", "convert the store"),
+    "kafka.ssl.keystore.password": ("PEM has no store password", "convert the store"),
+    "kafka.sasl.client.callback.handler.class": ("a Java class, which cannot run here", "leave it out"),
+    "kafka.sasl.login.class": (
+        "a Java class",
+        "give kafka.sasl.oauthbearer.token.callback as module:function",
+    ),
+    "kafka.sasl.kerberos.service.name": ("Kerberos is not there", "use kafka.sasl.mechanism SCRAM-SHA-512"),
+    "kafka.sasl.kerberos.kinit.cmd": ("Kerberos is not there", "use kafka.sasl.mechanism"),
+    "kafka.sasl.kerberos.ticket.renew.window.factor": ("Kerberos is not there", "use kafka.sasl.mechanism"),
+    "kafka.sasl.kerberos.ticket.renew.jitter": ("Kerberos is not there", "use kafka.sasl.mechanism"),
+    "kafka.sasl.kerberos.min.time.before.relogin": ("Kerberos is not there", "use kafka.sasl.mechanism"),
+}
+"""Name: why, and what to do."""
+
+OTHERWISE = {
+    "kafka.acks": ("0", "all"),
+    "kafka.enable.idempotence": ("false", "true"),
+    "kafka.enable.auto.commit": ("true", "false"),
+    "kafka.check.crcs": ("false", "true"),
+    "kafka.partitioner.ignore.keys": ("true", "false"),
+    "kafka.exclude.internal.topics": ("false", "true"),
+    "kafka.sasl.login.callback.handler.class": (
+        "com.example.Handler",
+        "org.apache.kafka.common.security.oauthbearer.oauthbearerlogincallbackhandler",
+    ),
+}
+"""Name: a value that is refused, and the one that it always has."""
+
+
+def said_to(options: dict[str, str], what: str) -> str:
+    with pytest.raises(OptionError) as raised:
+        if what == "write":
+            sink_options({**BROKERS, "topic": "t", **options}, stream=True)
+        else:
+            source_options({**BROKERS, "subscribe": "t", **options}, stream=what == "stream")
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("what", ["stream", "batch", "write"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refused_name_says_which_why_and_what_to_do(name: str, what: str) -> None:
+    why, instead = REFUSED[name]
+    for spelt in (name, name.upper()):
+        said = said_to({spelt: "secret-of-somebody"}, what)
+        assert said.startswith(f"option {name} is not supported: "), said
+        assert why in said and instead in said
+        assert said.index(why) < said.index(instead)
+        assert "secret-of-somebody" not in said
+
+
+@pytest.mark.parametrize("what", ["stream", "batch", "write"])
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_a_setting_that_is_what_it_is_says_so(name: str, what: str) -> None:
+    value, always = OTHERWISE[name]
+    said = said_to({name: value}, what)
+    assert said == f"option {name} cannot be {value!r}: it is always {always}; leave it out"
+
+
+def test_no_name_is_left_out_here() -> None:
+    assert set(REFUSED) == set(FORBIDDEN)
+    assert set(OTHERWISE) == set(FIXED)
+
+
+@pytest.mark.parametrize("name", ["kafka.no.such.setting", "kafka.sasl.jaas.confg", "kafka."])
+def test_an_unknown_name_of_a_client_setting_is_refused(name: str) -> None:
+    said = said_to({name: "secret-of-somebody"}, "write")
+    assert re.match(f"unknown option {re.escape(name)}: (did you mean|the documentation)", said)
+    assert "secret-of-somebody" not in said
