@@ -80,11 +80,6 @@ DIFFERENCES: dict[str, Difference] = {
     "kafka.transaction.timeout.ms": Difference("60000", "Spark's sink has no transactions."),
     "kafka.client.id": Difference("", "Java's clients make one for each client."),
     "kafka.max.partition.fetch.bytes": Difference("1048576", ""),
-    "kafka.client.rack": Difference(
-        "",
-        "Java's consumers follow a broker's advice to read from a replica near "
-        "them (KIP-392); here leaders are read.",
-    ),
     "kafka.send.buffer.bytes": Difference("131072", "-1 lets the system choose, which adapts."),
     "kafka.receive.buffer.bytes": Difference("65536 (producer 32768)", "-1 lets the system choose."),
     "kafka.sasl.mechanism": Difference("GSSAPI", "Kerberos (GSSAPI) is not there."),

@@ -180,7 +180,7 @@ TABLE: tuple[Option, ...] = (
     Option("kafka.fetch.max.bytes", Kind.BYTES, 50 << 20, Use.SOURCE,
            "The same: a request asks for one partition, so the lower of the two counts."),
     Option("kafka.client.rack", Kind.TEXT, "", Use.SOURCE,
-           "Told to the brokers with each Fetch. Records are read from leaders all the same."),
+           "Told to the leaders, which may have records read from a replica in that rack (KIP-392)."),
     Option("kafka.send.buffer.bytes", Kind.BUFFER, -1, Use.ALL, "The sockets' SO_SNDBUF."),
     Option("kafka.receive.buffer.bytes", Kind.BUFFER, -1, Use.ALL, "The sockets' SO_RCVBUF."),
     Option("kafka.socket.connection.setup.timeout.ms", Kind.MILLIS, 10_000, Use.ALL,

@@ -136,6 +136,10 @@ class Cluster:
             )
         return self._nodes[node]
 
+    def address(self, node: int) -> Address | None:
+        """Where a broker is, as the last answer about the cluster told; None: it named no such broker."""
+        return self._nodes.get(node)
+
     def leader(self, topic: str, partition: int) -> Connection:
         """The shared connection to a partition's leader."""
         return self._share(self.leader_address(topic, partition))

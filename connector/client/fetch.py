@@ -3,6 +3,9 @@
 The next Fetch is on its way before this answer is decoded, so broker and network work while Arrow
 does. Only batch headers are looked at one by one; records of all batches of an answer are decoded at
 once. Control batches and records of aborted transactions are passed over.
+
+With client.rack a leader may send its reader to a replica near by (KIP-392), giving no records itself.
+Whatever goes wrong there, or is not there yet, is asked of the leader, whose word counts.
 """
 
 from base64 import urlsafe_b64decode
@@ -12,6 +15,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.config import Address
 from eoslog.connector.client.connection import Connection
 from eoslog.connector.client.retry import Backoff, check, passes
 from eoslog.connector.client.visible import Located, Visible, visible
@@ -38,13 +42,14 @@ _OTHER_TOPIC = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a Fetch brought for the one partition asked for."""
+    """What a Fetch brought for the one partition asked for. `elsewhere`: the node that is to be asked."""
 
     records: Buffer
     last_stable_offset: int
     high_watermark: int
     log_start_offset: int
     aborted: list[tuple[int, int]]
+    elsewhere: int
 
 
 def fetch(
@@ -150,6 +155,9 @@ class _Reader:
         self._connection: Connection | None = None
         self._asked = -1
         self._backoff: Backoff | None = None
+        self._rack = cluster.config.client_rack
+        self._near: Address | None = None
+        """The replica to which the leader has sent us."""
 
     @property
     def name(self) -> str:
@@ -172,6 +180,8 @@ class _Reader:
                     self._drop()
                     self._send(position)
                 answer = self._read()
+                if self._goes_elsewhere(answer):
+                    continue
             except (KafkaError, ConnectionLost, BrokerUnreachable) as error:
                 self._again(error, position)
                 continue
@@ -198,7 +208,7 @@ class _Reader:
 
     def _send(self, position: int) -> None:
         if self._connection is None:
-            address = self.cluster.leader_address(self.topic, self.partition)
+            address = self._near or self.cluster.leader_address(self.topic, self.partition)
             self._connection = self.cluster.take(address)
         version = self._connection.pick(
             ApiKey.FETCH, max_version=_BY_NAME if self.topic_id is None else _BY_ID
@@ -223,7 +233,7 @@ class _Reader:
             "max_bytes": self.max_bytes,
             "isolation_level": int(self.committed),
             "topics": [{"topic": self.topic, **name, "partitions": [wanted]}],
-            "rack_id": config.client_rack,
+            "rack_id": self._rack,
         }
 
     def _read(self) -> _Answer:
@@ -234,7 +244,7 @@ class _Reader:
         part = self._only_partition(answer)
         if part["error_code"] in _OTHER_TOPIC:
             self._check_id()
-        if part["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE:
+        if part["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE and self._near is None:
             raise OffsetsGone(
                 f"offset {position} of {self.name} is not in the log, which begins at "
                 f"{part['log_start_offset']} and ends at {part['high_watermark']} (-1: not told)",
@@ -248,11 +258,32 @@ class _Reader:
             part["high_watermark"],
             part["log_start_offset"],
             [(a["producer_id"], a["first_offset"]) for a in part["aborted_transactions"] or ()],
+            part.get("preferred_read_replica", -1),
         )
+
+    def _goes_elsewhere(self, answer: _Answer) -> bool:
+        """Whether the leader sent us to a replica, which is asked next."""
+        if answer.elsewhere < 0 or len(answer.records) or self._near is not None:
+            return False
+        self._near = self.cluster.address(answer.elsewhere)
+        if self._near is None and not self._rack:
+            return False  # it is waited for: the brokers have their own rule, and name none that we know
+        if self._near is None:
+            self._leave_near()
+        self._drop()
+        return True
+
+    def _leave_near(self) -> bool:
+        """Read on at the leader; without our rack, so that it does not send us away again. Whether that
+        is new: a leader that sends us away all the same is asked with pauses."""
+        had_rack, self._near, self._rack = bool(self._rack), None, ""
+        return had_rack
 
     def _again(self, error: Exception, position: int) -> None:
         """Pause and forget what may be wrong; raise when it will not pass or the time is up."""
         self._drop()
+        if self._near is not None and self._leave_near():
+            return
         config = self.cluster.config
         never_reached = isinstance(error, BrokerUnreachable) and not self.cluster.reached
         if never_reached or not passes(error, ApiKey.FETCH):

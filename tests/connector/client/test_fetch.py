@@ -212,3 +212,77 @@ def test_a_reader_waits_as_long_as_it_was_told() -> None:
         pytest.raises(RetriesExhausted, match=r"within 200 ms \(kafkaConsumer.pollTimeoutMs\)"),
     ):
         list(fetch(c, "t", 0, 0, 101, committed=True))
+
+
+class TwoNodes:
+    """A leader with records 0..99 that sends readers away to a replica, node 2 (KIP-392)."""
+
+    def __init__(self, near: FakeBroker, *, always: bool = False, named: bool = True) -> None:
+        self.log, self.always = Log(), always
+        self.leader = FakeBroker({ApiKey.FETCH: self._fetch})
+        self.leader.handlers[ApiKey.METADATA] = self._metadata
+        self.near, self.named = near, named
+
+    def _metadata(self, version: int, body: Any) -> Any:
+        told = self.leader._metadata(version, body)
+        replica = {"node_id": 2, "host": "127.0.0.1", "port": self.near.port}
+        return {**told, "brokers": [*told["brokers"], *([replica] if self.named else [])]}
+
+    def _fetch(self, version: int, body: Any) -> Any:
+        answer = self.log.fetch(version, body)
+        if body["rack_id"] or self.always:  # it skips its own log then
+            answer["responses"][0]["partitions"][0] |= {"preferred_read_replica": 2, "records": b""}
+        return answer
+
+    def read(self, rack: str = "here", **limits: int) -> list[bytes]:
+        config = {"request_timeout_ms": 60_000, "api_timeout_ms": 60_000, "retry_backoff_ms": 1} | limits
+        with (
+            self.near,
+            self.leader,
+            Cluster(ClientConfig((("127.0.0.1", self.leader.port),), client_rack=rack, **config)) as c,
+        ):
+            rows = fetch(c, "t", 0, 0, 100, committed=True, max_bytes=700)
+            return [value for some in rows for value in some.value.to_pylist()]
+
+
+def replica(records: int, fault: int | str = 0) -> FakeBroker:
+    log = Log(records)
+
+    def fetch(version: int, body: Any) -> Any:
+        log.faults = [fault]
+        return log.fetch(version, body)
+
+    return FakeBroker({ApiKey.FETCH: fetch})
+
+
+def test_a_replica_near_by_is_read_where_the_leader_says_so() -> None:
+    nodes = TwoNodes(replica(100))
+    assert nodes.read() == numbers(0, 100)
+    assert len(nodes.leader.seen(ApiKey.FETCH)) == 1 and len(nodes.near.seen(ApiKey.FETCH)) > 1
+
+
+@pytest.mark.parametrize("records", [0, 30])
+def test_what_the_replica_does_not_have_yet_is_read_from_the_leader(records: int) -> None:
+    nodes = TwoNodes(replica(records))  # asked for more, it says OFFSET_OUT_OF_RANGE, or nothing
+    assert nodes.read() == numbers(0, 100)
+
+
+@pytest.mark.parametrize("fault", [1, 3, 6, 9, -1, 29, "drop", "empty"])
+def test_whatever_fails_at_the_replica_is_read_from_the_leader(fault: int | str) -> None:
+    assert TwoNodes(replica(100, fault)).read() == numbers(0, 100)
+
+
+def test_a_replica_that_nobody_knows_is_not_waited_for() -> None:
+    nodes = TwoNodes(replica(100), named=False)
+    assert nodes.read() == numbers(0, 100)
+    assert not nodes.near.seen(ApiKey.FETCH)
+
+
+def test_brokers_may_send_a_reader_away_by_a_rule_of_their_own() -> None:
+    assert TwoNodes(replica(100), always=True).read(rack="") == numbers(0, 100)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_leader_that_always_sends_away_to_where_nothing_is_ends_by_the_time_out(named: bool) -> None:
+    with pytest.raises(RetriesExhausted, match="no progress within 100 ms"):
+        TwoNodes(replica(100, "empty"), always=True, named=named).read(poll_timeout_ms=100)
