@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 
+from eoslog.protocol.messages.consumer_protocol import CONSUMER_PROTOCOL_ASSIGNMENT
 from eoslog.protocol.schema import Buffer, Message, ProtocolError, Schema
 
 _VERSION = struct.Struct(">h")
@@ -33,3 +34,17 @@ def decode(schema: Schema, data: Buffer) -> tuple[int, Message]:
     if end != len(data):
         raise ProtocolError(f"{schema.name} v{version} leaves {len(data) - end} of {len(data)} bytes unread")
     return version, message
+
+
+def assigned_partitions(protocol_type: str, assignment: Buffer) -> list[tuple[str, int]]:
+    """What a classic group's member is to read, as DescribeGroups tells it: topics and partitions.
+
+    Nothing where it is no consumer or has no assignment yet; other clients may put there what they like.
+    """
+    if protocol_type != "consumer" or not assignment:
+        return []
+    try:
+        _, read = decode(CONSUMER_PROTOCOL_ASSIGNMENT, assignment)
+    except ProtocolError:
+        return []
+    return [(topic["topic"], index) for topic in read["assigned_partitions"] for index in topic["partitions"]]

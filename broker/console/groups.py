@@ -10,10 +10,9 @@ from eoslog.broker.console.inside import Caller, Inside
 from eoslog.broker.console.offsets import END, Place, offsets
 from eoslog.broker.console.paging import page
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.coordinator_records import decode
+from eoslog.protocol.coordinator_records import assigned_partitions
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.messages.consumer_protocol import CONSUMER_PROTOCOL_ASSIGNMENT
-from eoslog.protocol.schema import Message, ProtocolError
+from eoslog.protocol.schema import Message
 
 MOST_MEMBERS = 500
 MOST_OFFSETS = 2000
@@ -124,7 +123,7 @@ async def _classic(inside: Inside, caller: Caller, name: str) -> Row:
     _check(found["error_code"], f"group {name}")
     members = []
     for number, member in enumerate(found["members"], 1):
-        assigned = _assigned(found["protocol_type"], member["member_assignment"])
+        assigned = assigned_partitions(found["protocol_type"], member["member_assignment"])
         members.append(_member(member, member["group_instance_id"], assigned))
         if not number % 50:
             await asyncio.sleep(0.001)  # the broker's loop has its turn
@@ -143,17 +142,6 @@ def _member(told: Message, instance: str | None, partitions: list[Place]) -> Row
         "host": told["client_host"],
         "partitions": partitions,
     }
-
-
-def _assigned(protocol_type: str, assignment: bytes) -> list[Place]:
-    """What a classic member is to read; nothing where it is no consumer or has no assignment yet."""
-    if protocol_type != "consumer" or not assignment:
-        return []
-    try:
-        _, read = decode(CONSUMER_PROTOCOL_ASSIGNMENT, assignment)
-    except ProtocolError:
-        return []  # other clients may put anything there
-    return [(topic["topic"], index) for topic in read["assigned_partitions"] for index in topic["partitions"]]
 
 
 def _check(code: int, what: str) -> None:

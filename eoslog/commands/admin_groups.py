@@ -11,10 +11,9 @@ from eoslog.connector.client.connection import Connection
 from eoslog.connector.client.grouping import by_topic
 from eoslog.connector.client.retry import check
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.coordinator_records import decode
+from eoslog.protocol.coordinator_records import assigned_partitions
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.messages.consumer_protocol import CONSUMER_PROTOCOL_ASSIGNMENT
-from eoslog.protocol.schema import Message, ProtocolError
+from eoslog.protocol.schema import Message
 
 WITHOUT_MEMBERS = ("Empty", "Dead")
 
@@ -111,22 +110,11 @@ def _describe_classic(connection: Connection, group: str) -> Group:
     members = [
         Member(
             member["member_id"], member["group_instance_id"], member["client_id"], member["client_host"],
-            _assigned(found["protocol_type"], member["member_assignment"]),
+            assigned_partitions(found["protocol_type"], member["member_assignment"]),
         )
         for member in found["members"]
     ]  # fmt: skip
     return Group(group, found["group_state"], "classic", found["protocol_data"], members)
-
-
-def _assigned(protocol_type: str, assignment: bytes) -> list[TopicPartition]:
-    """What a classic member is to read; nothing where it is no consumer or has no assignment yet."""
-    if protocol_type != "consumer" or not assignment:
-        return []
-    try:
-        _, read = decode(CONSUMER_PROTOCOL_ASSIGNMENT, assignment)
-    except ProtocolError:
-        return []  # other clients may put anything there
-    return [(topic["topic"], p) for topic in read["assigned_partitions"] for p in topic["partitions"]]
 
 
 def delete_group(cluster: Cluster, group: str) -> None:

@@ -21,7 +21,7 @@ from kio.schema.consumer_protocol_subscription import v1 as subscription_v1
 from kio.schema.consumer_protocol_subscription import v2 as subscription_v2
 from kio.schema.consumer_protocol_subscription import v3 as subscription_v3
 
-from eoslog.protocol.coordinator_records import decode, encode, key_version
+from eoslog.protocol.coordinator_records import assigned_partitions, decode, encode, key_version
 from eoslog.protocol.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
     CONSUMER_PROTOCOL_SUBSCRIPTION,
@@ -236,3 +236,12 @@ def test_what_consumers_embed(schema: Schema, version: int, entity_type: type[An
         message = oracle.to_ours(entity_type, value, schema.struct, version)
         assert encode(schema, version, message) == theirs
         assert decode(schema, theirs) == (version, message)
+
+
+def test_what_a_member_is_to_read_is_told_of_consumers_only() -> None:
+    assigned = [{"topic": "t", "partitions": [2, 0]}, {"topic": "u", "partitions": [1]}]
+    told = encode(CONSUMER_PROTOCOL_ASSIGNMENT, 1, {"assigned_partitions": assigned, "user_data": b"mine"})
+    assert assigned_partitions("consumer", told) == [("t", 2), ("t", 0), ("u", 1)]
+    assert assigned_partitions("connect", told) == assigned_partitions("consumer", b"") == []
+    for garbage in (b"x", told[:-1], told + b"x", b"anything that another client puts there"):
+        assert assigned_partitions("consumer", garbage) == []
