@@ -7,6 +7,7 @@ DescribeCluster) are rewritten with the proxy's.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -154,12 +155,11 @@ class CuttingProxy:
         pair = _Pair(writer, forth)
         self._pairs.add(pair)
         try:
-            await asyncio.gather(
-                self._pump(reader, lambda frame: self._ask(pair, frame)),
-                self._pump(back, lambda frame: self._answer(pair, frame)),
-            )
-        except (OSError, asyncio.IncompleteReadError):
-            pass  # a cut, by us or by either side: both ends go
+            with contextlib.suppress(ConnectionError):  # a cut, by us or by either side: both ends go
+                await asyncio.gather(
+                    self._pump(reader, lambda frame: self._ask(pair, frame)),
+                    self._pump(back, lambda frame: self._answer(pair, frame)),
+                )
         finally:
             self._pairs.discard(pair)
             pair.cut()
