@@ -4,10 +4,15 @@ Spark's Python processes run a full collection after every task and every call o
 libraries that a data source needs (PyArrow, NumPy, PySpark) each took about 20 ms of CPU: most of what a
 small micro-batch cost in Python. What is there when a process comes to us (modules, classes, tables) stays as
 long as it lives, so it need not be looked at again (gc.freeze); what is made later is collected as ever.
+
+Only in the processes that Spark starts for itself: a notebook or a program of the user's, in which a writer
+may be made as well, holds rings of objects of its own at that moment, which would never be freed. And only
+twice a process: each time keeps what is garbage just then.
 """
 
 import gc
 import os
+import sys
 
 _CALLS = 2
 """The first call spares the collection behind it; the second knows what the first has imported."""
@@ -19,6 +24,12 @@ def settle() -> None:
     """For where Spark calls in. Does nothing after the second call in a process; a fork counts anew."""
     global _seen
     process, calls = _seen if _seen[0] == os.getpid() else (os.getpid(), 0)
-    if calls < _CALLS:
+    if calls < _CALLS and _is_sparks():
         _seen = (process, calls + 1)
         gc.freeze()
+
+
+def _is_sparks() -> bool:
+    """Whether Spark started this process as one of its own: `python -m pyspark.daemon`, or the like."""
+    started = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return started is not None and started.name.startswith("pyspark.")

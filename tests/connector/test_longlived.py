@@ -1,18 +1,27 @@
-"""What a process keeps for good is set aside twice, not at every call; what is made later is collected."""
+"""What a process of Spark's keeps for good is set aside twice, not at every call, and nowhere else; what is
+made later is collected."""
 
+import ast
 import gc
+import inspect
+import json
 import os
+import subprocess
+import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 import pytest
 
-from eoslog.connector import longlived
+from eoslog.connector import begins, longlived, reader, task, writer
 
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(longlived, "_seen", (-1, 0))
+    monkeypatch.setattr(longlived, "_is_sparks", lambda: True)
     gc.unfreeze()
     yield
     gc.unfreeze()
@@ -53,3 +62,77 @@ def test_rows_of_a_task_are_collected_as_ever() -> None:
     del made
     gc.collect()
     assert gone() is None
+
+
+def test_nothing_grows_batch_after_batch() -> None:
+    """Each batch leaves garbage behind, some of it before we are called."""
+    left, frozen = [], []
+    for _ in range(50):
+        ring = Ring()
+        left.append(weakref.ref(ring))
+        del ring
+        longlived.settle()
+        frozen.append(gc.get_freeze_count())
+        gc.collect()
+    assert len(set(frozen[1:])) == 1, "twice, and then no more"
+    assert [one() is None for one in left[2:]] == [True] * 48
+
+
+@pytest.mark.parametrize(
+    ("started_as", "settles"),
+    [
+        ("pyspark.daemon", True),
+        ("pyspark.worker", True),
+        ("pyspark.sql.worker.write_into_data_source", True),
+        ("pyspark.sql.streaming.python_streaming_source_runner", True),
+        ("ipykernel_launcher", False),
+        ("pytest.__main__", False),
+        ("pyspark_jobs.nightly", False),
+        (None, False),  # python job.py, spark-submit job.py, an interactive shell
+    ],
+)
+def test_only_processes_that_spark_starts_for_itself(
+    monkeypatch: pytest.MonkeyPatch, started_as: str | None, settles: bool
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(longlived, "_seen", (-1, 0))
+    main = ModuleType("__main__")
+    main.__spec__ = ModuleSpec(started_as, None) if started_as else None
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    assert is_collected_after_settling() is not settles
+
+
+def test_a_program_of_the_user_s_keeps_its_collector() -> None:
+    """In a process of its own, as it is; and in a fork of it."""
+    program = """
+import gc, json, os
+from eoslog.connector import longlived
+longlived.settle()
+read, write = os.pipe()
+if os.fork() == 0:
+    longlived.settle()
+    os.write(write, b"%d" % gc.get_freeze_count())
+    os._exit(0)
+print(json.dumps([gc.get_freeze_count(), int(os.read(read, 20))]))
+"""
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(said.stdout) == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "calls_in",
+    [
+        reader.read_range,
+        task.write_rows,
+        writer.StreamWriter.commit,
+        begins.BeginsWhenPickled.__getstate__,
+    ],
+    ids=lambda function: function.__qualname__,
+)
+def test_where_spark_calls_in_it_is_settled_first(calls_in: Callable[..., object]) -> None:
+    """Before anything of the task's own is made: rows, connections, errors."""
+    (function,) = ast.parse(inspect.cleandoc("\n" + inspect.getsource(calls_in))).body
+    assert isinstance(function, ast.FunctionDef)
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    first = body[0].body[0] if isinstance(body[0], ast.If) else body[0]
+    assert ast.unparse(first) == "settle()"
