@@ -159,7 +159,7 @@ async def test_the_first_rebalance_waits_for_its_delay_in_real_time(data: Path) 
     second = shell.groups.join("g", join(new="b"))
     answers = [await first, await second]
     assert {answer.generation for answer in answers} == {1}
-    assert 0.39 <= loop.time() - begun < 4
+    assert 0.39 <= loop.time() - begun < 60
 
 
 @on_loop

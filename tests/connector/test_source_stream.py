@@ -275,7 +275,7 @@ def test_an_open_transaction_holds_back_the_end_of_a_batch(kafka: Kafka, topic: 
     producer.commit_transaction(20)
     began = time.monotonic()
     while bare(made.latestOffset({topic: {"0": 0, "1": 0}}, NO_LIMIT)) != {topic: {"0": 7, "1": 0}}:
-        assert time.monotonic() - began < 10, "the marker follows the answer within a moment"
+        assert time.monotonic() - began < 60, "the marker follows the answer"
 
 
 def test_new_partitions_are_read_from_their_beginning(kafka: Kafka, topic: str) -> None:

@@ -238,8 +238,8 @@ def test_an_abandoned_transaction_times_out(
         put(plain, place, b"behind it")
         consumer.assign({place: 0})
         begun = time.monotonic()
-        assert values(read(consumer, 1, 10)) == [b"behind it"]
-        assert time.monotonic() - begun < 6
+        assert values(read(consumer, 1, 40)) == [b"behind it"]
+        assert time.monotonic() - begun < 45, "a producer's default is a minute"
     seen(commit=_refused(producer.commit))
     producer.close()
     with _initialised(client, bootstrap, name) as again:

@@ -448,7 +448,8 @@ def test_a_group_has_times_of_its_own(wire: Wire, topic: str, topic_id: bytes) -
 
 
 def test_the_end_does_not_wait_for_parked_joins(topic: str) -> None:
-    with EmbeddedBroker(config=CONFIG) as broker, Wire(broker.host, broker.port) as wire:
+    patient = CONFIG | {"shutdown.grace.ms": "60000"}
+    with EmbeddedBroker(config=patient) as broker, Wire(broker.host, broker.port) as wire:
         create(wire, topic, 4)
         classic_group(wire, "g", topic)
         with Wire(broker.host, broker.port) as other:
@@ -459,6 +460,6 @@ def test_the_end_does_not_wait_for_parked_joins(topic: str) -> None:
             assert parked.is_alive(), "it waits for the other member to join again"
             begun = time.monotonic()
             broker.stop()
-            assert time.monotonic() - begun < 3, "the grace of five seconds is for requests that get on"
-            parked.join(5)
+            assert time.monotonic() - begun < 40, "the grace of a minute is for requests that get on"
+            parked.join(40)
             assert not parked.is_alive()

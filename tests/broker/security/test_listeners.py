@@ -138,7 +138,7 @@ def test_a_renewed_certificate_is_taken_without_a_restart(pki: Pki) -> None:
         with tls_wire(pki, port) as wire:
             before = serial(wire)
             pki.renew()
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             while time.monotonic() < deadline:
                 with tls_wire(pki, port) as other:
                     if serial(other) != before:
@@ -149,10 +149,12 @@ def test_a_renewed_certificate_is_taken_without_a_restart(pki: Pki) -> None:
             assert wire.call(ApiKey.METADATA, 9, topics=[])["brokers"], "an open connection goes on"
         text = pki.broker.read_text()
         pki.broker.write_text("garbage")
-        time.sleep(1.5)
+        deadline = time.monotonic() + 60
+        while "the new certificate is not taken" not in broker.output():
+            assert time.monotonic() < deadline, broker.output()
+            time.sleep(0.1)
         with tls_wire(pki, port) as wire:
             assert wire.call(ApiKey.METADATA, 9, topics=[])["brokers"]
-        assert "the new certificate is not taken" in broker.output()
         pki.broker.write_text(text)
 
 

@@ -239,7 +239,7 @@ def sasl_broker(issuer: Issuer) -> Iterator[EmbeddedBroker]:
 def login(broker: EmbeddedBroker, mechanism: str, **more: str) -> SourceOptions:
     return options(
         broker.bootstrap, security__protocol="SASL_PLAINTEXT", sasl__mechanism=mechanism,
-        request__timeout__ms="6000", **more,
+        request__timeout__ms="60000", **more,
     )  # fmt: skip
 
 
@@ -261,7 +261,7 @@ def test_a_wrong_password_is_refused_at_once_and_not_shown(
         AuthenticationRefused, match=f"{mechanism} as {user}.*check the credentials"
     ) as raised:
         topics(login(sasl_broker, mechanism, sasl__username=user, sasl__password=SECRET))
-    assert SECRET not in str(raised.value) and time.monotonic() - started < 3
+    assert SECRET not in str(raised.value) and time.monotonic() - started < 40, "no time-out is waited for"
 
 
 def test_a_mechanism_that_is_not_offered() -> None:
