@@ -25,8 +25,9 @@ from confluent_kafka.admin import (
 )
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
-from eoslog.connector import sink
+from eoslog.connector import progress, sink
 from eoslog.connector.client import transactions
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.commit import commands as c
@@ -249,6 +250,23 @@ def assert_no_secret_in(said: bytes) -> None:
         assert at < 0, said[max(at - 300, 0) : at + 300]
 
 
+def test_the_figures_of_a_batch_tell_no_secret(
+    given: Given, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """progress.log: on the standard error, and in the log of whoever listens at INFO."""
+    caplog.set_level(logging.DEBUG)
+    options = sink_options(given | {"progress.log": "true"}, stream=True)
+    begun = sink.begin_batch(options)
+    assert begun is not None and begun.batch is not None
+    rows = iter([pa.record_batch({"value": pa.array([b"row"])})])
+    report: Any = write_rows(options, begun, Attempt(begun.batch.query_id, 0, 0), rows).report
+    sink.commit_stream(options, [report], 0)
+    line = capfd.readouterr().err
+    assert line.startswith(progress.HEAD) and '"rows": 1' in line
+    assert '"rows": 1' in caplog.text
+    assert_no_secret_in((line + caplog.text + repr(options) + repr(begun) + repr(report)).encode())
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(3 * PATIENCE_SECONDS)
 def test_queries_that_fail_leave_no_secret_behind(
@@ -261,8 +279,10 @@ def test_queries_that_fail_leave_no_secret_behind(
     wrong = given | {"kafka.sasl.jaas.config": jaas(username=ALICE, password=WRONG)}
     spark.sparkContext.setLogLevel("INFO")
     try:
-        said = failed(spark, wrong, tmp_path / "password")
-        said += failed(spark, given | {"topic": "closed"}, tmp_path / "topic")
+        # Together, as most of the time is that in which Spark's Python processes start.
+        cases = {"password": wrong, "topic": given | {"topic": "closed"}}
+        queries = {name: started(spark, options, tmp_path / name) for name, options in cases.items()}
+        said = "".join(failed(spark, query, cases[name], tmp_path / name) for name, query in queries.items())
     finally:
         spark.sparkContext.setLogLevel("OFF")
     assert "PLAIN as alice" in said and "TOPIC_AUTHORIZATION_FAILED" in said
@@ -275,17 +295,21 @@ def test_queries_that_fail_leave_no_secret_behind(
     assert_no_secret_in(said.encode() + logged.encode() + files)
 
 
-def failed(spark: SparkSession, given: Given, folder: Path) -> str:
-    """All that a query says that fails. Where a new Python process took longer than 10 s to come up, Spark
-    has given it up itself: once more."""
+def started(spark: SparkSession, given: Given, folder: Path) -> StreamingQuery:
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
     rows = rows.selectExpr("cast(value as string) as value")
+    given = given | {"checkpointLocation": str(folder)}
+    return rows.writeStream.format("eoslog").options(**given).start()
+
+
+def failed(spark: SparkSession, query: StreamingQuery, given: Given, folder: Path) -> str:
+    """All that a query says that fails. Where a new Python process took longer than 10 s to come up, Spark
+    has given it up itself: once more."""
     for number in range(TRIES):
-        given = given | {"checkpointLocation": str(folder / str(number))}
-        query = rows.writeStream.format("eoslog").options(**given).start()
         with pytest.raises(StreamingQueryException) as raised:
             query.awaitTermination(PATIENCE_SECONDS)
         if "worker to connect back" in str(raised.value):
+            query = started(spark, given, folder / str(number))
             continue
         query.explain(extended=True)
         said = traceback.format_exception(raised.value)
