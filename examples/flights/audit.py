@@ -64,6 +64,7 @@ class Reader:
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
+                "fetch.wait.max.ms": 20,  # an end is told by an empty answer: not half a second later
                 "auto.offset.reset": "error",
             }
         )
