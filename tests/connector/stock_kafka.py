@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 
@@ -50,11 +50,16 @@ class Kafka:
         return producer
 
     def put(self, topic: str, values: list[bytes], partition: int = 0, **more: Any) -> None:
-        """Produce values outside transactions and wait for all of them."""
-        producer = self.producer(enable_idempotence=True)
+        """Produce values outside transactions and wait for all of them. Only while no broker is killed: it
+        is not idempotent (librdkafka's idempotent producer waits half a second for its id, each time)."""
+        producer = self.producer(acks="all", linger_ms=1000)  # flush() does not linger: one batch
+        told: list[KafkaError | None] = []
         for value in values:
-            producer.produce(topic, value, partition=partition, **more)
+            producer.produce(
+                topic, value, partition=partition, on_delivery=lambda error, _: told.append(error), **more
+            )
         assert producer.flush(60) == 0
+        assert told == [None] * len(values), [str(error) for error in told if error is not None]
 
     def rows(self, topic: str, partitions: int = 1, *, committed: bool = True) -> list[tuple[Any, ...]]:
         """Every record as the stock consumer sees it, sorted: (partition, offset, key, value, timestamp
