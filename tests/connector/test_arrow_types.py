@@ -135,3 +135,14 @@ def test_a_type_that_is_no_row_of_bytes_is_refused(name: str) -> None:
     columns = {"value": pa.array([b"v"]), name: pa.array([b"v"]).dictionary_encode()}
     with pytest.raises(ValueError, match=f"{name} has type dictionary"):
         written(pa.record_batch(columns), topic="t")
+
+
+@pytest.mark.parametrize("most", [1, 100, 1 << 20])
+def test_rows_of_a_partition_keep_their_order(most: int) -> None:
+    rows = batch(*SMALL)
+    numbers = pa.array([b"%d" % number for number in range(len(rows))])
+    found: dict[Any, list[int]] = {}
+    for topic, partition, _, value, _ in written(rows.set_column(1, "value", numbers), most=most):
+        found.setdefault((topic, partition), []).append(int(value))
+    assert len(found) > 2 and all(order == sorted(order) for order in found.values())
+    assert sorted(number for order in found.values() for number in order) == list(range(len(rows)))
