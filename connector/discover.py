@@ -9,7 +9,7 @@ from typing import TypeVar
 from eoslog.connector.client import offsets as group_offsets
 from eoslog.connector.client.cluster import Cluster, TopicInfo
 from eoslog.connector.client.listing import list_offsets
-from eoslog.connector.client.retry import retrying
+from eoslog.connector.client.retry import check, retrying
 from eoslog.connector.client.shared import shared
 from eoslog.connector.crosscheck import check_notes, read_note
 from eoslog.connector.errors import OptionError, report_loss
@@ -68,11 +68,12 @@ class Log:
         """Where each partition ends: what read_committed readers may see, or all (kafka.isolation.level).
 
         An end before `position` is asked for again a few times: a new leader may not know yet how far the
-        log goes (fetchOffset.numRetries and retryIntervalMs).
+        log goes (fetchOffset.numRetries and retryIntervalMs). So is a partition that is not told of: a broker
+        may not have heard of it yet, and taken for gone it would later be read from its beginning.
         """
         for left in reversed(range(self.options.end_tries)):
             found = self.ends(self.partitions(), LATEST)
-            if not left or all(found.get(tp, at) >= at for tp, at in (position or {}).items()):
+            if not left or all(found.get(tp, -1) >= at for tp, at in (position or {}).items()):
                 return found
             time.sleep(self.options.end_pause_ms / 1000)
         raise AssertionError("fetchOffset.numRetries is 1 at least")
@@ -163,8 +164,16 @@ class Log:
     def _matching(self) -> list[str]:
         """Topics of the pattern; none may be there yet, as with Spark's connector."""
         pattern = re.compile(self.options.pattern or "")
-        found = self._ask("Metadata", lambda: self.cluster.metadata(None))
-        topics = [t.name for t in found.topics.values() if not t.internal and pattern.fullmatch(t.name)]
+
+        def look() -> Iterable[TopicInfo]:
+            found = self.cluster.metadata(None)
+            for name, code in found.errors.items():
+                if pattern.fullmatch(name):
+                    check(code, f"Metadata of {name}")  # not told of now, it would look as if it were gone
+            return found.topics.values()
+
+        found = self._ask("Metadata", look)
+        topics = [t.name for t in found if not t.internal and pattern.fullmatch(t.name)]
         if not topics:
             log.warning(
                 "no topic matches subscribePattern %r, which must match the whole name: nothing to read",
