@@ -15,6 +15,7 @@ from eoslog.connector.client.transactions import Identity
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, ProduceFailed
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import read_header
+from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.records import EncodedBatch, encode_batches
 
 FAULTS = ["", "lost request", "lost answer", "not leader"]
@@ -170,6 +171,18 @@ def test_without_retries_an_unknown_outcome_is_raised() -> None:
         with pytest.raises(ConnectionLost):
             producer.flush()
     assert log.batches == {0: [(-1, 3)]}
+
+
+@pytest.mark.parametrize("code", [6, 7, 13, 20, 56])
+def test_without_retries_an_answer_that_leaves_it_open_is_raised(code: int) -> None:
+    """A leader that steps down after it has written says that it does not lead; so for a disk that fails."""
+    log = FakeLog(codes={0: code})
+    with FakeBroker({ApiKey.PRODUCE: log.produce}) as broker, cluster(broker) as c:
+        producer = Producer(c, identity=None, retries=False)
+        producer.send("t", 0, batch())
+        with pytest.raises(KafkaError) as raised:
+            producer.flush()
+    assert raised.value.code == code and log.batches == {0: []}
 
 
 def test_tv2_enlists_by_produce_12() -> None:
