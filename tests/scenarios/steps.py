@@ -72,6 +72,11 @@ def until(
                 time.sleep(0.02)
 
 
+def plain_producer(client: Client, bootstrap: str) -> Producer:
+    """For rows that only have to be there: librdkafka's idempotent one waits half a second for its id."""
+    return client.producer(bootstrap, idempotent=False)
+
+
 def put(producer: Producer, place: Place, *sent: bytes) -> list[int]:
     """Send values to a partition and wait; answers their offsets."""
     deliveries = [producer.send(place.topic, value, partition=place.partition) for value in sent]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from drivers.base import Admin, Client, Place, Refused
-from steps import everything, put, until, values
+from steps import everything, plain_producer, put, until, values
 
 Topic = Callable[..., list[Place]]
 Seen = Callable[..., None]
@@ -61,7 +61,7 @@ def test_a_topic_made_anew_is_empty(client: Client, bootstrap: str, admin: Admin
     place = Place(name, 0)
     for value in (b"old", b"new"):
         admin.create_topic(name)
-        with client.producer(bootstrap) as producer:
+        with plain_producer(client, bootstrap) as producer:
             put(producer, place, value)
         assert values(everything(client, bootstrap, [place])[place]) == [value]
         admin.delete_topic(name)
@@ -78,11 +78,11 @@ def test_the_cluster(client: Client, cluster: Any, bootstrap: str, admin: Admin,
 @pytest.mark.needs("create-partitions")
 def test_partitions_are_added(client: Client, bootstrap: str, admin: Any, topic: Topic, seen: Seen) -> None:
     [place] = topic()
-    with client.producer(bootstrap) as producer:
+    with plain_producer(client, bootstrap) as producer:
         put(producer, place, b"0")
     admin.create_partitions(place.topic, 3)
     until(lambda: admin.partitions(place.topic) == [0, 1, 2], "the partitions are there")
-    with client.producer(bootstrap) as producer:
+    with plain_producer(client, bootstrap) as producer:
         put(producer, Place(place.topic, 2), b"2")
     found = everything(client, bootstrap, [Place(place.topic, number) for number in range(3)])
     assert [values(records) for records in found.values()] == [[b"0"], [], [b"2"]]
@@ -112,11 +112,11 @@ def test_configs_of_a_topic(client: Client, admin: Any, topic: Topic, seen: Seen
 @pytest.mark.needs("configs")
 def test_a_changed_config_counts_at_once(client: Client, bootstrap: str, admin: Any, topic: Topic) -> None:
     [place] = topic()
-    with client.producer(bootstrap) as producer:
+    with plain_producer(client, bootstrap) as producer:
         put(producer, place, b"x" * 5000)
     admin.alter_configs(place.topic, {"max.message.bytes": "1000"})
     until(lambda: admin.configs(place.topic)["max.message.bytes"][0] == "1000", "the config is changed")
-    with client.producer(bootstrap) as producer:
+    with plain_producer(client, bootstrap) as producer:
         error = _refused(lambda: producer.send(place.topic, b"x" * 5000).result())
     assert error == "MESSAGE_TOO_LARGE"
 
@@ -138,7 +138,7 @@ def test_configs_of_the_broker(client: Client, admin: Any, seen: Seen) -> None:
 @pytest.mark.needs("delete-records")
 def test_records_are_deleted(client: Client, bootstrap: str, admin: Any, topic: Topic, seen: Seen) -> None:
     [place] = topic()
-    with client.producer(bootstrap) as producer:
+    with plain_producer(client, bootstrap) as producer:
         put(producer, place, *(b"%d" % number for number in range(10)))
     assert admin.delete_records(place, 4) == 4
     with client.consumer(bootstrap) as consumer:
@@ -157,7 +157,7 @@ def test_records_are_deleted(client: Client, bootstrap: str, admin: Any, topic: 
 def test_offsets_are_listed(client: Client, bootstrap: str, admin: Any, topic: Topic, name: str) -> None:
     [place] = topic()
     with (
-        client.producer(bootstrap) as plain,
+        plain_producer(client, bootstrap) as plain,
         client.producer(bootstrap, transactional_id=name) as producer,
     ):
         for number in (0, 1, 5, 2):
@@ -318,7 +318,7 @@ def test_a_producer_is_fenced_by_an_admin(
 @pytest.mark.needs("log-dirs")
 def test_log_dirs(client: Client, bootstrap: str, admin: Any, topic: Topic) -> None:
     places = topic(2)
-    with client.producer(bootstrap) as producer:
+    with plain_producer(client, bootstrap) as producer:
         put(producer, places[1], b"x" * 1000)
     found = {place: size for place, size in admin.log_dirs(places[0].topic).items() if place in places}
     assert found[places[0]] == 0

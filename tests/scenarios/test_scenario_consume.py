@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from cutting_proxy import CuttingProxy
 from drivers.base import Client, Place, Refused
-from steps import everything, nothing_more, put, read, until, values
+from steps import everything, nothing_more, plain_producer, put, read, until, values
 
 from eoslog.protocol.apis import ApiKey
 
@@ -20,7 +20,7 @@ BEGIN = 1_600_000_000_000
 def filled(bootstrap: str, client: Client, topic: Topic) -> Place:
     """A partition of ten records, a second apart."""
     [place] = topic()
-    with client.producer(bootstrap) as producer:
+    with plain_producer(client, bootstrap) as producer:
         for number in range(10):
             producer.send(place.topic, b"%d" % number, timestamp=BEGIN + number * 1000)
             producer.flush()
@@ -32,7 +32,7 @@ def test_where_a_new_group_begins(
     client: Client, bootstrap: str, filled: Place, name: str, reset: str
 ) -> None:
     with (
-        client.producer(bootstrap) as producer,
+        plain_producer(client, bootstrap) as producer,
         client.consumer(bootstrap, group=name, reset=reset) as consumer,
     ):
         consumer.subscribe([filled.topic])
@@ -66,7 +66,7 @@ def test_seek_and_pause(client: Client, bootstrap: str, filled: Place) -> None:
         consumer.seek(filled, 8)
         assert values(read(consumer, 2)) == [b"8", b"9"]
         consumer.pause(filled)
-        with client.producer(bootstrap) as producer:
+        with plain_producer(client, bootstrap) as producer:
             put(producer, filled, b"10")
         nothing_more(consumer)
         consumer.resume(filled)
@@ -89,7 +89,7 @@ def test_offsets_by_time(client: Client, bootstrap: str, filled: Place) -> None:
 
 def test_two_partitions_from_different_offsets(client: Client, bootstrap: str, topic: Topic) -> None:
     first, second = topic(2)
-    with client.producer(bootstrap) as producer, client.consumer(bootstrap) as consumer:
+    with plain_producer(client, bootstrap) as producer, client.consumer(bootstrap) as consumer:
         for place in (first, second):
             put(producer, place, b"0", b"1", b"2")
         consumer.assign({first: 1, second: 2})
@@ -100,7 +100,7 @@ def test_two_partitions_from_different_offsets(client: Client, bootstrap: str, t
 def test_large_records_and_many_fetches(client: Client, bootstrap: str, topic: Topic) -> None:
     [place] = topic(max_message_bytes="3000000")
     sent = [bytes([number]) * 700_000 for number in range(12)]
-    with client.producer(bootstrap) as producer, client.consumer(bootstrap) as consumer:
+    with plain_producer(client, bootstrap) as producer, client.consumer(bootstrap) as consumer:
         put(producer, place, *sent)
         consumer.assign({place: 0})
         assert values(read(consumer, 12)) == sent
@@ -110,10 +110,10 @@ def test_everything_arrives_through_cuts(
     client: Client, bootstrap: str, topic: Topic, proxy: CuttingProxy
 ) -> None:
     [place] = topic()
-    with client.producer(bootstrap) as producer:
+    with plain_producer(client, bootstrap) as producer:
         put(producer, place, *(b"%d" % number for number in range(200)))
     faults = [proxy.cut_at(ApiKey.FETCH, before=before, skip=1, times=2) for before in (True, False)]
-    with client.consumer(proxy.bootstrap) as consumer, client.producer(bootstrap) as producer:
+    with client.consumer(proxy.bootstrap) as consumer, plain_producer(client, bootstrap) as producer:
         consumer.assign({place: 0})
         found = read(consumer, 200)
         number = 200

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cutting_proxy import CuttingProxy
 from drivers.base import Client, Consumer, Place, Refused
-from steps import put, read, until, values
+from steps import plain_producer, put, read, until, values
 
 from eoslog.protocol.apis import ApiKey
 
@@ -57,7 +57,7 @@ def test_a_member_comes_and_goes(
 def test_nothing_is_lost_in_a_rebalance(client: Client, bootstrap: str, topic: Topic, name: str) -> None:
     places = topic(4)
     with (
-        client.producer(bootstrap) as producer,
+        plain_producer(client, bootstrap) as producer,
         client.consumer(bootstrap, group=name) as one,
         client.consumer(bootstrap, group=name) as two,
     ):
@@ -227,7 +227,7 @@ def test_consumer_protocol(client: Client, bootstrap: str, topic: Topic, name: s
 @pytest.mark.needs("consumer-protocol")
 def test_consumer_protocol_reads_and_commits(client: Client, bootstrap: str, topic: Topic, name: str) -> None:
     [place] = topic()
-    with client.producer(bootstrap) as producer:
+    with plain_producer(client, bootstrap) as producer:
         put(producer, place, b"0", b"1", b"2")
     for expected in ([b"0", b"1", b"2"], [b"2"]):
         with client.consumer(bootstrap, group=name, protocol="consumer") as consumer:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from cutting_proxy import CuttingProxy
 from drivers.base import Client, Place, Producer, Refused
-from steps import everything, nothing_more, put, read, until, values
+from steps import everything, nothing_more, plain_producer, put, read, until, values
 
 from eoslog.protocol.apis import ApiKey
 
@@ -106,7 +106,7 @@ def test_an_open_transaction_hides_what_follows(
 ) -> None:
     [place] = topic()
     with (
-        client.producer(bootstrap) as plain,
+        plain_producer(client, bootstrap) as plain,
         _initialised(client, bootstrap, name) as producer,
         client.consumer(bootstrap, committed=True) as careful,
         client.consumer(bootstrap, committed=False) as eager,
@@ -166,7 +166,7 @@ def test_offsets_in_the_transaction(client: Client, bootstrap: str, topic: Topic
 
 def test_read_process_write(client: Client, bootstrap: str, topic: Topic, name: str) -> None:
     [source], [target] = topic(suffix="-in"), topic(suffix="-out")
-    with client.producer(bootstrap) as plain:
+    with plain_producer(client, bootstrap) as plain:
         put(plain, source, *(b"%d" % number for number in range(100)))
     with (
         _initialised(client, bootstrap, name) as producer,
@@ -234,7 +234,7 @@ def test_an_abandoned_transaction_times_out(
     producer = _initialised(client, bootstrap, name, transaction_timeout_ms=1000)
     producer.begin()
     put(producer, place, b"abandoned")
-    with client.producer(bootstrap) as plain, client.consumer(bootstrap) as consumer:
+    with plain_producer(client, bootstrap) as plain, client.consumer(bootstrap) as consumer:
         put(plain, place, b"behind it")
         consumer.assign({place: 0})
         begun = time.monotonic()

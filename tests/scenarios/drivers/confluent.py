@@ -378,6 +378,7 @@ class Confluent(Client):
             "client.id": options.get("client_id", "scenario"),
             "auto.offset.reset": options.get("reset", "earliest"),
             "isolation.level": "read_committed" if options.get("committed", True) else "read_uncommitted",
+            "fetch.wait.max.ms": 100,
         }  # fmt: skip
         if options.get("instance"):
             config["group.instance.id"] = options["instance"]
