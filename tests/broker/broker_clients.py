@@ -23,7 +23,7 @@ QUICK = {
 class Wire:
     """One blocking connection; requests by API key and version."""
 
-    def __init__(self, host: str, port: int, timeout: float = 10.0) -> None:
+    def __init__(self, host: str, port: int, timeout: float = 60.0) -> None:
         self.socket = socket.create_connection((host, port), timeout)
         self._number = 0
 
@@ -67,7 +67,7 @@ def create(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> No
 
 
 def read_all(
-    bootstrap: str, topic: str, isolation: str = "read_committed", timeout: float = 20
+    bootstrap: str, topic: str, isolation: str = "read_committed", timeout: float = 60
 ) -> list[Message]:
     """Every record of a topic up to each partition's end, in order within a partition."""
     consumer = Consumer({

@@ -48,7 +48,7 @@ def test_a_dropped_answer_was_carried_out(faulty: EmbeddedBroker, wire: Wire) ->
     fault = faulty.faults.drop_answer("Produce")
     with pytest.raises(ConnectionError):
         wire.call(ApiKey.PRODUCE, 9, **produce())
-    fault.wait(timeout=1)
+    fault.wait(timeout=60)
     assert after(faulty) == before + 1
 
 

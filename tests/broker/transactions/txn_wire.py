@@ -54,7 +54,7 @@ class Cluster:
         self.wire.socket.close()
 
 
-def until(true: Any, seconds: float = 20.0) -> None:
+def until(true: Any, seconds: float = 60.0) -> None:
     """Ask until it is so."""
     deadline = time.monotonic() + seconds
     while not true():

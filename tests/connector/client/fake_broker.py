@@ -190,7 +190,7 @@ class FakeLog:
         return 0, sequence
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
     """Wait for something that another thread brings about."""
     deadline = time.monotonic() + seconds
     while not condition():
