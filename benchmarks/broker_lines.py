@@ -82,8 +82,8 @@ def java(context: Context) -> list[Result]:
     for name, work in broker.java_works(context.jars).items():
         guarantee = next((said for part, said in worth.items() if part in name), IDEMPOTENT)
         title = name.removesuffix(", records/s")
-        more = () if guarantee == NO_WRITE else (context.unflushed,)
-        results.append(_beside(context, "broker-java", title, work, 500_000, 1000, guarantee, *more))
+        more = (context.unflushed,) if guarantee == IDEMPOTENT else ()
+        results.append(_beside(context, "broker-java", title, work, 400_000, 1000, guarantee, *more))
     return results
 
 
