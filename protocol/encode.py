@@ -7,6 +7,7 @@ all batches, one after another. Batches are slices of it.
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,6 +66,7 @@ def encode_batches(
     *,
     codec: int,
     max_batch_bytes: int,
+    groups: Sequence[int] = (),
 ) -> list[EncodedBatch]:
     """Encode columns of equal length into batches, in order.
 
@@ -72,18 +74,23 @@ def encode_batches(
     list<struct<key: string, value: binary>>, where a null list is an empty one; `timestamps`: int64 ms since
     the epoch, Arrow timestamps, or one int for all. No batch is larger than `max_batch_bytes`, header
     included and before compression, but a record above that has a batch of its own. A section that
-    compression would make larger is sent uncompressed, as the format allows for each batch.
+    compression would make larger is sent uncompressed, as the format allows for each batch. `groups`: row
+    numbers, ascending, before which a batch ends: rows of several partitions, one partition after the other,
+    are encoded together, and each batch then has bytes of its own.
     Raises ValueError for columns that cannot be records: unequal lengths, other types, null timestamps,
     null header keys, records above 2 GiB.
     """
     rows = columns.Rows.of(key, value, headers, timestamps)
     if not rows.count:
         return []
-    ends = _cut(_upper_sizes(rows, max_batch_bytes), max_batch_bytes - batch.HEADER_SIZE)
+    sizes = _upper_sizes(rows, max_batch_bytes)
+    ends = _cut(sizes, max_batch_bytes - batch.HEADER_SIZE, [*groups, rows.count])
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
     data, offsets = _join(rows, starts, ends - starts)
     bounds = offsets[np.append(starts, rows.count)].tolist()
-    sections = [data[begin:end] for begin, end in itertools.pairwise(bounds)]
+    sections: list[Buffer] = [data[begin:end] for begin, end in itertools.pairwise(bounds)]
+    if len(groups):  # no partition that has to wait holds the bytes of all others
+        sections = [bytes(section) for section in sections]
     first, latest = rows.times[starts], np.maximum.reduceat(rows.times, starts)
     counts = (ends - starts).tolist()
     return [
@@ -92,7 +99,7 @@ def encode_batches(
     ]
 
 
-def _encoded(section: memoryview, codec: int, count: int, first: int, latest: int) -> EncodedBatch:
+def _encoded(section: Buffer, codec: int, count: int, first: int, latest: int) -> EncodedBatch:
     packed = compression.compress(codec, [section]) if codec else None
     if packed is None or len(packed) >= len(section):
         return EncodedBatch([section], count, 0, first, latest)
@@ -111,14 +118,16 @@ def _upper_sizes(rows: columns.Rows, max_batch_bytes: int) -> Ints:
     return body + varints.sizes(varints.zigzag(body))
 
 
-def _cut(sizes: Ints, budget: int) -> Ints:
-    """Ends of the batches (row numbers), as many records in each as fit into `budget` bytes."""
+def _cut(sizes: Ints, budget: int, groups: Sequence[int]) -> Ints:
+    """Ends of the batches (row numbers), as many records in each as fit into `budget` bytes; `groups`: the
+    ends, ascending, that no batch goes beyond."""
     total = np.cumsum(sizes)
     ends, start, done = [], 0, 0
-    while start < len(total):
-        start = max(int(np.searchsorted(total, done + budget, "right")), start + 1)
-        done = int(total[start - 1])
-        ends.append(start)
+    for last in groups:
+        while start < last:
+            start = min(max(int(np.searchsorted(total, done + budget, "right")), start + 1), last)
+            done = int(total[start - 1])
+            ends.append(start)
     return np.array(ends, np.int64)
 
 

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from eoslog.connector import routing
 from eoslog.connector.errors import SchemaError
 from eoslog.connector.routing import Router, check_schema
 from eoslog.protocol.partitioner import murmur2
@@ -119,11 +121,19 @@ row = st.tuples(
 
 
 @settings(deadline=None)
-@given(rows=st.lists(row, max_size=60), size=st.sampled_from([100, 900_000]))
-def test_every_row_goes_once_to_its_place_in_order(rows: list[tuple[Any, ...]], size: int) -> None:
+@given(
+    rows=st.lists(row, max_size=60),
+    size=st.sampled_from([100, 900_000]),
+    together=st.sampled_from([0, routing.TOGETHER]),
+)
+def test_every_row_goes_once_to_its_place_in_order(
+    rows: list[tuple[Any, ...]], size: int, together: int
+) -> None:
+    """Whether its destinations are encoded in one go, as those of small batches are, or one by one."""
     made = router(max_batch_bytes=size)
     topics, partitions, key, value = zip(*rows, strict=True) if rows else ((), (), (), ())
-    got = routed(made, batch(topic=topics, partition=partitions, key=key, value=value))
+    with patch.object(routing, "TOGETHER", together):
+        got = routed(made, batch(topic=topics, partition=partitions, key=key, value=value))
     expected: dict[tuple[str, int], list[tuple[Any, ...]]] = defaultdict(list)
     for topic, partition, k, v in rows:
         if partition is None and k is not None:

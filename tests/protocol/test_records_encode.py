@@ -1,5 +1,6 @@
 """Encoding, judged by the slow oracle: what comes out is what went in, in batches within their limit."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,26 @@ def test_columns_of_any_kind(
     for one in batches:
         assert one.count == 1 or one.size <= limit
         assert one.size == len(b"".join(one.finish()))
+
+
+@settings(deadline=None)
+@given(st.lists(rows_with, min_size=1, max_size=4), st.integers(0, 3), st.integers(0, 300))
+def test_groups_together_are_what_each_is_alone(groups: list[list[Any]], codec: int, limit: int) -> None:
+    """No batch has rows of two groups, and each is the same, byte for byte, as when its group is alone."""
+
+    def encoded(rows: list[Any], begins: list[int]) -> list[EncodedBatch]:
+        keys, values, lists, _ = ([row[i] for row in rows] for i in range(4))
+        return encode_batches(
+            pa.array(keys, pa.binary()), pa.array(values, pa.string()), header_column(lists), 5,
+            codec=codec, max_batch_bytes=limit, groups=begins,
+        )  # fmt: skip
+
+    begins = list(itertools.accumulate(map(len, groups)))[:-1]
+    together = encoded([row for rows in groups for row in rows], begins)
+    alone = [one for rows in groups for one in encoded(rows, [])]
+    assert [b"".join(one.finish()) for one in together] == [b"".join(one.finish()) for one in alone]
+    if len(groups) > 1:
+        assert all(isinstance(part, bytes) for one in together for part in one.parts), "memory of its own"
 
 
 @settings(deadline=None)
