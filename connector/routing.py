@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 )
 
 from eoslog.connector.errors import SchemaError
+from eoslog.protocol.columns import stable_order
 from eoslog.protocol.partitioner import NO_PARTITION, murmur2_partition
 from eoslog.protocol.records import EncodedBatch, encode_batches
 
@@ -187,5 +188,5 @@ def _sorted(topic_of: Ints, partition_of: Ints) -> tuple[Ints, list[int]]:
     """Row numbers, those of a destination together and ascending, and where in them each but the first
     destination begins."""
     place = topic_of * (int(partition_of.max()) + 1) + partition_of
-    order = np.argsort(place, kind="stable")
+    order = stable_order(place)
     return order, (np.flatnonzero(np.diff(place[order])) + 1).tolist()

@@ -103,6 +103,14 @@ def offsets_of(column: pa.Array) -> Ints:
     return offsets[column.offset : column.offset + len(column) + 1].astype(np.int64)
 
 
+def stable_order(numbers: Ints) -> Ints:
+    """Places of the numbers in ascending order, equal ones as they stand. NumPy sorts numbers of 16 bits by
+    their digits, four times faster than longer ones."""
+    least = int(numbers.min(initial=0))
+    narrow = int(numbers.max(initial=0)) - least < 1 << 16
+    return np.argsort((numbers - least).astype(np.uint16) if narrow else numbers, kind="stable")
+
+
 def binary_array(offsets: Ints, data: Any, large: bool) -> pa.Array:
     """A binary column over `data`, without a copy of it."""
     kind, width = (pa.large_binary(), np.int64) if large else (pa.binary(), np.int32)

@@ -133,9 +133,10 @@ def _cut(sizes: Ints, budget: int, groups: Sequence[int]) -> Ints:
 
 def _join(rows: columns.Rows, starts: Ints, counts: Ints) -> tuple[memoryview, Ints]:
     """All records one after another, and the offset of each in these bytes."""
-    times = _raw(rows.times - rows.times[starts].repeat(counts))
+    since = rows.times - rows.times[starts].repeat(counts)
+    times = _raw(since) if since.any() else None  # a zero byte each
     deltas = _raw(np.arange(rows.count) - starts.repeat(counts))
-    lengths = _raw(rows.sizes + 1 + times[1] + deltas[1])
+    lengths = _raw(rows.sizes + 1 + (1 if times is None else times[1]) + deltas[1])
     large = rows.large
     before = columns.number_column([lengths, None, times, deltas, rows.key.prefixes()], large)
     between = columns.number_column([rows.value.prefixes()], large)

@@ -63,7 +63,7 @@ def murmur2_partition(keys: pa.Array, partitions: int) -> npt.NDArray[np.int32]:
 
 def _murmur2(data: Bytes, begins: Ints, lengths: Ints) -> Words:
     """Hash the keys at `begins`, one step of four bytes for all keys at once."""
-    order = np.argsort(-lengths, kind="stable")  # those with further steps are the first ones
+    order = columns.stable_order(-lengths)  # those with further steps are the first ones
     at, size = begins[order], lengths[order]
     h = np.uint32(_SEED) ^ size.astype(np.uint32)
     steps = size >> 2

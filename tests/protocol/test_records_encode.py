@@ -281,3 +281,11 @@ def test_columns_above_what_32_bit_offsets_hold(monkeypatch: pytest.MonkeyPatch)
     chunked = pa.chunked_array([keys[:7], keys[7:]], pa.binary())
     batches = encode(chunked, pa.array(values), header_column(lists), np.array(moments), limit=300)
     assert read(batches) == expected(rows)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(-5, 5) | st.integers(-(2**33), 2**33) | st.integers(65_530, 65_541)))
+def test_numbers_in_order(numbers: list[int]) -> None:
+    """Whatever they span: short numbers are sorted in another way than long ones."""
+    found = columns.stable_order(np.array(numbers, np.int64)).tolist()
+    assert found == sorted(range(len(numbers)), key=numbers.__getitem__)
