@@ -21,7 +21,7 @@ from benchmarks.lines import Sizes
 GROUPS = [spark_lines.SECTIONS, broker_lines.SECTIONS, broker_size.SECTIONS]
 NAMES = [section.name for group in GROUPS for section in group]
 FULL, QUICK = Sizes(rounds=5, share=1.0, spark_rounds=5), Sizes(rounds=3, share=1 / 8, spark_rounds=3)
-LEFT_OUT_OF_QUICK = {"delay", "broker-sizes", "broker-java"}
+LEFT_OUT_OF_QUICK = {"delay", "spark-short", "broker-sizes", "broker-java"}
 PAGE, KEPT, PICTURES = ROOT / "docs/benchmarks.md", ROOT / "docs/benchmarks.json", ROOT / "docs/pictures"
 
 
