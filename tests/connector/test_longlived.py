@@ -74,7 +74,8 @@ def test_nothing_grows_batch_after_batch() -> None:
         longlived.settle()
         frozen.append(gc.get_freeze_count())
         gc.collect()
-    assert len(set(frozen[1:])) == 1, "twice, and then no more"
+    after = frozen[1:]  # less, where somebody lets go of what was set aside
+    assert after == sorted(after, reverse=True), "twice, and then no more"
     assert [one() is None for one in left[2:]] == [True] * 48
 
 

@@ -49,6 +49,7 @@ def test_an_executor_dies_and_its_stage_is_tried_again(
     assert first["jvm"] != second["jvm"]
     cluster.kill_executor(first["jvm"])
     cluster.wait_for(1, PREPARED, batch=1, partition=first["partition"])
+    cluster.wait_for(2, STARTED, batch=1, stage=first["stage"], partition=second["partition"])  # its twin
     cluster.go(WRITING)
     assert cluster.answer()["error"] is None
     again = cluster.notes(STARTED, batch=1, stage=first["stage"])
