@@ -17,7 +17,7 @@ SPARK_KAFKA = ROOT / ".peers" / "spark-kafka-4.2.0"
 
 
 class Context:
-    """A context manager; everything it started ends with it, or at `end_of_group`."""
+    """A context manager, one for each group of sections; everything it started ends with it."""
 
     def __init__(self, sizes: Sizes) -> None:
         self.sizes = sizes
@@ -49,9 +49,3 @@ class Context:
         """The bundled broker as durable as Apache Kafka's default: acknowledged when in the page cache."""
         broker = self._stack.enter_context(EmbeddedBroker(flush="os"))
         return Subject("eoslog, flush.mode=os", broker.bootstrap, broker.pid)
-
-    def end_of_group(self) -> None:
-        """Stop what runs: the next group of sections does not share the machine with it."""
-        self._stack.close()
-        for name in ("spark", "brokers", "unflushed"):
-            self.__dict__.pop(name, None)

@@ -15,8 +15,8 @@ point leaves either no decision, and the transaction open, or a decision that `c
 CompleteX itself is not waited for: without it the markers are written once more, which changes nothing.
 It cannot be overtaken: whatever the id does next is recorded after it in the same log, and waited for.
 
-Left out: transactional ids do not expire (transactional.id.expiration.ms, tombstones in the log), and
-`__transaction_state` is not compacted.
+Ids that nobody has used for transactional.id.expiration.ms are forgotten, with tombstones in the log, which
+is compacted.
 """
 
 from __future__ import annotations
