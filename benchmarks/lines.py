@@ -100,6 +100,8 @@ class Sizes:
     share: float = 1.0
     """Of the records that a full run takes."""
     spark_rounds: int = 5
+    spark_bytes: tuple[int, ...] = (100, 1000)
+    """Of a record, in Spark's lines."""
 
     def records(self, full: int) -> int:
         return max(int(full * self.share), 1)

@@ -47,10 +47,14 @@ def _named(work: str, size: int) -> str:
     return f"{work}, {size:,} B"
 
 
+def _rows(context: Context, full: dict[int, int]) -> list[tuple[int, int]]:
+    """Size of a record and number of rows, of each run."""
+    return [(size, context.sizes.records(full[size])) for size in context.sizes.spark_bytes]
+
+
 def source(context: Context) -> list[Result]:
     bench, results = context.spark, []
-    for size, full in SOURCE.items():
-        rows = context.sizes.records(full)
+    for size, rows in _rows(context, SOURCE):
         runs = {
             name: partial(_rate, spark_works.source_batch, bench, name, bench.peer, rows, size)
             for name in (OURS, THEIRS)
@@ -68,8 +72,7 @@ def source(context: Context) -> list[Result]:
 
 def _sinks(context: Context, line: str, title: str, work: Work) -> list[Result]:
     bench, results = context.spark, []
-    for size, full in SINK.items():
-        rows = context.sizes.records(full)
+    for size, rows in _rows(context, SINK):
         runs = {
             EO: partial(_rate, work, bench, OURS, bench.peer, rows, size),
             ALO: partial(_rate, work, bench, THEIRS, bench.peer, rows, size),
@@ -96,8 +99,7 @@ def sink_stream(context: Context) -> list[Result]:
 def copies(context: Context) -> list[Result]:
     """In turns: both connectors on Apache Kafka, eoslog on the bundled broker, and Python doing nothing."""
     bench, results = context.spark, []
-    for size, full in COPY.items():
-        rows = context.sizes.records(full)
+    for size, rows in _rows(context, COPY):
         runs = {
             EO: partial(_rate, spark_works.copy, bench, OURS, bench.peer, rows, size),
             ALO: partial(_rate, spark_works.copy, bench, THEIRS, bench.peer, rows, size),

@@ -104,7 +104,7 @@ def _run(
 
 
 def paced(
-    bench: Bench, bootstrap: str, rows: int, size: int, more: dict[str, str], batches: int = 3
+    bench: Bench, bootstrap: str, rows: int, size: int, more: dict[str, str], batches: int = 6
 ) -> float:
     """Seconds of a micro-batch of `rows` rows, the median of `batches` after a first one, of a copy."""
     whole = rows * (batches + 1)
