@@ -139,7 +139,7 @@ def latency(context: Context) -> list[Result]:
         name: partial(spark_latency.batch_ms, bench, connector, bench.peer, batches)
         for name, connector in names.items()
     }
-    taken = Turns.take(runs, context.sizes.spark_rounds, warm_up=False)
+    taken = Turns.take(runs, context.sizes.spark_rounds)
     worth = {EO: (PAGE_CACHE, EXACTLY), NOTHING: FLOOR, ALO: (PAGE_CACHE, AT_LEAST)}
     work = "micro-batch of a small stream, source and sink, p50, both on Apache Kafka"
     return [Result("micro-batch", work, "ms", Goal("above", 40), taken.figures(worth))]
@@ -154,7 +154,7 @@ def guarantees(context: Context) -> list[Result]:
         name: partial(spark_works.paced, bench, bench.peer, per_batch, size, more)
         for name, more in both.items()
     }
-    taken = Turns.take(runs, context.sizes.spark_rounds, warm_up=False)
+    taken = Turns.take(runs, context.sizes.spark_rounds)
     exactly, least = (taken.values[name] for name in both)
     results = []
     for seconds, bound in ((1.0, 0.97), (30.0, 0.995)):

@@ -133,9 +133,10 @@ class Driver:
         return _own(transactions.init_producer_id(self._cluster, command.name, self._timeout_ms, current))
 
     def _fetch_stored(self, command: FetchStored) -> Stored | Refused:
-        # The first look-up of a group makes the broker create the anchor topic, where it is new.
-        wanted = [(ANCHOR, 0)]
-        group_offsets.fetch_committed(self._cluster, command.group, wanted, require_stable=False)
+        if self._cluster.remembered(ANCHOR) is None:
+            # The first look-up of a group makes the broker create the anchor topic, where it is new.
+            wanted = [(ANCHOR, 0)]
+            group_offsets.fetch_committed(self._cluster, command.group, wanted, require_stable=False)
         anchors = len(self._anchor_topic().leaders)
         wanted = [(ANCHOR, number) for number in range(anchors)]
         pending_ms = self._cluster.config.api_timeout_ms / LOOKS

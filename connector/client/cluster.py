@@ -89,8 +89,8 @@ class Cluster:
 
     def topic(self, name: str, *, create: bool = False) -> TopicInfo:
         """A topic, from memory if it is fresh. Raises UnknownTopic, KafkaError, BrokerUnreachable."""
-        known, since = self._topics.get(name, (None, 0.0))
-        if known is not None and time.monotonic() - since < self.config.metadata_max_age_ms / 1000:
+        known = self.remembered(name)
+        if known is not None:
             return known
         backoff = Backoff(self.config, _CREATION_PATIENCE_MS if create else _UNKNOWN_PATIENCE_MS)
         while True:
@@ -110,6 +110,12 @@ class Cluster:
                     "check the name, or create the topic first"
                 ) from error
             backoff.pause(error)
+
+    def remembered(self, name: str) -> TopicInfo | None:
+        """A topic as it was told within kafka.metadata.max.age.ms; None: a broker has to be asked."""
+        known, since = self._topics.get(name, (None, 0.0))
+        fresh = time.monotonic() - since < self.config.metadata_max_age_ms / 1000
+        return known if fresh else None
 
     def partitions(self, topic: str) -> list[int]:
         """The partitions of a topic, asked anew each time: a topic may have grown."""

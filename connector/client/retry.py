@@ -71,14 +71,15 @@ def retrying(
     timeout_ms: int,
     option: str,
     forget: Callable[[], None],
+    final: frozenset[ErrorCode] = frozenset(),
     api: ApiKey | None = None,
 ) -> T:
     """The result of `attempt`, tried again while failures may pass, for `timeout_ms` (named `option`).
 
-    `forget` drops what the client believes about the cluster before the next try. What a code means for the
-    request `api` is in verdicts.py. A cluster that never answered is not waited for a second time: its
-    addresses are probably wrong. Raises KafkaError, BrokerUnreachable, or RetriesExhausted from the last
-    failure.
+    `forget` drops what the client believes about the cluster before the next try. Codes in `final` are
+    raised at once; what others mean for the request `api` is in verdicts.py. A cluster that never answered
+    is not waited for a second time: its addresses are probably wrong. Raises KafkaError, BrokerUnreachable,
+    or RetriesExhausted from the last failure.
     """
     backoff = Backoff(cluster.config, timeout_ms)
     brief: Backoff | None = None
@@ -86,7 +87,7 @@ def retrying(
         try:
             return attempt()
         except (KafkaError, ConnectionLost, BrokerUnreachable) as error:
-            if not passes(error, api):
+            if not passes(error, api) or (isinstance(error, KafkaError) and error.code in final):
                 raise
             if isinstance(error, KafkaError) and outcome(error.code, api) is Outcome.BRIEFLY:
                 brief = brief or Backoff(cluster.config, min(BRIEF_MS, timeout_ms))

@@ -106,8 +106,13 @@ def test_retries_end_by_their_timeout_and_name_it() -> None:
     def fail() -> None:
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
+    def run(**more: Any) -> None:
+        retrying(cluster(1), "Doing", fail, timeout_ms=200, option="some.ms", forget=lambda: None, **more)
+
     with pytest.raises(RetriesExhausted, match=r"Doing: gave up after 200 ms \(some\.ms\).*LOAD_IN_PROGRESS"):
-        retrying(cluster(1), "Doing", fail, timeout_ms=200, option="some.ms", forget=lambda: None)
+        run()
+    with pytest.raises(KafkaError):
+        run(final=frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}))
 
 
 def test_what_will_not_pass_is_raised_at_once() -> None:
