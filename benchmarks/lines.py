@@ -100,6 +100,8 @@ class Sizes:
     share: float = 1.0
     """Of the records that a full run takes."""
     spark_rounds: int = 5
+    spark_warm_ups: int = 2
+    """A JVM gets faster for longer than one turn, whoever's code it runs."""
     spark_bytes: tuple[int, ...] = (100, 1000)
     """Of a record, in Spark's lines."""
 
@@ -117,18 +119,18 @@ class Section:
 
 @dataclass
 class Turns:
-    """Values of subjects, taken in turns after one warm-up each."""
+    """Values of subjects, taken in turns after a warm-up of each."""
 
     values: dict[str, list[float]] = field(default_factory=dict)
 
     @classmethod
-    def take(cls, subjects: Mapping[str, Callable[[], float]], rounds: int, warm_up: bool = True) -> Turns:
-        """A B A B ...; the first turn of each is thrown away."""
+    def take(cls, subjects: Mapping[str, Callable[[], float]], rounds: int, warm_ups: int = 1) -> Turns:
+        """A B A B ...; the first turns of each are thrown away."""
         found: dict[str, list[float]] = {name: [] for name in subjects}
-        for turn in range(rounds + warm_up):
+        for turn in range(warm_ups + rounds):
             for name, run in subjects.items():
                 value = run()
-                if turn or not warm_up:
+                if turn >= warm_ups:
                     found[name].append(value)
         return cls(found)
 

@@ -20,8 +20,8 @@ from benchmarks.lines import Sizes
 
 GROUPS = [spark_lines.SECTIONS, broker_lines.SECTIONS, broker_size.SECTIONS]
 NAMES = [section.name for group in GROUPS for section in group]
-FULL = Sizes(rounds=5, share=1.0, spark_rounds=5)
-QUICK = Sizes(rounds=3, share=1 / 8, spark_rounds=2, spark_bytes=(100,))
+FULL = Sizes()
+QUICK = Sizes(rounds=3, share=1 / 8, spark_rounds=2, spark_warm_ups=1, spark_bytes=(100,))
 LEFT_OUT_OF_QUICK = frozenset(
     ["spark-short", "guarantee", "delay", "broker-sizes", "broker-java", "broker-java-cost", "growth"]
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -47,6 +47,10 @@ def _named(work: str, size: int) -> str:
     return f"{work}, {size:,} B"
 
 
+def _in_turns(context: Context, runs: Mapping[str, Callable[[], float]]) -> Turns:
+    return Turns.take(runs, context.sizes.spark_rounds, context.sizes.spark_warm_ups)
+
+
 def _rows(context: Context, full: dict[int, int]) -> list[tuple[int, int]]:
     """Size of a record and number of rows, of each run."""
     return [(size, context.sizes.records(full[size])) for size in context.sizes.spark_bytes]
@@ -59,7 +63,7 @@ def source(context: Context) -> list[Result]:
             name: partial(_rate, spark_works.source_batch, bench, name, bench.peer, rows, size)
             for name in (OURS, THEIRS)
         }
-        taken = Turns.take(runs, context.sizes.spark_rounds)
+        taken = _in_turns(context, runs)
         for name in (OURS, THEIRS):
             spark_works.check_source(bench, name, bench.peer, rows, size)
         worth = {OURS: (NOTHING_KEPT, NO_WRITE), THEIRS: (NOTHING_KEPT, NO_WRITE)}
@@ -78,7 +82,7 @@ def _sinks(context: Context, line: str, title: str, work: Work) -> list[Result]:
             ALO: partial(_rate, work, bench, THEIRS, bench.peer, rows, size),
             NO_SINK: partial(_rate, work, bench, spark_works.IDLE, bench.peer, rows, size),
         }
-        taken = Turns.take(runs, context.sizes.spark_rounds)
+        taken = _in_turns(context, runs)
         worth = {EO: (PAGE_CACHE, EXACTLY), ALO: (PAGE_CACHE, AT_LEAST), NO_SINK: FLOOR}
         goal = Goal("ratio", SINK_GOAL[size])
         results.append(Result(line, _named(title, size), "rows/s", goal, taken.figures(worth), x=size))
@@ -106,7 +110,7 @@ def copies(context: Context) -> list[Result]:
             ON_OWN: partial(_rate, spark_works.copy, bench, OURS, bench.own, rows, size),
             NOTHING: partial(_rate, spark_works.idle_copy, bench, rows, size),
         }
-        taken = Turns.take(runs, context.sizes.spark_rounds)
+        taken = _in_turns(context, runs)
         theirs = {ALO: (PAGE_CACHE, AT_LEAST), NOTHING: FLOOR}
         figures = taken.figures({EO: (PAGE_CACHE, EXACTLY), **theirs})
         work = _named(f"Spark copy topic to topic, {rows:,} rows, both on Apache Kafka", size)
@@ -126,7 +130,7 @@ def short_copy(context: Context) -> list[Result]:
         ALO: partial(_rate, spark_works.copy, bench, THEIRS, bench.peer, rows, size),
         NOTHING: partial(_rate, spark_works.idle_copy, bench, rows, size),
     }
-    taken = Turns.take(runs, context.sizes.spark_rounds)
+    taken = _in_turns(context, runs)
     worth = {EO: (PAGE_CACHE, EXACTLY), ALO: (PAGE_CACHE, AT_LEAST), NOTHING: FLOOR}
     work = f"the same copy when there are only {rows:,} rows: mostly the start of a query, 100 B"
     return [Result("spark-short", work, "rows/s", Goal("shown"), taken.figures(worth))]
@@ -139,7 +143,7 @@ def latency(context: Context) -> list[Result]:
         name: partial(spark_latency.batch_ms, bench, connector, bench.peer, batches)
         for name, connector in names.items()
     }
-    taken = Turns.take(runs, context.sizes.spark_rounds)
+    taken = _in_turns(context, runs)
     worth = {EO: (PAGE_CACHE, EXACTLY), NOTHING: FLOOR, ALO: (PAGE_CACHE, AT_LEAST)}
     work = "micro-batch of a small stream, source and sink, p50, both on Apache Kafka"
     return [Result("micro-batch", work, "ms", Goal("above", 40), taken.figures(worth))]
@@ -154,7 +158,7 @@ def guarantees(context: Context) -> list[Result]:
         name: partial(spark_works.paced, bench, bench.peer, per_batch, size, more)
         for name, more in both.items()
     }
-    taken = Turns.take(runs, context.sizes.spark_rounds)
+    taken = _in_turns(context, runs)
     exactly, least = (taken.values[name] for name in both)
     results = []
     for seconds, bound in ((1.0, 0.97), (30.0, 0.995)):
@@ -185,7 +189,7 @@ def delays(context: Context) -> list[Result]:
             EO: partial(spark_latency.delay_ms, bench, OURS, bench.peer, trigger, seconds),
             ALO: partial(spark_latency.delay_ms, bench, THEIRS, bench.peer, trigger, seconds),
         }
-        taken = Turns.take(runs, 1, warm_up=False)
+        taken = Turns.take(runs, 1, warm_ups=0)
         worth = {EO: (PAGE_CACHE, EXACTLY), ALO: (PAGE_CACHE, AT_LEAST)}
         work = f"age of a record when it is readable in the sink, p50, trigger {trigger:g} s"
         results.append(Result("delay", work, "ms", Goal("shown"), taken.figures(worth), x=trigger))
