@@ -14,11 +14,11 @@ import os
 import time
 import traceback
 
-from benchmarks import broker_lines, broker_size, pictures, report, spark_lines
+from benchmarks import broker_lines, broker_size, disk, pictures, report, spark_lines
 from benchmarks.context import ROOT, Context
 from benchmarks.lines import Sizes
 
-GROUPS = [spark_lines.SECTIONS, broker_lines.SECTIONS, broker_size.SECTIONS]
+GROUPS = [spark_lines.SECTIONS, disk.SECTIONS, broker_lines.SECTIONS, broker_size.SECTIONS]
 NAMES = [section.name for group in GROUPS for section in group]
 FULL = Sizes()
 QUICK = Sizes(rounds=3, share=1 / 8, spark_rounds=2, spark_warm_ups=1, spark_bytes=(100,))
