@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 
-from benchmarks.broker import Subject, subjects
+from benchmarks.broker import Subject, idempotent, subjects, transactions
 from benchmarks.lines import Sizes
 from benchmarks.spark import Bench
 from eoslog.testing import EmbeddedBroker
@@ -14,6 +14,7 @@ from eoslog.testing import EmbeddedBroker
 ROOT = Path(__file__).parents[1]
 KAFKA = ROOT / ".peers" / "kafka-4.3.1"
 SPARK_KAFKA = ROOT / ".peers" / "spark-kafka-4.2.0"
+_WARM_UP_RECORDS = 1_000_000
 
 
 class Context:
@@ -41,8 +42,12 @@ class Context:
 
     @cached_property
     def brokers(self) -> list[Subject]:
-        """The bundled broker and Apache Kafka, for stock clients."""
-        return self._stack.enter_context(subjects(KAFKA))
+        """The bundled broker and Apache Kafka, for stock clients, warm: a JVM's speed comes with its work."""
+        started = self._stack.enter_context(subjects(KAFKA))
+        for subject in started:
+            for work in (idempotent, transactions):
+                work(subject, self.sizes.records(_WARM_UP_RECORDS), 1000)
+        return started
 
     @cached_property
     def unflushed(self) -> Subject:

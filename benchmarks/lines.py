@@ -102,6 +102,8 @@ class Sizes:
     spark_rounds: int = 5
     spark_warm_ups: int = 2
     """A JVM gets faster for longer than one turn, whoever's code it runs."""
+    broker_warm_ups: int = 5
+    """Turns of writes before the first that is timed: the peer's broker is a JVM too."""
     spark_bytes: tuple[int, ...] = (100, 1000)
     """Of a record, in Spark's lines."""
 

@@ -21,7 +21,7 @@ from benchmarks.lines import Sizes
 GROUPS = [spark_lines.SECTIONS, disk.SECTIONS, broker_lines.SECTIONS, broker_size.SECTIONS]
 NAMES = [section.name for group in GROUPS for section in group]
 FULL = Sizes()
-QUICK = Sizes(rounds=3, share=1 / 8, spark_rounds=2, spark_warm_ups=1, spark_bytes=(100,))
+QUICK = Sizes(rounds=3, share=1 / 8, spark_rounds=2, spark_warm_ups=1, broker_warm_ups=1, spark_bytes=(100,))
 LEFT_OUT_OF_QUICK = frozenset(
     ["spark-short", "guarantee", "delay", "broker-sizes", "broker-java", "broker-java-cost", "growth"]
 )

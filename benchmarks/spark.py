@@ -65,6 +65,8 @@ class Bench:
         self._session: SparkSession | None = None
         self._peer: str | None = None
         self._own: str | None = None
+        self.warm = False
+        """Whether `peer` has taken as many records as its JVM needs to reach its speed."""
         self._filled: dict[tuple[str, int, int, int], str] = {}
         self._sums: dict[tuple[int, int], Sum] = {}
         self.directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="eoslog-bench-")))
