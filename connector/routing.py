@@ -144,6 +144,8 @@ class Router:
         counts = np.array([self._partitions_of(topic) for topic in topics], np.int64)
         given = column_of(rows, "partition")
         key = column_of(rows, "key")
+        if given is None and key is not None and len(topics) == 1 and not key.null_count:
+            return murmur2_partition(key, int(counts[0])).astype(np.int64)
         found = np.full(len(rows), NO_PARTITION, np.int64)
         if given is not None:
             found[:] = pc.fill_null(given, NO_PARTITION).to_numpy(zero_copy_only=False)

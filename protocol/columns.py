@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eoslog.protocol import varints
+from eoslog.protocol import equal, varints
 from eoslog.protocol.varints import Ints, Raw
 
 ARROW_32 = 2**31 - 1  # bytes that an Arrow array with 32-bit offsets can hold
@@ -31,26 +31,36 @@ class Field:
 
     data: pa.Array | None  # None: null in every row
     lengths: Ints
+    prefix: tuple[Raw, Ints]  # the lengths as raw varints, and the bytes that these take
 
     @classmethod
     def of(cls, name: str, column: Any, count: int) -> "Field":
         """Level a column given by a caller. Raises ValueError, naming it, where it holds no bytes."""
         if column is None:
-            return cls(None, np.full(count, -1, np.int64))
+            return cls._with(None, np.full(count, -1, np.int64))
         data = _binary(name, column)
         lengths = np.diff(offsets_of(data))
         if data.null_count:
             lengths[data.is_null().to_numpy(zero_copy_only=False)] = -1
-        return cls(data, lengths)
+        return cls._with(data, lengths)
 
-    def prefixes(self) -> tuple[Raw, Ints]:
-        """The lengths as raw varints, and the bytes that these take."""
-        raw = varints.zigzag(self.lengths)
-        return raw, varints.sizes(raw)
+    @classmethod
+    def _with(cls, data: pa.Array | None, lengths: Ints) -> "Field":
+        raw = varints.zigzag(lengths)
+        return cls(data, lengths, (raw, varints.sizes(raw)))
 
     def sizes(self) -> Ints:
         """Bytes of each row, its length's varint included."""
-        return self.prefixes()[1] + np.maximum(self.lengths, 0)
+        return self.prefix[1] + np.maximum(self.lengths, 0)
+
+    def as_table(self) -> equal.Column | None:
+        """The column where all rows are equally long, or all null."""
+        if self.data is None or self.data.null_count == len(self.data):
+            return equal.column_of(None, self.lengths)
+        if self.data.null_count:
+            return None
+        offsets, data = offsets_of(self.data), np.frombuffer(self.data.buffers()[2] or b"", np.uint8)
+        return equal.column_of(data[offsets[0] : offsets[-1]], self.lengths)
 
     @property
     def large(self) -> bool:
@@ -194,8 +204,8 @@ def _headers(column: Any) -> tuple[tuple[Raw, Ints] | None, pa.Array | None]:
         raise ValueError("a header's key is null; Kafka allows null for values only")
     total = keys.sizes() + values.sizes()
     large = keys.large or values.large or int(total.sum()) > ARROW_32
-    joined = join([number_column([keys.prefixes()], large), keys.data,
-                   number_column([values.prefixes()], large), values.data], large)  # fmt: skip
+    joined = join([number_column([keys.prefix], large), keys.data,
+                   number_column([values.prefix], large), values.data], large)  # fmt: skip
     bounds = offsets_of(joined)[np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])]
     raw = varints.zigzag(counts)
     return (raw, varints.sizes(raw)), binary_array(bounds, joined.buffers()[2], large)

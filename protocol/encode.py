@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from eoslog.protocol import batch, columns, compression, sequence, varints
+from eoslog.protocol import batch, columns, compression, equal, sequence, varints
 from eoslog.protocol.varints import Ints, Raw
 
 Buffer = batch.Buffer
@@ -86,11 +86,7 @@ def encode_batches(
     sizes = _upper_sizes(rows, max_batch_bytes)
     ends = _cut(sizes, max_batch_bytes - batch.HEADER_SIZE, [*groups, rows.count])
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
-    data, offsets = _join(rows, starts, ends - starts)
-    bounds = offsets[np.append(starts, rows.count)].tolist()
-    sections: list[Buffer] = [data[begin:end] for begin, end in itertools.pairwise(bounds)]
-    if len(groups):  # no partition that has to wait holds the bytes of all others
-        sections = [bytes(section) for section in sections]
+    sections = _as_table(rows, starts, ends) or _joined(rows, starts, ends, apart=bool(len(groups)))
     first, latest = rows.times[starts], np.maximum.reduceat(rows.times, starts)
     counts = (ends - starts).tolist()
     return [
@@ -131,6 +127,26 @@ def _cut(sizes: Ints, budget: int, groups: Sequence[int]) -> Ints:
     return np.array(ends, np.int64)
 
 
+def _as_table(rows: columns.Rows, starts: Ints, ends: Ints) -> list[Buffer] | None:
+    """The batches' records sections, if the records are equally long and all of one time."""
+    if rows.header_counts is not None or (rows.times != rows.times[0]).any():
+        return None
+    key, value = rows.key.as_table(), rows.value.as_table()
+    if key is None or value is None:
+        return None
+    return [equal.section(key, value, *bounds) for bounds in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def _joined(rows: columns.Rows, starts: Ints, ends: Ints, apart: bool) -> list[Buffer]:
+    """The batches' records sections, of any records; `apart`: each with bytes of its own."""
+    data, offsets = _join(rows, starts, ends - starts)
+    bounds = offsets[np.append(starts, rows.count)].tolist()
+    sections: list[Buffer] = [data[begin:end] for begin, end in itertools.pairwise(bounds)]
+    if apart:  # no partition that has to wait holds the bytes of all others
+        sections = [bytes(section) for section in sections]
+    return sections
+
+
 def _join(rows: columns.Rows, starts: Ints, counts: Ints) -> tuple[memoryview, Ints]:
     """All records one after another, and the offset of each in these bytes."""
     since = rows.times - rows.times[starts].repeat(counts)
@@ -138,8 +154,8 @@ def _join(rows: columns.Rows, starts: Ints, counts: Ints) -> tuple[memoryview, I
     deltas = _raw(np.arange(rows.count) - starts.repeat(counts))
     lengths = _raw(rows.sizes + 1 + (1 if times is None else times[1]) + deltas[1])
     large = rows.large
-    before = columns.number_column([lengths, None, times, deltas, rows.key.prefixes()], large)
-    between = columns.number_column([rows.value.prefixes()], large)
+    before = columns.number_column([lengths, None, times, deltas, rows.key.prefix], large)
+    between = columns.number_column([rows.value.prefix], large)
     tail = columns.number_column([rows.header_counts], large) if rows.header_counts else b"\x00"
     joined = columns.join([before, rows.key.data, between, rows.value.data, tail, rows.headers], large)
     return memoryview(joined.buffers()[2]), columns.offsets_of(joined)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from eoslog.protocol import columns
+from eoslog.protocol.equal import Table
 from eoslog.protocol.varints import Bytes, Ints
 
 Words = npt.NDArray[np.uint32]
@@ -52,13 +53,51 @@ def murmur2_partition(keys: pa.Array, partitions: int) -> npt.NDArray[np.int32]:
         raise ValueError(f"{partitions} partitions: at least one is needed")
     field = columns.Field.of("key", keys, len(keys))
     result = np.full(len(keys), NO_PARTITION, np.int32)
+    if field.data is None or not len(keys):
+        return result
+    table = field.as_table()
+    if table is not None and not field.data.null_count:
+        return _partition(_murmur2_equal(table.table), partitions).astype(np.int32)
     present = np.flatnonzero(field.lengths >= 0)
-    if field.data is not None and len(present):
-        begins = columns.offsets_of(field.data)[present]
-        data = np.frombuffer(field.data.buffers()[2] or b"", np.uint8)
-        hashes = _murmur2(data, begins, field.lengths[present])
-        result[present] = (hashes & np.uint32(_POSITIVE)) % np.uint32(partitions)
+    begins = columns.offsets_of(field.data)[present]
+    data = np.frombuffer(field.data.buffers()[2] or b"", np.uint8)
+    result[present] = _partition(_murmur2(data, begins, field.lengths[present]), partitions)
     return result
+
+
+def _partition(hashes: Words, partitions: int) -> Words:
+    return (hashes & np.uint32(_POSITIVE)) % np.uint32(partitions)
+
+
+def _murmur2_equal(keys: Table) -> Words:
+    """Hash keys that are all of one length, a row each."""
+    length = keys.shape[1]
+    h = np.full(len(keys), _SEED ^ length, np.uint32)
+    for at in range(0, length - 3, 4):
+        h = _step(h, _number(keys[:, at : at + 4]))
+    if length & 3:
+        h = (h ^ _number(keys[:, length & ~3 :])) * np.uint32(_MULTIPLIER)
+    return _last(h)
+
+
+def _number(part: Table) -> Words:
+    """The little-endian number of each row's one to four bytes."""
+    word = part[:, 0].astype(np.uint32)
+    for index in range(1, part.shape[1]):
+        word |= part[:, index].astype(np.uint32) << np.uint32(8 * index)
+    return word
+
+
+def _step(h: Words, words: Words) -> Words:
+    """Mix four bytes of each key into its hash."""
+    k = words * np.uint32(_MULTIPLIER)
+    k = (k ^ k >> np.uint32(_SHIFT)) * np.uint32(_MULTIPLIER)
+    return h * np.uint32(_MULTIPLIER) ^ k
+
+
+def _last(h: Words) -> Words:
+    h = (h ^ h >> np.uint32(13)) * np.uint32(_MULTIPLIER)
+    return h ^ h >> np.uint32(15)
 
 
 def _murmur2(data: Bytes, begins: Ints, lengths: Ints) -> Words:
@@ -70,9 +109,7 @@ def _murmur2(data: Bytes, begins: Ints, lengths: Ints) -> Words:
     words = _words(data)
     step, live = 0, int(np.searchsorted(-steps, 0, "left"))
     while live >= _TOGETHER_LEAST:
-        k = words[at[:live] + 4 * step] * np.uint32(_MULTIPLIER)
-        k = (k ^ k >> np.uint32(_SHIFT)) * np.uint32(_MULTIPLIER)
-        h[:live] = h[:live] * np.uint32(_MULTIPLIER) ^ k
+        h[:live] = _step(h[:live], words[at[:live] + 4 * step])
         step += 1
         live = int(np.searchsorted(-steps, -step, "left"))  # keys of more than `step` steps
     for row in range(live):  # a few keys much longer than the others
@@ -81,9 +118,8 @@ def _murmur2(data: Bytes, begins: Ints, lengths: Ints) -> Words:
     for rest in (1, 2, 3):
         rows = np.flatnonzero(size & 3 == rest)
         h[rows] = (h[rows] ^ _tail(data, (at + 4 * steps)[rows], rest)) * np.uint32(_MULTIPLIER)
-    h = (h ^ h >> np.uint32(13)) * np.uint32(_MULTIPLIER)
     hashes = np.empty_like(h)
-    hashes[order] = h ^ h >> np.uint32(15)
+    hashes[order] = _last(h)
     return hashes
 
 

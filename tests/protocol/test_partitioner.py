@@ -51,6 +51,26 @@ def test_columns_go_where_single_keys_go(
     assert found.tolist() == [where_kafka_puts(key, partitions) for key in keys[cut:]]
 
 
+@settings(deadline=None)
+@given(
+    st.integers(0, 21).flatmap(
+        lambda size: st.lists(st.binary(min_size=size, max_size=size), min_size=1, max_size=40)
+    ),
+    st.integers(1, 2**31 - 1),
+    st.sampled_from([pa.binary(), pa.large_binary(), pa.string()]),
+    st.integers(0, 2),
+)
+def test_keys_of_one_length_go_where_single_keys_go(
+    keys: list[bytes], partitions: int, kind: pa.DataType, cut: int
+) -> None:
+    if kind == pa.string():
+        keys = [key.hex().encode() for key in keys]
+    column = pa.array([b"before", *keys], pa.binary()).cast(kind)[1 + cut :]
+    found = murmur2_partition(column, partitions)
+    assert found.dtype == np.int32
+    assert found.tolist() == [where_kafka_puts(key, partitions) for key in keys[cut:]]
+
+
 def test_many_short_keys_and_few_long_ones() -> None:
     keys = [bytes(range(length % 256)) * (1 + length // 200) for length in range(300)]
     found = murmur2_partition(pa.array(keys, pa.binary()), 1_000_003)

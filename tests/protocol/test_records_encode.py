@@ -7,12 +7,13 @@ import numpy as np
 import oracle
 import pyarrow as pa
 import pytest
-from batches import LARGE_HEADERS, blobs, header_column, headers, read_back, texts, times
+from batches import LARGE_HEADERS, blobs, header_column, headers, read_back, sizes, texts, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Rec
 
 from eoslog.protocol import columns, compression
+from eoslog.protocol import encode as encoding
 from eoslog.protocol.records import EncodedBatch, decode_batches, encode_batches
 
 HEADER_SIZE = 61
@@ -70,6 +71,65 @@ def test_columns_of_any_kind(
     for one in batches:
         assert one.count == 1 or one.size <= limit
         assert one.size == len(b"".join(one.finish()))
+
+
+equally_long = st.none() | sizes | st.sampled_from([150, 20_000])
+
+
+@settings(deadline=None, max_examples=60)
+@given(equally_long, equally_long, st.integers(0, 3), st.data())
+def test_records_of_equal_length(key: int | None, value: int | None, codec: int, data: st.DataObject) -> None:
+    """They have a way of their own: the oracle reads them, and they are what all other rows would be."""
+    longest = 20_000 if (key or 0) + (value or 0) < 100 else 100
+    count = data.draw(st.integers(1, longest) | st.sampled_from([63, 64, 65, longest]))
+    limit = data.draw(st.sampled_from([0, 5_000, 10**6]))
+    start = data.draw(st.integers(0, min(count - 1, 3)))
+    groups = sorted(
+        {data.draw(st.integers(1, count)) for _ in range(data.draw(st.integers(0, 3)))} - {count - start}
+    )
+    numbers = range(count)
+    columns_of = [
+        pa.array(
+            [None if size is None else (b"%d" % number * size)[:size] for number in numbers], pa.binary()
+        )
+        for size in (key, value)
+    ]
+    moment = data.draw(times)
+
+    def encoded() -> list[EncodedBatch]:
+        sliced = [column[start:] for column in columns_of]
+        inside = [group for group in groups if group < count - start]
+        return encode_batches(*sliced, None, moment, codec=codec, max_batch_bytes=limit, groups=inside)
+
+    batches = encoded()
+    rows = zip(*(column.to_pylist()[start:] for column in columns_of), strict=True)
+    assert read(batches) == expected([(*row, None, moment) for row in rows])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encoding, "_as_table", lambda *_: None)
+        general = encoded()
+    assert [(b.count, b.size, bytes(b"".join(b.parts))) for b in batches] == [
+        (b.count, b.size, bytes(b"".join(b.parts))) for b in general
+    ]
+
+
+def test_equal_lengths_are_taken_for_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that differ in a length, a time, or have a null among others, have to take the other way."""
+    asked = []
+    monkeypatch.setattr(encoding, "_joined", lambda *rows, **more: asked.append(rows) or [b""])
+
+    def goes_the_other_way(keys: list[Any], values: list[Any], moments: Any = 5) -> bool:
+        asked.clear()
+        encode_batches(pa.array(keys, pa.binary()), pa.array(values, pa.binary()), None, moments,
+                       codec=0, max_batch_bytes=LIMIT)  # fmt: skip
+        return bool(asked)
+
+    assert not goes_the_other_way([b"a", b"b"], [b"cc", b"dd"])
+    assert not goes_the_other_way([None, None], [b"", b""])
+    assert goes_the_other_way([b"a", b"bb"], [b"c", b"d"])
+    assert goes_the_other_way([b"a", b"b"], [b"c", b""])
+    assert goes_the_other_way([b"a", None], [b"c", b"d"])
+    assert goes_the_other_way([b"", None], [b"c", b"d"])
+    assert goes_the_other_way([b"a", b"b"], [b"c", b"d"], pa.array([5, 6]))
 
 
 @settings(deadline=None)
