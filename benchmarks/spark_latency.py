@@ -15,11 +15,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.spark import PARTITIONS, Bench
-from benchmarks.spark_works import IDLE
+from benchmarks.spark_works import IDLE, WARM_UP_BATCHES
 
 PAUSE_SECONDS = 0.02
 ROWS_AT_A_TIME = 8
-WARM_UP_BATCHES = 5
 
 
 @contextmanager

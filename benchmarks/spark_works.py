@@ -15,6 +15,8 @@ from benchmarks.idle_source import Idle
 from benchmarks.spark import OURS, PARTITIONS, Bench, Run
 
 AT_LEAST_ONCE = {"processing.guarantee": "at_least_once"}
+WARM_UP_BATCHES = 5
+"""Micro-batches of a query that are not counted: connections, coordinators and names are new in them."""
 IDLE = Idle.name()
 """As a connector: what Spark takes for a Python source and sink that do nothing. Nothing arrives anywhere."""
 
@@ -106,8 +108,8 @@ def _run(
 def paced(
     bench: Bench, bootstrap: str, rows: int, size: int, more: dict[str, str], batches: int = 6
 ) -> float:
-    """Seconds of a micro-batch of `rows` rows, the median of `batches` after a first one, of a copy."""
-    whole = rows * (batches + 1)
+    """Seconds of a micro-batch of `rows` rows of a copy, the median of `batches` after the first few."""
+    whole = rows * (batches + WARM_UP_BATCHES)
     source = bench.filled(bootstrap, whole, size)
     with bench.topic(bootstrap) as topic:
         reader = bench.spark.readStream.format(OURS).option("subscribe", source)
@@ -116,4 +118,4 @@ def paced(
         query = _run(bench, frame, OURS, bootstrap, topic, more)
         bench.check(bootstrap, topic, whole, size)
     times = [one["durationMs"]["triggerExecution"] for one in query.recentProgress if one["numInputRows"]]
-    return float(statistics.median(times[1:]) / 1000)
+    return float(statistics.median(times[WARM_UP_BATCHES:]) / 1000)
