@@ -51,17 +51,17 @@ IDEMPOTENT = "idempotent, each once"
 
 def produce(context: Context) -> list[Result]:
     works = [
-        ("confluent-kafka, idempotent producer", broker.idempotent, 200_000, 1000, IDEMPOTENT),
-        ("confluent-kafka, idempotent producer", broker.idempotent, 400_000, 100, IDEMPOTENT),
-        ("confluent-kafka, transactions of 100 ms", broker.transactions, 200_000, 1000, EXACTLY),
-        ("confluent-kafka, ordered at least once", broker.in_order, 200_000, 1000, AT_LEAST),
+        ("confluent-kafka, idempotent producer", broker.idempotent, 500_000, 1000, IDEMPOTENT),
+        ("confluent-kafka, idempotent producer", broker.idempotent, 1_500_000, 100, IDEMPOTENT),
+        ("confluent-kafka, transactions of 100 ms", broker.transactions, 500_000, 1000, EXACTLY),
+        ("confluent-kafka, ordered at least once", broker.in_order, 500_000, 1000, AT_LEAST),
     ]
-    return [_beside(context, "broker-produce", *work) for work in works]
+    return [_beside(context, "broker-produce", *work, context.unflushed) for work in works]
 
 
 def sizes(context: Context) -> list[Result]:
     """More sizes for the picture."""
-    works = [(10, 400_000), (10_000, 20_000)]
+    works = [(10, 1_500_000), (10_000, 50_000)]
     title = "confluent-kafka, idempotent producer"
     return [
         _beside(context, "broker-sizes", title, broker.idempotent, full, size, IDEMPOTENT)
@@ -72,7 +72,7 @@ def sizes(context: Context) -> list[Result]:
 def consume(context: Context) -> list[Result]:
     return [
         _beside(
-            context, "broker-consume", "confluent-kafka, consumer", broker.consume, 200_000, 1000, NO_WRITE
+            context, "broker-consume", "confluent-kafka, consumer", broker.consume, 1_000_000, 1000, NO_WRITE
         )
     ]
 

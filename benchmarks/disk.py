@@ -11,7 +11,12 @@ from pathlib import Path
 from benchmarks.context import Context
 from benchmarks.lines import FLUSHED, Figure, Goal, Result, Section
 
-SIZES = {1_000: "a small record", 16_384: "a batch of Java's producer", 5 * 16_384: "five of them"}
+SIZES = {
+    1_000: "a small record",
+    16_384: "a batch of Java's producer",
+    5 * 16_384: "five of them",
+    1_000_000: "a batch of librdkafka's",
+}
 _SYNCS = 300
 _PAUSE_SECONDS = 0.0005  # between two: a broker has requests to read
 
