@@ -23,8 +23,17 @@ NAMES = [section.name for group in GROUPS for section in group]
 FULL = Sizes()
 QUICK = Sizes(rounds=2, share=1 / 8, spark_rounds=2, spark_warm_ups=1, broker_warm_ups=1, spark_bytes=(100,))
 LEFT_OUT_OF_QUICK = frozenset(
-    ["spark-sink-stream", "spark-short", "guarantee", "delay", "disk", "broker-sizes", "broker-java"]
-    + ["broker-java-cost", "growth"]
+    [
+        "spark-sink-stream",
+        "spark-short",
+        "guarantee",
+        "delay",
+        "disk",
+        "broker-sizes",
+        "broker-java",
+        "broker-java-cost",
+        "growth",
+    ]
 )
 PAGE, KEPT, PICTURES = ROOT / "docs/benchmarks.md", ROOT / "docs/benchmarks.json", ROOT / "docs/pictures"
 
