@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 
 from benchmarks import broker
 from benchmarks.broker import Subject
@@ -141,19 +140,13 @@ def cost(context: Context) -> list[Result]:
 
 def java_cost(context: Context) -> list[Result]:
     """With the tool that the authors of KIP-98 measured with."""
-    produces = partial(_java, broker.java_produces, context.jars)
-    works = [
-        partial(_java, broker.java_transactions, context.jars),
-        partial(produces, settings=broker.JAVA_IN_ORDER),
-        partial(produces, settings=broker.JAVA_UNACKNOWLEDGED),
+    jars = context.jars
+    works: list[Work] = [
+        lambda s, n, z: broker.java_transactions(s, jars, n, z),
+        lambda s, n, z: broker.java_produces(s, jars, n, z, settings=broker.JAVA_IN_ORDER),
+        lambda s, n, z: broker.java_produces(s, jars, n, z, settings=broker.JAVA_UNACKNOWLEDGED),
     ]
     return _costs(context, "broker-java-cost", "Java ProducerPerformance", works)
-
-
-def _java(
-    work: Callable[..., float], jars: Path, subject: Subject, records: int, size: int, **more: Sequence[str]
-) -> float:
-    return work(subject, jars, records, size, **more)
 
 
 SECTIONS = [

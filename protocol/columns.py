@@ -6,6 +6,7 @@ bytes. All of that is levelled here, once, so that `encode` need not know of it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,29 +26,29 @@ _LARGE = (pa.types.is_large_binary, pa.types.is_large_string)
 _PER_MS = {"us": 1_000, "ns": 1_000_000}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Field:
     """A binary column and, for each row, the length as it is written: -1 for null."""
 
     data: pa.Array | None  # None: null in every row
     lengths: Ints
-    prefix: tuple[Raw, Ints]  # the lengths as raw varints, and the bytes that these take
 
     @classmethod
     def of(cls, name: str, column: Any, count: int) -> "Field":
         """Level a column given by a caller. Raises ValueError, naming it, where it holds no bytes."""
         if column is None:
-            return cls._with(None, np.full(count, -1, np.int64))
+            return cls(None, np.full(count, -1, np.int64))
         data = _binary(name, column)
         lengths = np.diff(offsets_of(data))
         if data.null_count:
             lengths[data.is_null().to_numpy(zero_copy_only=False)] = -1
-        return cls._with(data, lengths)
+        return cls(data, lengths)
 
-    @classmethod
-    def _with(cls, data: pa.Array | None, lengths: Ints) -> "Field":
-        raw = varints.zigzag(lengths)
-        return cls(data, lengths, (raw, varints.sizes(raw)))
+    @cached_property
+    def prefix(self) -> tuple[Raw, Ints]:
+        """The lengths as raw varints, and the bytes that these take."""
+        raw = varints.zigzag(self.lengths)
+        return raw, varints.sizes(raw)
 
     def sizes(self) -> Ints:
         """Bytes of each row, its length's varint included."""

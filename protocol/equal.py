@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from eoslog.protocol import varints
-from eoslog.protocol.varints import Bytes
+from eoslog.protocol.plain_records import write_varint
+from eoslog.protocol.varints import Bytes, Ints
 
 Table = npt.NDArray[np.uint8]
 """A column: rows of equally many bytes, in two dimensions."""
@@ -41,7 +41,7 @@ class _Run(NamedTuple):
         return self.end - self.begin
 
 
-def column_of(data: Bytes | None, lengths: varints.Ints) -> Column | None:
+def column_of(data: Bytes | None, lengths: Ints) -> Column | None:
     """A column of rows that are all equally long, or all null (`data` None, lengths -1); None for others.
 
     `data`: the bytes of all rows, one after another. `lengths`: of at least one row.
@@ -50,15 +50,13 @@ def column_of(data: Bytes | None, lengths: varints.Ints) -> Column | None:
     if (lengths != length).any():
         return None
     bytes_of = np.empty(0, np.uint8) if data is None else data
-    return Column(varints.one(length), bytes_of.reshape(len(lengths), max(length, 0)))
+    return Column(write_varint(length), bytes_of.reshape(len(lengths), max(length, 0)))
 
 
 def section(key: Column, value: Column, begin: int, end: int) -> memoryview:
     """The records section of a batch of the rows from `begin` to `end` (not included)."""
     key, value = (Column(column.prefix, column.table[begin:end]) for column in (key, value))
-    behind = (
-        sum(len(column.prefix) + column.table.shape[1] for column in (key, value)) + 1
-    )  # count of headers
+    behind = 1 + sum(len(column.prefix) + column.table.shape[1] for column in (key, value))
     runs = list(_runs(end - begin, behind))
     out = np.frombuffer(pa.allocate_buffer(sum(run.rows * run.width for run in runs)), np.uint8)
     at = 0
@@ -70,11 +68,11 @@ def section(key: Column, value: Column, begin: int, end: int) -> memoryview:
 
 
 def _runs(count: int, behind: int) -> Iterator[_Run]:
-    """`behind`: how many bytes of a record follow its number."""
+    """`behind`: how many bytes of a record follow its number, the count of headers among them."""
     first, size = 0, 1
     while first < count:
         last, body = min(1 << 7 * size - 1, count), 2 + size + behind
-        head = varints.one(body) + b"\x00\x00"
+        head = write_varint(body) + b"\x00\x00"
         yield _Run(first, last, np.frombuffer(head, np.uint8), size, len(head) - 2 + body)
         first, size = last, size + 1
 

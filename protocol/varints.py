@@ -45,17 +45,6 @@ def size_of(raw: int) -> int:
     return max(1, -(-raw.bit_length() // 7))
 
 
-def one(value: int) -> bytes:
-    """One signed number, zigzag-coded and written."""
-    raw = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while raw > 0x7F:
-        out.append(raw & 0x7F | 0x80)
-        raw >>= 7
-    out.append(raw)
-    return bytes(out)
-
-
 def write(out: Bytes, at: Ints, raw: Raw, size: Ints) -> None:
     """Write each raw number, of `size` bytes, to `out` from its place `at`."""
     longest, shortest = int(size.max(initial=1)), int(size.min(initial=LONG_BYTES))
