@@ -12,7 +12,7 @@ KAFKA := .peers/kafka-4.3.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture test-console model lint bench bench-quick bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster
+.PHONY: help setup java demo test mutants test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture test-console model lint bench bench-quick bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster histories soak-kill test-ends
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -52,6 +52,12 @@ lint: $(READY) docs  ## ruff, mypy (strict), the import rules, and the docs as a
 model: $(READY)  ## the commit protocol's model, deeper than in the suite: DEPTH=2 faults a history, MINUTES=10, SEED=1
 	$(BIN)/python -m tests.connector.commit.run_model --depth $(or $(DEPTH),2) --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)
 
+mutants: $(READY)  ## break rules of the connector one by one, in copies: which breaks no test notices (ONLY="window.py decide.py" JOBS=2)
+	$(BIN)/python -m tests.mutants.run --jobs $(or $(JOBS),2) $(ONLY)
+
+histories: $(READY)  ## what people do to queries, at random, without Spark: HISTORIES=100000 SEED=1 MINUTES=60
+	$(BIN)/python -m tests.histories.run_histories --histories $(or $(HISTORIES),100000) --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1)
+
 crash-log: $(READY)  ## crash a log at every single change of the disk, while it is compacted and trimmed (LIVES=3)
 	EOSLOG_CRASH_STRIDE=1 EOSLOG_CRASH_LIVES=$(or $(LIVES),3) $(BIN)/python -m pytest -q -s --timeout 0 -k crash_at tests/broker/log/test_log_upkeep_model.py
 
@@ -72,6 +78,10 @@ soak-copy: setup $(KAFKA) $(SPARK_KAFKA)  ## a copy of 200,000 rows, its driver 
 
 soak-copy-cluster: setup $(KAFKA)  ## the copy on three Apache Kafka nodes that are killed in turn, and all but one (SEED=n)
 	$(SOAK_COPY)/soak_copy_cluster.py $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
+
+soak-kill: setup $(if $(filter nodes,$(BROKER)),$(KAFKA))  ## everything is killed for hours, and each round judged (KILLS=1000 SEED=n BROKER=nodes SOAK_ARGS="--kinds ...")
+	PYTHONPATH=. nice -n 5 $(BIN)/python -u tests/kills/soak_kill.py --kills $(or $(KILLS),1000) --broker $(or $(BROKER),bundled) \
+		$(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
 
 bench-codec: $(READY)  ## records a second of the vectorised codec, on one core
 	$(BIN)/python -m benchmarks.codec --check
@@ -136,12 +146,15 @@ test-connector-kafka: setup $(KAFKA)  ## the connector's tests on Apache Kafka; 
 		$(addprefix tests/connector/,test_crash_table.py test_writer_spark.py test_writer_markers.py test_writer_disturbed.py) $(TEST_ARGS)
 
 test-connector-cluster: setup $(KAFKA)  ## queries on three Apache Kafka nodes that are killed, or whose leaders move, in mid-batch
-	$(BIN)/python -m pytest -q -s --timeout 900 $(addprefix tests/connector/cluster/,kills.py moves.py last_node.py) $(TEST_ARGS)
+	$(BIN)/python -m pytest -q -s --timeout 900 $(addprefix tests/connector/cluster/,kills.py moves.py last_node.py unclean.py) $(TEST_ARGS)
 
 EXECUTORS := $(addprefix tests/connector/executors/,test_executors.py losses.py speculation.py)
 
 test-executors: setup  ## executors, workers and driver processes killed, speculation, topics that change (ROUNDS=n)
 	$(if $(ROUNDS),EOSLOG_EXECUTORS_ROUNDS=$(ROUNDS)) $(BIN)/python -m pytest -q -s --timeout 0 $(EXECUTORS) $(TEST_ARGS)
+
+test-ends: setup  ## queries stopped at ten moments of a batch, signals to the application, failing tasks and writes
+	$(BIN)/python -m pytest -q -s --timeout 0 tests/connector/executors/ends.py $(TEST_ARGS)
 
 docs: $(READY)  ## the docs as a site in build/site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

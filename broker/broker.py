@@ -130,6 +130,7 @@ class Broker:
         self.cleaner.close()
         self.groups.close()
         await self.flush.stop()
+        await asyncio.sleep(self.topics.unsettled_ms / 1000)
         self.topics.close()
 
 

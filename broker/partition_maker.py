@@ -39,7 +39,9 @@ class PartitionMaker:
         opened = []
         for index in range(entry.partitions):
             point = self._dir.recovery_points.get((entry.name, index), 0)
-            opened.append(self._open(self._place(entry, index), settings, Known(point, self._dir.clean)))
+            opened.append(
+                self._open(self._place(entry, index), settings, self._known(point, self._dir.clean))
+            )
         return opened
 
     def make(self, entry: registry.Entry, indexes: Sequence[int]) -> list[Partition]:
@@ -77,7 +79,7 @@ class PartitionMaker:
                 yield
             self._fs.sync_dir(self._dir.path)
             for some in _batches(places):
-                opened += [self._open(place, settings, Known(clean=True)) for place in some]
+                opened += [self._open(place, settings, self._known(clean=True)) for place in some]
                 yield
             for partition in opened:
                 if partition.offline is not None:
@@ -98,7 +100,7 @@ class PartitionMaker:
         for place in places:
             made.append(place.directory)
             self._dir.forget(place.topic, place.number)
-        create_directories(self._fs, places, settings.index_interval_bytes)
+        create_directories(self._fs, places, settings.index_interval_bytes, self._dir.leader_epoch)
 
     def undo(self, opened: Iterable[Partition], directories: Iterable[str]) -> None:
         """Close and remove partitions that hold nothing and are not registered."""
@@ -114,6 +116,9 @@ class PartitionMaker:
 
     def _place(self, entry: registry.Entry, index: int) -> Place:
         return Place(entry.name, index, entry.topic_id, self._dir.file(f"{entry.name}-{index}"))
+
+    def _known(self, recovery_point: int = 0, clean: bool = False) -> Known:
+        return Known(recovery_point, clean, self._dir.leader_epoch)
 
     def _open(self, place: Place, settings: LogSettings, known: Known) -> Partition:
         now_ms = self._clock.now_ms()

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log import files, registry
+from eoslog.broker.log import epochs, files, registry
 from eoslog.broker.log.closing import save_all
 from eoslog.broker.log.data_dir import DataDir, DataDirError, new_id
 from eoslog.broker.log.flush import GroupFlush
@@ -70,7 +70,7 @@ class Topics(KnownTopics):
         Raises DataDirError where the directory is locked by another broker or makes no sense. A single
         damaged partition is no error: it is offline, see `report`.
         """
-        directory = DataDir(fs, data_dir, config.node_id)
+        directory = DataDir(fs, data_dir, config.node_id, clock.now_ms())
         topics = cls(fs, directory, config, clock, flush)
         try:
             topics._load()
@@ -84,6 +84,12 @@ class Topics(KnownTopics):
     def cluster_id(self) -> str:
         """The id of this cluster of one, made with the data directory."""
         return self._dir.cluster_id
+
+    @property
+    def unsettled_ms(self) -> int:
+        """How long the time of this life's leader epoch still is, if something was written in it."""
+        written = any(partition.wrote for partition in self.all_partitions())
+        return epochs.rest_ms(self._dir.leader_epoch, self._clock.now_ms()) if written else 0
 
     @property
     def fs(self) -> FileSystem:

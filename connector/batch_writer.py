@@ -12,11 +12,11 @@ from pyspark.sql.types import StructType
 
 from eoslog.connector import sink
 from eoslog.connector.begins import BeginsWhenPickled
-from eoslog.connector.commit.messages import Begun
+from eoslog.connector.commit.messages import Batch, Begun
 from eoslog.connector.errors import OptionError
 from eoslog.connector.options import SinkOptions
 from eoslog.connector.routing import check_schema
-from eoslog.connector.task import Attempt, reports_of, write_rows
+from eoslog.connector.task import Attempt, check_forms, reports_of, write_rows
 
 
 class BatchWriter(BeginsWhenPickled, DataSourceArrowWriter):
@@ -38,11 +38,13 @@ class BatchWriter(BeginsWhenPickled, DataSourceArrowWriter):
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("write() runs in Spark's tasks only: there is no TaskContext here")
-        query_id = self._begun.batch.query_id if self._begun and self._begun.batch else ""
-        return write_rows(self._options, self._begun, Attempt(query_id, 0, context.partitionId()), iterator)
+        batch = (self._begun and self._begun.batch) or Batch("", 0)
+        attempt = Attempt(batch.query_id, batch.batch_id, context.partitionId())
+        return write_rows(self._options, self._begun, attempt, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """On the driver, all tasks done: make the rows visible, once."""
+        check_forms(messages)
         sink.commit_batch(self._options, reports_of(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -4,8 +4,11 @@ from abc import abstractmethod
 from typing import Any
 
 from eoslog.connector.commit.messages import Begun
+from eoslog.connector.form import FORM, check_form
 from eoslog.connector.longlived import settle
 from eoslog.connector.options import SinkOptions
+
+_FORM = "form"
 
 
 class BeginsWhenPickled:
@@ -28,4 +31,8 @@ class BeginsWhenPickled:
             settle()
             self._begun = self._begin()
             self._pickled = True
-        return self.__dict__.copy()
+        return {**self.__dict__, _FORM: FORM}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        check_form(state.pop(_FORM, None))
+        self.__dict__.update(state)

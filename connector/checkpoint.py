@@ -1,21 +1,31 @@
-"""Spark's checkpoint of a streaming query, read only: the query's id, planned and committed batches.
+"""Spark's checkpoint of a streaming query: the query's id, planned and committed batches; and notes of ours.
 
 Layout: `metadata` holds {"id": ...}; `offsets/<batch>` the end offsets of each planned batch, written
 before its tasks start; `commits/<batch>` is written after the sink's commit has returned. A log file
-is a version line, then in offsets a line of settings and one line of JSON for each source.
+is a version line, then in offsets a line of settings and one line of JSON for each source. All of that is
+read only; notes of ours are files in `eoslog/`, which Spark does not look at.
 Files are read through pyarrow.fs: local paths and the file systems that Arrow knows by URI.
 """
 
 import hashlib
 import json
 import re
+import uuid
 from dataclasses import dataclass
 from typing import Any, Self
 
 from pyarrow import ArrowException, fs
 
 from eoslog.connector.errors import EoslogError
-from eoslog.connector.offsets import Offsets, cluster_from_json
+from eoslog.connector.offsets import (
+    Epochs,
+    Offsets,
+    TopicPartition,
+    cluster_from_json,
+    epochs_from_json,
+)
+
+_NOTES = "eoslog"
 
 
 class CheckpointUnreadable(EoslogError):
@@ -58,6 +68,14 @@ class Planned:
                 ends[place] = min(offset, ends.get(place, offset))
         return ends
 
+    def epochs(self) -> Epochs:
+        """Leader epochs of those offsets, as far as the sources tell them."""
+        ends, epochs = self.topic_offsets(), dict[TopicPartition, int]()
+        for text in self.sources:
+            known = epochs_from_json(_topics(text))
+            epochs |= {tp: known[tp] for tp, at in _topic_offsets(text) if tp in known and ends[tp] == at}
+        return epochs
+
 
 class Checkpoint:
     """One query's checkpoint directory. Every method raises CheckpointUnreadable."""
@@ -94,6 +112,34 @@ class Checkpoint:
         """The newest batch of the commit log."""
         return self._newest("commits")
 
+    def completed_at(self, batch_id: int) -> float | None:
+        """When Spark noted a batch as done, in seconds since 1970; None where the file system does not
+        tell."""
+        info = self._info(f"commits/{batch_id}")
+        return None if info.mtime_ns is None else info.mtime_ns / 1e9
+
+    def noted(self, name: str) -> str | None:
+        """A note of ours; None: there is none."""
+        return (
+            None
+            if self._info(f"{_NOTES}/{name}").type is fs.FileType.NotFound
+            else self._read(f"{_NOTES}/{name}")
+        )
+
+    def note(self, name: str, text: str) -> None:
+        """Write a note of ours, all of it or nothing."""
+        folder = f"{self._root}/{_NOTES}"
+        draft = f"{folder}/.{name}.{uuid.uuid4().hex}"
+        try:
+            self._files.create_dir(folder)
+            with self._files.open_output_stream(draft) as stream:
+                stream.write(text.encode())
+            self._files.move(draft, f"{folder}/{name}")
+        except (OSError, ArrowException) as error:
+            raise CheckpointUnreadable(
+                self.location, f"{_NOTES}/{name} cannot be written: {error}"
+            ) from error
+
     def planned(self, batch_id: int) -> Planned:
         """A batch of the offset log."""
         version, *lines = self._read(f"offsets/{batch_id}").splitlines() or [""]
@@ -107,12 +153,15 @@ class Checkpoint:
 
     def planned_if_kept(self, batch_id: int) -> Planned | None:
         """The same; None where Spark has removed it by now (spark.sql.streaming.minBatchesToRetain)."""
-        name = f"{self._root}/offsets/{batch_id}"
+        gone = self._info(f"offsets/{batch_id}").type is fs.FileType.NotFound
+        return None if gone else self.planned(batch_id)
+
+    def _info(self, name: str) -> fs.FileInfo:
         try:
-            (info,) = self._files.get_file_info([name])
+            (info,) = self._files.get_file_info([f"{self._root}/{name}"])
         except (OSError, ArrowException) as error:
             raise CheckpointUnreadable(self.location, f"{name}: {error}") from error
-        return None if info.type is fs.FileType.NotFound else self.planned(batch_id)
+        return info
 
     def _newest(self, log: str) -> int | None:
         try:

@@ -6,10 +6,17 @@ every micro-batch. `docs/troubleshooting.md` has the way out of each.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from eoslog.connector.commit.faults import CheckpointMismatch, CheckpointOlder, DecisionGone
+from eoslog.connector.commit.faults import (
+    CheckpointMismatch,
+    CheckpointOlder,
+    DecisionGone,
+    SinkChanged,
+    StartsElsewhere,
+    TakenOver,
+)
 from eoslog.connector.commit.messages import Batch
 from eoslog.connector.errors import WrongCluster
 from eoslog.connector.offsets import Offsets, TopicPartition
@@ -45,6 +52,42 @@ def check_group_cluster(sources: Iterable[str], sink: str | None, group: str) ->
             "kafka.group.id out of the sink's options where source and sink are on two clusters; or correct "
             "kafka.bootstrap.servers"
         )
+
+
+def check_sink_cluster(then: str | None, now: str | None, sink: str, accepted: Collection[str]) -> bool:
+    """Whether the sink has moved to another cluster than the checkpoint was given to; ids that are not known
+    are believed. Raises WrongCluster unless that is accepted."""
+    if then is None or now is None or then == now:
+        return False
+    if _accepts(accepted, word := f"cluster:{now}"):
+        return True
+    raise WrongCluster(
+        f"sink {sink}: the checkpoint's batches were written to the cluster {then}, where their decisions "
+        f"are, and kafka.bootstrap.servers leads to the cluster {now}. Correct kafka.bootstrap.servers; or "
+        "begin with a new checkpoint; or, if the last batch is complete on the old one, set "
+        f"start.accepted={word}"
+    )
+
+
+def check_given(old: str, new: str, decided: Batch | None, batch: Batch, accepted: Collection[str]) -> None:
+    """transactional.id was changed from `old` to `new`: nothing may be decided that Spark does not know of.
+
+    `decided`: the last batch of the query that `old` has decided. Raises SinkChanged unless that is accepted.
+    """
+    if decided is None or decided.batch_id < batch.batch_id:
+        return
+    if _accepts(accepted, word := f"sink-changed:{old}:{decided.batch_id}"):
+        return
+    raise SinkChanged(
+        f"{decided} was decided by the sink {old}, Spark has not noted it as done and would write {batch} "
+        f"again, and transactional.id is {new} now. Start the query once with transactional.id={old}: it "
+        "finishes the batch; then change the name. If this is a copy of that query's checkpoint, and what "
+        f"it has written is to be written here as well, set start.accepted={word}"
+    )
+
+
+def _accepts(accepted: Collection[str], word: str) -> bool:
+    return word in accepted
 
 
 class Note(NamedTuple):
@@ -95,13 +138,42 @@ class Committed(NamedTuple):
     note: Note | None
 
 
+def check_taken_over(
+    sink: str, batch: Batch, group: str | None, committed: Mapping[TopicPartition, Committed], stands: Offsets
+) -> None:
+    """A query that has handed its sink over to another one must not go on from its old checkpoint.
+
+    `stands`: where the query stands; `committed` elsewhere by this sink, for another query, tells that it was
+    taken over. Raises TakenOver.
+    """
+    moved = {
+        tp: (found.offset, found.note)
+        for tp, found in committed.items()
+        if found.note and found.note.sink == sink and found.note.query != batch.query_id
+    }
+    moved = {tp: found for tp, found in moved.items() if found[0] != stands.get(tp)}
+    if not moved:
+        return
+    said = _listed((tp, f"{at}, not at {stands.get(tp)}") for tp, (at, _) in moved.items())
+    by = next(note.query for _, note in moved.values())
+    raise TakenOver(
+        f"sink {sink}: query {by} has taken the place of query {batch.query_id}: group {group} stands where "
+        f"that one has written to ({said}). {batch} would write rows again. Nothing was written. Stop this "
+        "query for good; or, to go back from the other one to this, start it with a new checkpoint and "
+        "startingOffsets=committed, with kafka.group.id and transactional.id in source and sink. If these "
+        "are two queries, give each a transactional.id and a kafka.group.id of its own"
+    )
+
+
 class Story(NamedTuple):
     """What checkpoint, decision and group tell when a run of the sink begins.
 
     `batch`: the one that is to be written, with its source offsets' `ends`. `completed`: the newest in
     Spark's commit log. `decided`: the sink's last decision, whosever it is. `ended`: the digest and end
     offsets that the checkpoint has for the decided batch, where it is this query's and still there.
-    `committed` is of the partitions of `ends` and `ended` (empty without `group`).
+    `committed` is of the partitions of `ends` and `ended` (empty without `group`). `since`: the first batch
+    that was given to this sink, None where the checkpoint does not tell; `rested`: whether its last batch is
+    so old that the cluster may have forgotten the decision; `accepted`: words of start.accepted.
     """
 
     sink: str
@@ -112,6 +184,9 @@ class Story(NamedTuple):
     ended: tuple[str, Offsets] | None
     group: str | None
     committed: Mapping[TopicPartition, Committed]
+    since: int | None = None
+    rested: bool = False
+    accepted: Collection[str] = ()
 
     @property
     def ours(self) -> int | None:
@@ -133,12 +208,16 @@ class Story(NamedTuple):
 def check_story(story: Story) -> list[str]:
     """Warnings about what does not fit but may be meant.
 
-    Raises DecisionGone, CheckpointOlder, CheckpointMismatch.
+    Raises DecisionGone, CheckpointOlder, CheckpointMismatch, StartsElsewhere, TakenOver.
     """
     _check_notes(story)
     _check_decided(story)
     if story.is_new:
         return _new_checkpoint(story)
+    stands = story.ended[1] if story.ended else {}
+    check_taken_over(story.sink, story.batch, story.group, story.committed, stands)
+    ours = None if story.ours is None or story.decided is None else story.decided
+    check_completed(story.sink, Completed(story.completed, story.since, story.rested), ours, story.accepted)
     return [*_missing_decisions(story), *_moved_group(story)]
 
 
@@ -178,34 +257,106 @@ def _check_decided(story: Story) -> None:
 
 
 def _new_checkpoint(story: Story) -> list[str]:
-    """A query that begins anew where another one has written: legal, but seldom meant."""
+    """A query that begins anew where another one has written. Where the group stands is exact if this sink
+    has committed it: nobody else owns the sink by now, so nobody moves it any more (a hand-over)."""
     stands = {tp: found.offset for tp, found in story.committed.items()}
     if stands and all(story.ends.get(tp) == at for tp, at in stands.items()):
-        return []  # it begins where the group stands
-    out = (
-        "If its checkpoint was lost, stop this query and start it with a new checkpoint and "
-        "startingOffsets=committed, and with kafka.group.id given to source and sink"
-    )
-    if stands:
+        return _from_the_group(story)
+    if any(found.note for found in story.committed.values()):
         said = _listed(
             (tp, f"{at}, this query's first batch ends at {story.ends.get(tp)}") for tp, at in stands.items()
         )
-        return [
-            f"sink {story.sink}: the checkpoint is new, and group {story.group} holds source offsets of an "
-            f"earlier query ({said}): rows may be written again, or left out. {out}"
-        ]
-    if story.decided is None:
+        return _begins_elsewhere(
+            story,
+            f"group {story.group} holds source offsets of an earlier query ({said}): rows may be written "
+            "again, or left out",
+        )
+    if story.decided is not None:
+        return _begins_elsewhere(
+            story, f"the sink has written {story.decided}: what that query has read may be written again"
+        )
+    return []
+
+
+_WORD_NEW = "new-checkpoint"
+
+
+def _begins_elsewhere(story: Story, what: str) -> list[str]:
+    if _accepts(story.accepted, _WORD_NEW):
+        return [f"sink {story.sink}: the checkpoint is new, and {what}. start.accepted={_WORD_NEW}: going on"]
+    raise StartsElsewhere(
+        f"sink {story.sink}: the checkpoint is new, and {what}. Nothing was written. "
+        f"{StartsElsewhere.advice} If this query is to begin elsewhere, and rows may be there twice, set "
+        f"start.accepted={_WORD_NEW}, or give it a transactional.id and kafka.group.id of its own"
+    )
+
+
+def check_plain_start(story: Story) -> None:
+    """The same for a sink of at_least_once, which may repeat rows and leaves none out: what other sinks
+    have committed is another query's place. Raises StartsElsewhere."""
+    stands = {tp: found.offset for tp, found in story.committed.items()}
+    if story.is_new and stands and all(story.ends.get(tp) == at for tp, at in stands.items()):
+        _from_the_group(story)
+
+
+def _from_the_group(story: Story) -> list[str]:
+    """It begins where the group stands: with this sink's offsets, or those that no sink has committed."""
+    others = sorted({found.note.sink for found in story.committed.values() if found.note} - {story.sink})
+    left = [sink for sink in others if not _accepts(story.accepted, f"offsets-of:{sink}")]
+    if not left:
         return []
-    return [
-        f"sink {story.sink}: the checkpoint is new, and the sink has written {story.decided}: what that "
-        f"query has read may be written again. {out}; if it is meant, give this query a transactional.id of "
-        "its own"
-    ]
+    raise StartsElsewhere(
+        f"sink {story.sink}: the checkpoint is new, and this query begins where group {story.group} stands, "
+        f"but the sink {', '.join(left)} has committed these offsets. What another query has read would be "
+        "left out here. Nothing was written. If this query takes that one's place, give it "
+        f"transactional.id={left[0]}, in source and sink: it then stops the old one first. Else begin with "
+        "another new checkpoint at startingOffsets of its own, and with a kafka.group.id of its own. If the "
+        f"other one has ended and the name is to change, set start.accepted=offsets-of:{left[0]}"
+    )
+
+
+class Completed(NamedTuple):
+    """What the checkpoint tells of the batches that were given to a sink: the newest that is completed, the
+    first one `since` which they are this sink's (None: it does not tell), and whether the newest `rested` for
+    so long that the cluster may have forgotten its decision."""
+
+    newest: int | None
+    since: int | None
+    rested: bool
+
+
+def check_completed(
+    sink: str, completed: Completed, decided: Batch | None, accepted: Collection[str]
+) -> None:
+    """Batches that were given to this sink and are complete were decided by it. `decided`: its last of the
+    query.
+
+    Raises DecisionGone unless that is accepted.
+    """
+    newest, since, rested = completed
+    if newest is None or since is None or since > newest:
+        return
+    known, expired = decided is not None and decided.batch_id >= newest, decided is None and rested
+    if known or expired:
+        return
+    if _accepts(accepted, word := f"decisions-gone:{newest}"):
+        return
+    found = "none of this query" if decided is None else f"batch {decided.batch_id} as its last one"
+    raise DecisionGone(
+        f"sink {sink}: the checkpoint has completed batch {newest}, and the sink knows "
+        f"{found}: the cluster has lost decisions, and the rows of these batches with them. Were the brokers "
+        "restored from an older copy? Nothing was written. Restore the checkpoint that belongs to that "
+        "copy; or start with a new one and startingOffsets=committed (with kafka.group.id and "
+        "transactional.id in source and sink): it goes on where the copy stands. If nothing is missing, as "
+        "another connector wrote these batches or the group was idle for longer than "
+        f"offsets.retention.minutes, set start.accepted={word}"
+    )
 
 
 def _missing_decisions(story: Story) -> list[str]:
-    """Batches that the checkpoint calls complete, and no decision tells of."""
-    if story.completed is None or (story.ours is not None and story.ours >= story.completed):
+    """Batches that the checkpoint calls complete, and no decision tells of; it does not tell whose they
+    were."""
+    if story.since is not None or story.completed is None or story.last >= story.completed:
         return []
     last = "no batch of this query" if story.ours is None else f"batch {story.ours} last"
     other = f" (its last decision is {story.decided})" if story.decided and story.ours is None else ""

@@ -6,19 +6,25 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from eoslog.connector import plan
 from eoslog.connector.client import offsets as group_offsets
-from eoslog.connector.client.cluster import Cluster, TopicInfo
-from eoslog.connector.client.listing import list_offsets
+from eoslog.connector.client.cluster import Cluster, TopicInfo, no_partition
+from eoslog.connector.client.epochs import epoch_ends
+from eoslog.connector.client.listing import list_offsets, list_places
 from eoslog.connector.client.retry import check, retrying
 from eoslog.connector.client.shared import shared
+from eoslog.connector.commit.leave import fence
+from eoslog.connector.commit.names import Sink
 from eoslog.connector.crosscheck import check_notes, read_note
-from eoslog.connector.errors import OptionError, report_loss
+from eoslog.connector.driver import OWN_TIMEOUT_MS, Driver
+from eoslog.connector.errors import OptionError, UnknownTopic, report_loss
 from eoslog.connector.offsets import (
     COMMITTED,
     EARLIEST,
     LATEST,
     AtTime,
     Bound,
+    Epochs,
     Offsets,
     TopicIds,
     TopicPartition,
@@ -31,14 +37,23 @@ T = TypeVar("T")
 
 PENDING_MS = 90_000
 """How long offsets of a group may be pending: a sink that was killed while it decided leaves them so until
-its own transaction times out (sink.OWN_TIMEOUT_MS), and brokers look for such transactions every 10 s."""
+its own transaction times out (OWN_TIMEOUT_MS), and brokers look for such transactions every 10 s."""
 
 
 class Log:
-    """The topics of one query as they are now; every call asks the brokers."""
+    """The topics of one query as they are now; every call asks the brokers.
 
-    def __init__(self, options: SourceOptions) -> None:
-        self.options = options
+    `lenient`: what the options name and the cluster does not have is left out, and kept in `absent`; who
+    goes on from where a query stood finds out what it has lost. Else it is UnknownTopic.
+    """
+
+    def __init__(self, options: SourceOptions, *, lenient: bool = False) -> None:
+        self.options, self._lenient = options, lenient
+        self.absent: dict[str, UnknownTopic] = {}
+        """Topics, and partitions of `assign`, that are not there, as last seen."""
+        self.epochs: Epochs = {}
+        """Leader epochs in which the partitions' ends were told, as last seen; brokers older than 2.1 tell
+        none."""
         self.ids: TopicIds = {}
         """Ids of the topics, as last seen; brokers older than 2.8 tell none."""
         self.cluster_id: str | None = None
@@ -57,11 +72,18 @@ class Log:
             topics = self.options.subscribe
         else:
             topics = self._matching()
-        found = {topic: self._describe(topic) for topic in topics}
+        absent: dict[str, UnknownTopic] = {}
+        found = {topic: info for topic in topics if (info := self._find(topic, absent)) is not None}
+        for topic, p in self.options.assign or ():
+            if topic in found and p not in found[topic].leaders:
+                absent[f"{topic}-{p}"] = no_partition(found[topic], p)
+        self.absent = absent
+        if not self._lenient:
+            self.check_absent()
         self.ids = {topic: info.topic_id for topic, info in found.items() if info.topic_id is not None}
         self.cluster_id = self.cluster.cluster_id
         if self.options.assign is not None:
-            return list(self.options.assign)
+            return [(t, p) for t, p in self.options.assign if t in found and p in found[t].leaders]
         return sorted((topic, p) for topic, info in found.items() for p in info.leaders)
 
     def latest(self, position: Offsets | None = None) -> Offsets:
@@ -73,10 +95,25 @@ class Log:
         """
         for left in reversed(range(self.options.end_tries)):
             found = self.ends(self.partitions(), LATEST)
-            if not left or all(found.get(tp, -1) >= at for tp, at in (position or {}).items()):
+            waited = {tp: at for tp, at in (position or {}).items() if not self._is_absent(tp)}
+            if not left or all(found.get(tp, -1) >= at for tp, at in waited.items()):
                 return found
             time.sleep(self.options.end_pause_ms / 1000)
         raise AssertionError("fetchOffset.numRetries is 1 at least")
+
+    def check_absent(self) -> None:
+        """Raises UnknownTopic where something that the options name is not there."""
+        for error in self.absent.values():
+            raise error
+
+    def parted(self, position: Offsets, epochs: Epochs) -> dict[TopicPartition, plan.Parted]:
+        """Partitions whose log is another one below `position`, which it reached in these leader epochs."""
+        ends = epoch_ends(self.cluster, epochs) if epochs else {}
+        return {
+            tp: plan.Parted(position[tp], epochs[tp], end.offset, end.leader_epoch)
+            for tp, end in ends.items()
+            if end.leader_epoch < 0 or end.offset < position[tp]
+        }
 
     def met_cluster(self) -> str | None:
         """The cluster's id; asked for where nothing has been asked yet. Raises BrokerUnreachable."""
@@ -92,7 +129,11 @@ class Log:
 
     def ends(self, partitions: Iterable[TopicPartition], which: int) -> Offsets:
         """LATEST or EARLIEST of each partition."""
-        return list_offsets(self.cluster, dict.fromkeys(partitions, which), committed=self.options.committed)
+        wanted = dict.fromkeys(partitions, which)
+        found = list_places(self.cluster, wanted, committed=self.options.committed)
+        if which == LATEST:
+            self.epochs |= {tp: at.leader_epoch for tp, at in found.items() if at.leader_epoch >= 0}
+        return {tp: at.offset for tp, at in found.items()}
 
     def resolve(self, option: str, bound: Bound) -> Offsets:
         """A bound as real offsets, -1 and -2 replaced, checked against what the log holds."""
@@ -103,6 +144,7 @@ class Log:
             return self._committed(partitions)
         if isinstance(bound, int):
             return self.ends(partitions, bound)
+        bound = {tp: at for tp, at in bound.items() if not self._is_absent(tp)}
         self._check_names(option, bound, partitions)
         asked = {tp: at for tp, at in bound.items() if at in (EARLIEST, LATEST)}
         found = list_offsets(self.cluster, asked, committed=self.options.committed) if asked else {}
@@ -112,7 +154,8 @@ class Log:
     def _at(self, option: str, bound: AtTime, partitions: list[TopicPartition]) -> Offsets:
         """The first offsets of at least a time. Raises OptionError."""
         if not isinstance(bound.times, int):
-            self._check_names(f"{option}ByTimestamp", dict(bound.times), partitions)
+            named = {tp: at for tp, at in bound.times if not self._is_absent(tp)}
+            self._check_names(f"{option}ByTimestamp", named, partitions)
         wanted = {tp: bound.of(tp) for tp in partitions}
         found = list_offsets(self.cluster, wanted, committed=self.options.committed)
         none = [tp for tp, at in found.items() if at < 0]
@@ -127,20 +170,41 @@ class Log:
     def _committed(self, partitions: list[TopicPartition]) -> Offsets:
         """Where the group stands; partitions it has never committed are new to it and read from their start.
 
-        Raises OptionError where the group holds nothing, or offsets that the log does not hold.
+        A sink whose place this query takes is stopped first, or it would move the group after it was read.
+        Raises OptionError where the group holds nothing, or offsets that the log does not hold; CommitFault.
         """
         group = str(self.options.group_id)
-        stored = group_offsets.fetch_committed(self.cluster, group, partitions, least_ms=PENDING_MS)
-        for warning in check_notes(group, {tp: read_note(text) for tp, (_, text) in stored.items()}):
+        if self.options.taken_over is not None:
+            Driver(self.cluster, OWN_TIMEOUT_MS).run(fence(Sink(self.options.taken_over)))
+        stored = group_offsets.fetch_with_epochs(self.cluster, group, partitions, least_ms=PENDING_MS)
+        for warning in check_notes(group, {tp: read_note(found.metadata) for tp, found in stored.items()}):
             log.warning(warning)
-        at = {tp: offset for tp, (offset, _) in stored.items() if offset >= 0}
+        at = {tp: found.offset for tp, found in stored.items() if found.offset >= 0}
+        if not at and self.absent:
+            return {}
         if not at:
             raise OptionError(
                 f"startingOffsets=committed: group {group} has committed no offset of what is to be read; "
                 "check kafka.group.id, or give startingOffsets as earliest, latest or offsets"
             )
         new = [tp for tp in partitions if tp not in at]
-        return {**self.ends(new, EARLIEST), **self._within(f"startingOffsets (group {group})", at)}
+        within = self._within(f"startingOffsets (group {group})", at)
+        told = {tp: stored[tp].leader_epoch for tp in at if stored[tp].leader_epoch >= 0}
+        return {**self.ends(new, EARLIEST), **self._not_parted(group, within, at, told)}
+
+    def _not_parted(self, group: str, within: Offsets, at: Offsets, told: Epochs) -> Offsets:
+        """Where the group stands in the log that it has read; or where that ends, if data may be lost."""
+        asked = {tp: epoch for tp, epoch in told.items() if self.epochs.get(tp, epoch) != epoch}
+        parted = self.parted(at, {tp: epoch for tp, epoch in asked.items() if within[tp] == at[tp]})
+        if parted:
+            lost = plan.Losses((), {}, parted=parted)
+            report_loss(
+                self.options.fail_on_data_loss,
+                f"startingOffsets=committed: the offsets of group {group}: {lost}",
+            )
+        ends = {tp: found.offset for tp, found in parted.items() if found.offset >= 0}
+        first = self.ends(ends, EARLIEST) if ends else {}
+        return {**within, **{tp: max(end, first[tp]) for tp, end in ends.items()}}
 
     def _within(self, option: str, wanted: Offsets) -> Offsets:
         first, last = self.ends(wanted, EARLIEST), self.ends(wanted, LATEST)
@@ -181,8 +245,24 @@ class Log:
             )
         return topics
 
-    def _describe(self, topic: str) -> TopicInfo:
-        return self._ask(f"Metadata of {topic}", lambda: self.cluster.describe(topic))
+    def _find(self, topic: str, absent: dict[str, UnknownTopic]) -> TopicInfo | None:
+        """A topic; None and a note in `absent` where there is none. One that was absent is looked for with
+        one question, not for a second."""
+        what = f"Metadata of {topic}"
+        if (
+            topic in self.absent
+            and topic not in self._ask(what, lambda: self.cluster.metadata([topic])).topics
+        ):
+            absent[topic] = self.absent[topic]
+            return None
+        try:
+            return self._ask(what, lambda: self.cluster.describe(topic))
+        except UnknownTopic as error:
+            absent[topic] = error
+            return None
+
+    def _is_absent(self, place: TopicPartition) -> bool:
+        return place[0] in self.absent or f"{place[0]}-{place[1]}" in self.absent
 
     def _ask(self, what: str, ask: Callable[[], T]) -> T:
         return retrying(

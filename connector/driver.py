@@ -5,6 +5,7 @@ No rule lives here. Also the connections that a process keeps from one batch to 
 
 import logging
 import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -17,13 +18,13 @@ from eoslog.connector.client.config import ClientConfig
 from eoslog.connector.client.retry import retrying
 from eoslog.connector.commit.commands import (
     Acquire,
+    Clock,
     Command,
     CommitOffsets,
     Describe,
     Description,
     End,
     Failure,
-    FetchSequence,
     FetchStored,
     FindHeld,
     FindOwn,
@@ -31,6 +32,7 @@ from eoslog.connector.commit.commands import (
     Kept,
     ListOngoing,
     NotOffered,
+    Offsets,
     Refused,
     Rules,
     Seal,
@@ -56,6 +58,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Observer = Callable[[Command[Any]], None]
+OWN_TIMEOUT_MS = 60_000
+"""Time-out of the sink's own transaction: it is open for a few requests only, and while a crashed driver's
+is open, nobody who starts from the committed source offsets can read them."""
 _NO_ANSWER = (RetriesExhausted, ConnectionLost, BrokerUnreachable)
 _NOT_OFFERED = frozenset({ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION})
 """Two-phase commit is switched off, or not this client's right; or the broker only knows the request."""
@@ -82,7 +87,6 @@ class Driver:
         self._perform: dict[type[Command[Any]], Callable[[Any], Any]] = {
             Acquire: self._acquire,
             FetchStored: self._fetch_stored,
-            FetchSequence: self._fetch_sequence,
             StageOffsets: self._stage_offsets,
             CommitOffsets: lambda c: group_offsets.commit_plain(cluster, c.group, c.offsets),
             End: self._end,
@@ -93,6 +97,7 @@ class Driver:
             FindOwn: self._find_own,
             WriteMarkers: lambda c: markers.write_markers(cluster, c.held, commit=c.commit),
             TransactionVersion: lambda c: cluster.transaction_version(),
+            Clock: lambda c: round(_clock() * 1000),
         }
 
     @property
@@ -152,11 +157,6 @@ class Driver:
         anchors = self._anchor_topic().leaders
         return markers.find_open(self._cluster, ANCHOR, anchors, command.name, command.producer_id)
 
-    def _fetch_sequence(self, command: FetchSequence) -> int:
-        wanted, stable = [(ANCHOR, 0)], command.stable
-        found = group_offsets.fetch_committed(self._cluster, command.group, wanted, require_stable=stable)
-        return found.get((ANCHOR, 0), (0, ""))[0]
-
     def _anchor_topic(self) -> TopicInfo:
         return retrying(
             self._cluster,
@@ -169,7 +169,16 @@ class Driver:
 
     def _stage_offsets(self, command: StageOffsets) -> None:
         name, identity = command.sink
-        transactions.commit_offsets(self._cluster, name, _theirs(identity), command.group, command.offsets)
+
+        def commit(offsets: Offsets) -> None:
+            transactions.commit_offsets(
+                self._cluster, name, _theirs(identity), command.group, offsets, command.epochs
+            )
+
+        if command.of_source:
+            commit_known(self._cluster, command.group, command.offsets, commit)
+        else:
+            commit(command.offsets)
 
     def _end(self, command: End) -> dict[str, Identity | Failure]:
         identities = {name: _theirs(identity) for name, identity in command.participants}
@@ -195,6 +204,29 @@ class Driver:
     def _describe(self, command: Describe) -> dict[str, Description | None]:
         found = transactions.describe(self._cluster, command.names)
         return {name: _description(state) if state else None for name, state in found.items()}
+
+
+def commit_known(cluster: Cluster, group: str, offsets: Offsets, commit: Callable[[Offsets], None]) -> None:
+    """Commit source offsets of a group, but for those of partitions that the cluster says it does not have:
+    of them it warns. Raises what `commit` raises."""
+    try:
+        commit(offsets)
+    except KafkaError as error:
+        gone = set()
+        if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            gone = group_offsets.gone(cluster, offsets)
+        if not gone:
+            raise
+        names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(gone))
+        log.warning(
+            "group %s: the source offsets of %s are left out of the commit: the cluster does not have these "
+            "partitions any more, and takes no offset for them",
+            group,
+            names,
+        )
+        there = {place: offset for place, offset in offsets.items() if place not in gone}
+        if there:
+            commit(there)
 
 
 def _answered(perform: Callable[[Any], Any], command: Any) -> Any:
@@ -247,6 +279,11 @@ def _theirs(identity: Identity) -> transactions.Identity:
 
 def _description(state: transactions.Description) -> Description:
     return Description(state.state, _own(state.identity), state.timeout_ms, state.start_ms)
+
+
+def _clock() -> float:
+    """Seconds, of the clock that goes on while the machine sleeps, where there is one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 _clusters: dict[tuple[int, ClientConfig], Cluster] = {}

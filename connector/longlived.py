@@ -24,12 +24,12 @@ def settle() -> None:
     """For where Spark calls in. Does nothing after the second call in a process; a fork counts anew."""
     global _seen
     process, calls = _seen if _seen[0] == os.getpid() else (os.getpid(), 0)
-    if calls < _CALLS and _is_sparks():
+    if calls < _CALLS and is_sparks():
         _seen = (process, calls + 1)
         gc.freeze()
 
 
-def _is_sparks() -> bool:
+def is_sparks() -> bool:
     """Whether Spark started this process as one of its own: `python -m pyspark.daemon`, or the like."""
     started = getattr(sys.modules.get("__main__"), "__spec__", None)
     return started is not None and started.name.startswith("pyspark.")

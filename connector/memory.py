@@ -1,9 +1,10 @@
 """What a driver remembers of a sink from one micro-batch to the next, whichever process asks.
 
 Spark keeps a pool of planner processes: with two queries in an application, a query's batches begin
-now in one of them, now in another. They share a parent (Spark's Python daemon, or its JVM), and the
-memory lies in a small file that belongs to this parent. Losing it costs an InitProducerId, no more;
-believing another driver's would cost exactness, so the parent is named by more than its pid.
+now in one of them, now in another. They share a JVM, and the memory lies in a small file that belongs to
+it. Losing it costs an InitProducerId, no more; believing another driver's would cost exactness, so the JVM is
+named by more than its pid, and the file holds a mark that only planners of the same driver know. Who ends a
+run (guard.py) is another process and does not need the mark: it acts under the identity that it finds.
 """
 
 import contextlib
@@ -12,12 +13,17 @@ import json
 import logging
 import math
 import os
+import subprocess
+import sys
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from eoslog.connector.commit.messages import Batch, Run
 from eoslog.connector.commit.names import Identity
+from eoslog.connector.form import FORM
 
 log = logging.getLogger(__name__)
 
@@ -28,16 +34,79 @@ _SWEEP_SECONDS = 3600
 _swept = -math.inf
 
 
-def driver_token() -> str:
-    """Names the driver that this planner process belongs to; the same for all planners of one driver."""
-    parent = os.getppid()
+class Started(NamedTuple):
+    """A process, told by more than its pid."""
+
+    pid: int
+    started: str
+
+
+@cache
+def driver_process() -> Started:
+    """The driver's JVM. It starts a Python daemon for each kind of work, which forks its processes; or it
+    starts them itself."""
+    parent = parent_of(os.getpid())
+    return parent_of(parent.pid) if _is_forked_by_daemon() else parent
+
+
+def lives(process: Started) -> bool:
+    """Whether it is still there."""
     try:
-        # Field 22 is the start time; the fields after the command's closing bracket begin with the 3rd.
-        started = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        started = ""  # not Linux: the secret below tells two drivers of one pid apart
+        os.kill(process.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # it is there, and another user's
+    return _started(process.pid) == process.started
+
+
+def driver_token() -> str:
+    """Names the driver that this planner process belongs to; the same for all planners of one driver that do
+    the same work."""
     secret = os.environ.get("PYTHON_WORKER_FACTORY_SECRET", "")
-    return hashlib.sha256(f"{parent} {started} {secret}".encode()).hexdigest()[:16]
+    return _hash(*map(str, driver_process()), secret)[:16]
+
+
+def _is_forked_by_daemon() -> bool:
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return main is not None and main.name == "pyspark.daemon"
+
+
+def parent_of(pid: int) -> Started:
+    """The process that has started this one."""
+    try:
+        # The fields after the command's closing bracket begin with the 3rd; the 4th is the parent.
+        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, IndexError, ValueError):  # not Linux
+        parent = int(_ps(pid, "ppid") or os.getppid())
+    return Started(parent, _started(parent))
+
+
+def _started(pid: int) -> str:
+    """When the process was started; "" if that cannot be known, or it is dead and nobody waited for it."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] == "Z" else fields[19]
+    except (OSError, IndexError):
+        return _ps(pid, "lstart")
+
+
+def _ps(pid: int, field: str) -> str:
+    try:
+        done = subprocess.run(["ps", "-o", f"{field}=", "-p", str(pid)], capture_output=True, text=True)
+    except OSError:
+        return ""
+    return done.stdout.strip()
+
+
+def look(*key: str) -> Run | None:
+    """What was kept under the key, by whichever process of the driver's; for who ends a run."""
+    path = _path(key)
+    try:
+        return _run(json.loads(path.read_text())) if path is not None and path.exists() else None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        log.warning("the memory of the last micro-batch cannot be read: %s", error)
+        return None
 
 
 def take(*key: str) -> Run | None:
@@ -48,7 +117,7 @@ def take(*key: str) -> Run | None:
     try:
         kept = json.loads(path.read_text())
         path.unlink()
-        return Run(Identity(*kept["incarnation"]), Identity(*kept["identity"]), Batch(*kept["batch"]))
+        return _run(kept) if kept["token"] == driver_token() else None
     except (OSError, ValueError, TypeError, KeyError) as error:
         log.warning("the memory of the last micro-batch cannot be read; the sink is acquired anew: %s", error)
         return None
@@ -59,8 +128,8 @@ def keep(run: Run, *key: str) -> None:
     path = _path(key)
     if path is None:
         return
-    batch = [run.batch.query_id, run.batch.batch_id, run.batch.digest]
-    text = json.dumps({"incarnation": run.incarnation, "identity": run.identity, "batch": batch})
+    kept = {"form": FORM, "token": driver_token(), "incarnation": run.incarnation, "identity": run.identity}
+    text = json.dumps(kept | {"batch": [run.batch.query_id, run.batch.batch_id, run.batch.digest]})
     try:
         draft = path.with_suffix(f".{os.getpid()}")
         draft.write_text(text)
@@ -69,8 +138,18 @@ def keep(run: Run, *key: str) -> None:
         log.warning("the micro-batch cannot be remembered; the next one acquires the sink anew: %s", error)
 
 
+def _run(kept: dict[str, Any]) -> Run:
+    if kept["form"] != FORM:
+        raise ValueError(f"it has form {kept['form']}, and this version of eoslog reads form {FORM}")
+    return Run(Identity(*kept["incarnation"]), Identity(*kept["identity"]), Batch(*kept["batch"]))
+
+
+def _hash(*words: str) -> str:
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()
+
+
 def _path(key: tuple[str, ...]) -> Path | None:
-    """The key's file in a folder of the user's own; None if there can be none."""
+    """The file of the key and the driver in a folder of the user's own; None if there can be none."""
     global _swept
     folder = Path(tempfile.gettempdir()) / f"eoslog-{os.getuid()}"
     try:
@@ -85,8 +164,8 @@ def _path(key: tuple[str, ...]) -> Path | None:
     except OSError as error:
         log.warning("micro-batches cannot be remembered in %s: %s", folder, error)
         return None
-    name = hashlib.sha256("\0".join((driver_token(), *key)).encode()).hexdigest()
-    return folder / f"{name}.run"
+    driver = driver_process()
+    return folder / f"{_hash(str(driver.pid), driver.started, *key)}.run"
 
 
 def _sweep(folder: Path) -> None:

@@ -4,10 +4,11 @@ JSON is that of Spark's Kafka source, `{"topic":{"0":123}}`; in options, -2 stan
 offset and -1 for the latest, as in Kafka's ListOffsets. Pure: no sockets.
 
 A stream's offsets also say which topics they are of, for a topic that was made anew has the name of the
-old one: for each topic an entry `"topic-id:<topic>:<id>": {}`; and of which cluster, as
-`"cluster-id:<id>": {}`. No topic can have a name with a colon, and Spark's Kafka source, for which an entry
-is a topic and the partitions it names, sees no partition in it. So either source goes on from the other's
-checkpoint.
+old one: for each topic an entry `"topic-id:<topic>:<id>": {}`; of which cluster, as `"cluster-id:<id>": {}`;
+and in which leader epochs the log reached them, for a log that was cut or restored and has grown again has
+the same offsets: `"leader-epoch:<topic>:<epoch>:<partitions>": {}`, the partitions as in `0,2-7`. No topic
+can have a name with a colon, and Spark's Kafka source, for which an entry is a topic and the partitions it
+names, sees no partition in it. So either source goes on from the other's checkpoint.
 """
 
 import json
@@ -20,6 +21,7 @@ from eoslog.connector.errors import OptionError
 TopicPartition = tuple[str, int]
 TopicIds = dict[str, str]
 Offsets = dict[TopicPartition, int]
+Epochs = dict[TopicPartition, int]
 
 LATEST = -1
 EARLIEST = -2
@@ -49,10 +51,14 @@ Bound = int | Offsets | AtTime
 
 _ID = "topic-id"
 _CLUSTER = "cluster-id"
+_EPOCH = "leader-epoch"
 
 
 def to_json(
-    offsets: Mapping[TopicPartition, int], ids: Mapping[str, str] | None = None, cluster: str | None = None
+    offsets: Mapping[TopicPartition, int],
+    ids: Mapping[str, str] | None = None,
+    cluster: str | None = None,
+    epochs: Mapping[TopicPartition, int] | None = None,
 ) -> dict[str, dict[str, int]]:
     """Offsets as the nested dict that Spark stores; sorted, because Spark compares texts."""
     nested: dict[str, dict[str, int]] = {}
@@ -61,7 +67,40 @@ def to_json(
     known = {topic: ids[topic] for topic in nested if ids is not None and topic in ids}
     names = [f"{_ID}:{topic}:{number}" for topic, number in known.items()]
     names += [] if cluster is None else [f"{_CLUSTER}:{cluster}"]
+    names += _epoch_names({tp: epoch for tp, epoch in (epochs or {}).items() if tp in offsets})
     return {**nested, **{name: {} for name in names}}
+
+
+def _epoch_names(epochs: Mapping[TopicPartition, int]) -> list[str]:
+    together: dict[tuple[str, int], list[int]] = {}
+    for (topic, partition), epoch in sorted(epochs.items()):
+        together.setdefault((topic, epoch), []).append(partition)
+    return [
+        f"{_EPOCH}:{topic}:{epoch}:{_runs(partitions)}" for (topic, epoch), partitions in together.items()
+    ]
+
+
+def _runs(numbers: list[int]) -> str:
+    """Ascending numbers as text: `0,2-7`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ",".join("-".join(map(str, run)) for run in runs)
+
+
+def epochs_from_json(nested: Mapping[str, Any]) -> Epochs:
+    """The leader epochs of the offsets, of those partitions for which they are told."""
+    found: Epochs = {}
+    for key in nested:
+        if key.startswith(f"{_EPOCH}:"):
+            _, topic, epoch, runs = key.split(":")
+            for run in runs.split(","):
+                first, _, last = run.partition("-")
+                found |= {(topic, p): int(epoch) for p in range(int(first), int(last or first) + 1)}
+    return found
 
 
 def ids_from_json(nested: Mapping[str, Mapping[str, int]]) -> TopicIds:
@@ -77,16 +116,19 @@ def cluster_from_json(nested: Mapping[str, Any]) -> str | None:
 
 
 class Stood(NamedTuple):
-    """Offsets that Spark hands back, read: and of which topics, of which cluster they are."""
+    """Offsets that Spark hands back, read: of which topics and cluster they are, in which leader epochs."""
 
     offsets: Offsets
     ids: TopicIds
     cluster: str | None
+    epochs: Epochs
 
 
 def stood(nested: Mapping[str, Mapping[str, int]]) -> Stood:
     """The reverse of to_json."""
-    return Stood(from_json(nested), ids_from_json(nested), cluster_from_json(nested))
+    return Stood(
+        from_json(nested), ids_from_json(nested), cluster_from_json(nested), epochs_from_json(nested)
+    )
 
 
 def from_json(nested: Mapping[str, Mapping[str, int]]) -> Offsets:

@@ -20,6 +20,7 @@ OURS_ALONE = (
     "two.phase.commit",
     "on.lost.transaction",
     "progress.log",
+    "start.accepted",
     "deadletter.topic",
     "write.token",
     "cluster.moved.to",

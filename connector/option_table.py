@@ -124,21 +124,29 @@ TABLE: tuple[Option, ...] = (
     Option("processing.guarantee", Kind.CHOICE, "exactly_once", Use.SINK,
            "What a restart may do to rows: nothing, repeat some, or lose some. "
            "Also understood as processing.mode and mode.", GUARANTEES),
-    Option("transactional.id", Kind.TEXT, None, Use.SINK,
-           "Name of the sink and prefix of its transactions; the query's id if not given."),
+    Option("transactional.id", Kind.TEXT, None, Use.SINK | Use.READ_STREAM,
+           "Name of the sink and prefix of its transactions; the query's id if not given. At a source "
+           "with startingOffsets=committed: the sink whose place this query takes; it is stopped before "
+           "the group is read."),
+    Option("start.accepted", Kind.TEXT, None, Use.WRITE_STREAM,
+           "What a start may go on with although rows may be there twice or never: the words that its "
+           "error names, separated by commas."),
     Option("deadletter.topic", Kind.TEXT, None, Use.SINK,
            "Rows that cannot be written go here, in the same transaction, with the reason in their headers; "
            "without it such a row fails the batch."),
     Option("write.token", Kind.TEXT, None, Use.WRITE,
-           "Writing again with the same token writes nothing: a job that is run again adds its rows once. "
-           "Remembered as long as the cluster keeps a group's offsets."),
+           "Writing the same rows again with the same token and topic writes nothing: a job that is run "
+           "again adds its rows once. Other rows are an error. A text with a number at its end (job-17): the "
+           "last 64 of a text are remembered, as long as the cluster keeps a group's offsets, and no two of "
+           "them may be written at the same time."),
     Option("kafka.group.id", Kind.TEXT, None, Use.ALL,
            "Consumer group to which a streaming query's source offsets are committed with its rows."),
     Option("kafka.transaction.timeout.ms", Kind.MILLIS, 900_000, Use.SINK,
            "A transaction open for longer is aborted by the broker, which also caps this value."),
     Option("two.phase.commit", Kind.CHOICE, "auto", Use.SINK,
            "Whether transactions are kept from timing out once a batch is about to be decided (KIP-939): "
-           "auto, where the cluster offers it; false, never; require, else the query does not start.",
+           "auto, where the cluster offers it; false, never; require, else the query does not start. A batch "
+           "write without transactional.id and write.token never does: nobody could start it again.",
            tuple(policy.value for policy in TwoPhase)),
     Option("on.lost.transaction", Kind.CHOICE, "stop", Use.SINK,
            "When a batch was decided, and transactions of it timed out before anybody could finish it: stop, "

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
@@ -66,6 +67,33 @@ def _cut(whole: Range, count: int) -> list[Range]:
     return [replace(whole, start=a, end=b) for a, b in itertools.pairwise(bounds)]
 
 
+class Parted(NamedTuple):
+    """Up to where the log still is the one that a query has read to `position`, in leader epoch `epoch`.
+
+    `now`: the leader epoch that ends at `offset` in the log there is now; both -1 where it has no epoch as
+    late as the query's, and so cannot tell.
+    """
+
+    position: int
+    epoch: int
+    offset: int
+    now: int
+
+    def __str__(self) -> str:
+        if self.offset < 0:
+            return (
+                f"the query stands at {self.position} in leader epoch {self.epoch}, of which the log now "
+                "knows nothing: it was restored from an older copy"
+            )
+        return (
+            f"the query stands at {self.position} in leader epoch {self.epoch}, and the log parts from that "
+            f"at offset {self.offset}, where its epoch {self.now} ends and another one begins: it was "
+            "restored from an older copy, or cut, or a replica without these records became its leader "
+            "(unclean.leader.election.enable); what was read from there on is not in it, and what has been "
+            "written there since was not read"
+        )
+
+
 @dataclass(frozen=True)
 class Losses:
     """What does not fit between where a query stands and what the log offers now.
@@ -73,16 +101,18 @@ class Losses:
     `gone`: partitions that are no longer there. `back`: partitions that end before the query's
     position, as (position, end), because the topic was made anew or truncated. `anew`: topics that have
     another id now, as (then, now), wherever they end. `early`: partitions that begin after the query's
-    position, as (position, beginning, end), because records were deleted.
+    position, as (position, beginning, end), because records were deleted. `parted`: partitions whose log
+    is another one below the query's position, by their leader epochs.
     """
 
     gone: tuple[TopicPartition, ...]
     back: dict[TopicPartition, tuple[int, int]]
     anew: dict[str, tuple[str, str]] = field(default_factory=dict)
     early: dict[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)
+    parted: dict[TopicPartition, Parted] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.gone or self.back or self.anew or self.early)
+        return bool(self.gone or self.back or self.anew or self.early or self.parted)
 
     def __str__(self) -> str:
         said = [
@@ -101,6 +131,7 @@ class Losses:
             "between was deleted before it was read (retention.ms, retention.bytes, or by hand)"
             for (topic, p), (at, first, end) in self.early.items()
         ]
+        said += [f"{topic}-{p}: {found}" for (topic, p), found in self.parted.items()]
         return "; ".join(said)
 
 

@@ -13,7 +13,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from eoslog.connector import offsets
-from eoslog.connector.commit.commands import Command, End, FetchStored, ListOngoing, Rules, Seal, StageOffsets
+from eoslog.connector.commit.commands import (
+    Clock,
+    Command,
+    End,
+    FetchStored,
+    ListOngoing,
+    Rules,
+    Seal,
+    StageOffsets,
+)
 from eoslog.connector.commit.commands import Describe as DescribeTransactions
 from eoslog.connector.commit.messages import Decided, Prepared, Report
 from eoslog.connector.commit.names import Sink
@@ -95,6 +104,7 @@ _STEPS: dict[type[Command[Any]], str] = {
     StageOffsets: "stage",
     DescribeTransactions: "verify",
     ListOngoing: "clear",
+    Clock: "verify",
 }
 
 

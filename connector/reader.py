@@ -5,8 +5,9 @@ Who runs where: a streaming query has one long-lived Python process on the drive
 the tasks, where `read` runs. So a reader holds options and plans, never a socket.
 """
 
+import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,10 +27,22 @@ from eoslog.connector.client.listing import list_offsets
 from eoslog.connector.client.shared import close_shared, shared
 from eoslog.connector.crosscheck import check_cluster
 from eoslog.connector.discover import Log
-from eoslog.connector.errors import OffsetsGone, OptionError, TopicMadeAnew, report_loss
+from eoslog.connector.errors import OffsetsGone, OptionError, TopicMadeAnew, UnknownTopic, report_loss
 from eoslog.connector.longlived import settle
-from eoslog.connector.offsets import COMMITTED, EARLIEST, LATEST, Offsets, Stood, TopicIds, TopicPartition
+from eoslog.connector.offsets import (
+    COMMITTED,
+    EARLIEST,
+    LATEST,
+    Epochs,
+    Offsets,
+    Stood,
+    TopicIds,
+    TopicPartition,
+)
 from eoslog.connector.options import SourceOptions
+from eoslog.connector.standstill import Standstill
+
+log = logging.getLogger(__name__)
 
 StoredOffset = dict[str, dict[str, int]]
 
@@ -58,6 +71,12 @@ def read_range(options: SourceOptions, task: plan.Range) -> Iterator[pa.RecordBa
             position = _next_in_log(options, task, position)
         except TopicMadeAnew as error:
             report_loss(options.fail_on_data_loss, str(error))
+            return
+        except UnknownTopic as error:
+            rest = (
+                f"{task.topic}-{task.partition}: offsets {position} to {task.end - 1} cannot be read: {error}"
+            )
+            report_loss(options.fail_on_data_loss, rest)
             return
 
 
@@ -97,7 +116,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
-        self._log = Log(options)
+        self._log = Log(options, lenient=True)
         self._initial: Offsets = {}
         self._began: StoredOffset | None = None
         self._pin = False
@@ -106,13 +125,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._begins: dict[tuple[TopicPartition, str | None], int] = {}
         self._last_batch: float | None = None  # when a batch was planned, on the monotonic clock
         self._compared = False  # the checkpoint with the log: once a run
+        self._same: Epochs = {}  # the leader epochs under which positions were found to be in the log
+        self._standstill = Standstill()
+        self._left_out: set[str] = set()  # topics that are not there, and said to be
 
     def initialOffset(self) -> StoredOffset:
         """Where a query without a checkpointed offset begins (startingOffsets). Spark asks more than once."""
         if self._began is None:
             self._initial = self._log.resolve("startingOffsets", self.options.starting)
             self._pin = _moves(self.options.starting)
-            self._began = offsets.to_json(self._initial, self._log.ids, self._log.cluster_id)
+            self._began = offsets.to_json(*self._now(self._initial))
         return self._began
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -127,6 +149,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end of the whole query: what is there now."""
         self._target = self._now(self._log.latest())
+        if self.options.committed:
+            self._standstill.look(self._log.cluster, self._target.offsets)
 
     def latestOffset(self, start: Mapping[str, Mapping[str, int]], limit: ReadLimit) -> StoredOffset:
         """The end of the next batch.
@@ -136,33 +160,46 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         So such a query's first batch is empty: its end stores where the query began.
         """
         stood = offsets.stood(start)
+        if self._began is not None and not self._compared:
+            self._log.check_absent()  # a query that has only begun has lost nothing: a name is wrong
         first, self._pin = self._pin, False
         if first and stood.offsets == self._initial:
             return offsets.to_json(*stood)
         stood = self._on_this_cluster(stood, self._log.met_cluster())
         until = self._end(stood.offsets)
         stood = self._on_this_cluster(stood, until.cluster)
-        end, ids, _ = until
+        end, ids = until.offsets, until.ids
         self._latest = end
         lost = plan.losses(stood.offsets, end, (stood.ids, ids), self._beginnings(stood, until))
+        lost = replace(lost, parted=self._parted(stood, until))
         if lost:
             report_loss(self.options.fail_on_data_loss, str(lost))
+        self._say_absent(stood.offsets)
+        until = _back_to(lost.parted, until)
+        end = until.offsets
         begin = self._begin((stood.offsets, stood.ids), (end, ids))
-        if not isinstance(limit, ReadAllAvailable) and not lost.anew and self._too_few(begin, end):
+        if (
+            not isinstance(limit, ReadAllAvailable)
+            and not (lost.anew or lost.parted)
+            and self._too_few(begin, end)
+        ):
             return offsets.to_json(*offsets.stood(start))
         self._last_batch = time.monotonic()
         if isinstance(limit, ReadMaxRows):
             until = until._replace(offsets=plan.share(begin, end, limit.max_rows))
-        return offsets.to_json(*until)
+        return offsets.to_json(*_moved_only(until, stood, lost.parted))
 
     def _now(self, ends: Offsets) -> Stood:
         """Ends that were just asked for."""
-        return Stood(ends, self._log.ids, self._log.cluster_id)
+        return Stood(ends, self._log.ids, self._log.cluster_id, dict(self._log.epochs))
 
     def _end(self, position: Offsets) -> Stood:
         """Where the log ends, or the query with availableNow."""
         if self._target is None:
-            return self._now(self._log.latest(position))
+            ends = self._log.latest(position)
+            if self.options.committed:
+                self._standstill.watch(self._log.cluster, ends)
+            return self._now(ends)
         return self._target._replace(offsets=self._reachable(self._target.offsets))
 
     def _on_this_cluster(self, stood: Stood, now: str | None) -> Stood:
@@ -171,7 +208,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises WrongCluster.
         """
         moved = check_cluster(stood.cluster, now, self.options.moved_to)
-        return Stood(stood.offsets, {}, now) if moved else stood
+        return Stood(stood.offsets, {}, now, {}) if moved else stood
 
     def _beginnings(self, stood: Stood, until: Stood) -> Offsets:
         """Where the log begins now, in the partitions that the query has been reading; asked once a run."""
@@ -181,8 +218,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         anew = plan.made_anew(stood.ids, until.ids)
         return self._log.beginnings(tp for tp in stood.offsets if tp in until.offsets and tp[0] not in anew)
 
+    def _parted(self, stood: Stood, until: Stood) -> dict[TopicPartition, plan.Parted]:
+        """Partitions whose log is another one below where the query stands. Only those are asked for whose
+        leader epoch is another one than that of the position, once for each: a leader only adds to its log.
+        """
+        anew, ends, now = plan.made_anew(stood.ids, until.ids), until.offsets, until.epochs
+        asked = {
+            tp: epoch
+            for tp, epoch in stood.epochs.items()
+            if tp[0] not in anew
+            and now.get(tp, epoch) not in (epoch, self._same.get(tp))
+            and ends.get(tp, -1) >= stood.offsets[tp]
+        }
+        found = self._log.parted(stood.offsets, asked)
+        self._same |= {tp: now[tp] for tp in asked if tp not in found}
+        return found
+
+    def _say_absent(self, position: Offsets) -> None:
+        """Topics that the options name and that were gone before: warned of once a run, with
+        failOnDataLoss=false. Raises UnknownTopic."""
+        known = {topic for topic, _ in position}
+        for name, error in self._log.absent.items():
+            if name in known or name in self._left_out:
+                continue
+            if self.options.fail_on_data_loss:
+                raise error
+            log.warning("%s. failOnDataLoss is false: going on without it", error)
+        self._left_out = set(self._log.absent)
+
     def _compare_replay(self, begin: Stood, until: Stood) -> Stood:
-        """A batch that was planned by an earlier run: the log must hold all of it. Returns its end.
+        """A batch that was planned by an earlier run: the log must hold all of it. Returns what it does hold
+        of it, with failOnDataLoss=false.
 
         Raises DataLoss, WrongCluster.
         """
@@ -192,10 +258,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = {tp: begin.offsets[tp] for tp in read if tp in begin.offsets}
         earliest = self._beginnings(until._replace(offsets=first), latest)
         early = plan.losses(first, latest.offsets, earliest=earliest).early
-        lost = replace(plan.losses(read, latest.offsets, (until.ids, latest.ids)), early=early)
+        lost = plan.losses(read, latest.offsets, (until.ids, latest.ids))
+        lost = replace(lost, early=early, parted=self._parted(until, latest))
         if lost:
             report_loss(self.options.fail_on_data_loss, str(lost))
-        return until
+        there = {tp: at for tp, at in until.offsets.items() if tp in latest.offsets}
+        return _back_to(lost.parted, until._replace(offsets=there))
 
     def _too_few(self, begin: Offsets, end: Offsets) -> bool:
         """Whether minOffsetsPerTrigger lets the batch wait. A query that has just begun does not wait."""
@@ -265,6 +333,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 report_loss(self.options.fail_on_data_loss, f"new partitions do not begin at 0: {late}")
             self._begins.update({keys[tp]: at for tp, at in found.items()})
         return {**known, **{tp: self._begins[key] for tp, key in keys.items()}}
+
+
+def _back_to(parted: Mapping[TopicPartition, plan.Parted], until: Stood) -> Stood:
+    """An end no further than to where the log still is the one that was read."""
+    told = {tp: found for tp, found in parted.items() if found.offset >= 0}
+    ends = {**until.offsets, **{tp: found.offset for tp, found in told.items()}}
+    return until._replace(offsets=ends, epochs={**until.epochs, **{tp: f.now for tp, f in told.items()}})
+
+
+def _moved_only(until: Stood, stood: Stood, parted: Container[TopicPartition]) -> Stood:
+    """The end with the epochs that its partitions had where they have not moved: Spark takes another text for
+    new data. Those of another log have new ones wherever they stand."""
+    same = {tp for tp, at in until.offsets.items() if stood.offsets.get(tp) == at and tp not in parted}
+    epochs = {tp: epoch for tp, epoch in until.epochs.items() if tp not in same}
+    return until._replace(epochs={**epochs, **{tp: e for tp, e in stood.epochs.items() if tp in same}})
 
 
 def _moves(starting: offsets.Bound) -> bool:

@@ -5,38 +5,28 @@ the tasks' reports. Only begin remembers anything from batch to batch, and it ma
 """
 
 import logging
-import time
 import uuid
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import partial
 
-from eoslog.connector import memory
-from eoslog.connector.checkpoint import Checkpoint, CheckpointUnreadable, Planned
+from eoslog.connector import guard, memory, tokens
+from eoslog.connector.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.client import offsets as group_offsets
-from eoslog.connector.commit import token as token_rules
 from eoslog.connector.commit.begin import begin
-from eoslog.connector.commit.decide import Aborted, SourceOffsets, abort, commit
+from eoslog.connector.commit.decide import SourceOffsets, commit
+from eoslog.connector.commit.ending import run_of
 from eoslog.connector.commit.messages import Batch, Begun, Report
 from eoslog.connector.commit.names import Sink
 from eoslog.connector.commit.prove import prove_last
+from eoslog.connector.commit.write import note_finished
 from eoslog.connector.crosscheck import Note
-from eoslog.connector.driver import Driver, shared_cluster
+from eoslog.connector.driver import OWN_TIMEOUT_MS, Driver, commit_known, shared_cluster
 from eoslog.connector.errors import OptionError
 from eoslog.connector.options import Guarantee, SinkOptions
 from eoslog.connector.progress import tell, timed
-from eoslog.connector.start_of_run import check_source_cluster, check_start
+from eoslog.connector.start_of_run import StartOfRun, View, leave_for_none
 
 log = logging.getLogger(__name__)
-
-OWN_TIMEOUT_MS = 60_000
-"""Time-out of the sink's own transaction: it is open for a few requests only, and while a crashed driver's
-is open, nobody who starts from the committed source offsets can read them."""
-
-TASK_KILL_SECONDS = 3.0
-"""How long a killed task's Python process may go on: spark.python.task.killTimeout is 2 s, and a margin."""
-
-LOOK_AGAIN_SECONDS = 0.25
-"""How often a failed batch write looks for transactions of tasks that are dying."""
 
 
 def driver_for(options: SinkOptions) -> Driver:
@@ -44,37 +34,30 @@ def driver_for(options: SinkOptions) -> Driver:
     return Driver(shared_cluster(options.client), min(OWN_TIMEOUT_MS, options.transaction_timeout_ms))
 
 
-class _View(NamedTuple):
-    """What the checkpoint tells; all None where it cannot be read."""
-
-    query_id: str | None
-    planned: Planned | None
-    completed: int | None
-
-
 def begin_stream(options: SinkOptions, driver: Driver | None = None) -> Begun | None:
     """Before the tasks of a micro-batch; None where the guarantee needs nothing.
 
-    Raises OptionError, CommitFault.
+    Raises OptionError, CommitFault, WrongCluster.
     """
     view = _read_checkpoint(options)
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
+        if view is not None:
+            leave_for_none(options, driver or driver_for(options), view)
         return None
-    sink = Sink(options.transactional_id or str(view.query_id))
-    batch = None
-    if view.query_id is not None and view.planned is not None:
-        batch = Batch(view.query_id, view.planned.batch_id, view.planned.digest)
-    key = (repr(options.client.bootstrap), sink.id, str(view.query_id))
+    assert view is not None  # else an error was raised
+    sink = Sink(options.transactional_id or view.batch.query_id)
+    key = _memory_key(options, sink, view.batch)
     last_run = memory.take(*key)
     driver = driver or driver_for(options)
     acquainted = last_run is not None and driver.acquainted
-    cluster = shared_cluster(options.client)
-    if last_run is None:
-        check_source_cluster(options, cluster, view.planned)
+    start = StartOfRun(options, view, sink, driver)
+    goes_on = last_run is not None and view.batch.batch_id == last_run.batch.batch_id + 1
+    if not goes_on:
+        start.before()
     begun, run = driver.run(
         begin(
             sink,
-            batch,
+            view.batch,
             last_run=last_run,
             completed=view.completed,
             once_at_most=options.guarantee is Guarantee.AT_MOST_ONCE,
@@ -84,10 +67,11 @@ def begin_stream(options: SinkOptions, driver: Driver | None = None) -> Begun | 
     )
     if driver.disturbed() or not acquainted:
         driver.run(prove_last(sink, begun.identity))
-    if last_run is None:
-        check_start(options, cluster, view.planned, view.completed, begun)
-    if run is not None:
-        memory.keep(run, *key)
+    if begun.anew:  # at the start of a run; and where the brokers do not know what this driver remembers
+        start.after(begun)
+    memory.keep(run, *key)
+    if last_run is None or last_run.incarnation != run.incarnation:
+        guard.watch(sink, run.incarnation, key, partial(driver_for, options))
     return begun
 
 
@@ -96,21 +80,13 @@ def begin_batch(options: SinkOptions, driver: Driver | None = None) -> Begun | N
     same token are the same query."""
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         return None
-    driver, token = driver or driver_for(options), options.write_token
-    write_id = token or str(uuid.uuid4())
-    sink = _sink_of_write(options, write_id)
-    completed = token_rules.BATCH if token and driver.run(token_rules.is_finished(sink, token)) else None
-    batch = Batch(write_id, token_rules.BATCH)
-    rules = begin(sink, batch, completed=completed, two_phase=options.two_phase, on_lost=options.on_lost)
-    begun, _ = driver.run(rules)
+    driver = driver or driver_for(options)
+    if options.write_token is not None:
+        return tokens.begin_token(options, options.write_token, driver)
+    batch = Batch(str(uuid.uuid4()), 0)
+    sink = Sink(options.transactional_id or batch.query_id)
+    begun, _ = driver.run(begin(sink, batch, two_phase=options.two_phase, on_lost=options.on_lost))
     return begun
-
-
-def _sink_of_write(options: SinkOptions, write_id: str) -> Sink:
-    """A token has a sink of its own, so that no other write's decision takes the place of its own."""
-    if options.write_token is None:
-        return Sink(options.transactional_id or write_id)
-    return Sink(f"{options.transactional_id or 'eoslog-write'}.{options.write_token}")
 
 
 def commit_stream(
@@ -120,7 +96,13 @@ def commit_stream(
     source = _source_offsets(options, reports, batch_id)
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         if source is not None and source.offsets:
-            group_offsets.commit_plain(shared_cluster(options.client), source.group, source.offsets)
+            cluster, group, epochs = shared_cluster(options.client), source.group, source.epochs
+            commit_known(
+                cluster,
+                group,
+                source.offsets,
+                lambda offsets: group_offsets.commit_plain(cluster, group, offsets, epochs),
+            )
         return
     driver, sink = driver or driver_for(options), _sink_of(reports)
     spent: dict[str, float] = {}
@@ -136,10 +118,12 @@ def commit_batch(
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         return
     driver, sink = driver or driver_for(options), _sink_of(reports)
-    driver.run(commit(sink, reports, token_rules.BATCH, two_phase=options.two_phase))
+    batch_id = next((report.stamp.batch.batch_id for report in reports if report is not None), 0)
+    rules = commit(sink, reports, batch_id, two_phase=options.two_phase, token=options.write_token)
+    done = driver.run(rules)
     _prove_if_disturbed(driver, sink, reports)
-    if options.write_token is not None:
-        driver.run(token_rules.note_finished(sink, options.write_token))
+    if options.write_token is not None and done is not None:
+        driver.run(note_finished(sink, done))
 
 
 def _prove_if_disturbed(driver: Driver, sink: Sink, reports: Sequence[Report | None]) -> None:
@@ -152,34 +136,28 @@ def _prove_if_disturbed(driver: Driver, sink: Sink, reports: Sequence[Report | N
 def abort_batch(
     options: SinkOptions, reports: Sequence[Report | None], batch_id: int, driver: Driver | None = None
 ) -> None:
-    """End what a failed batch left open, as far as that is known to be safe."""
-    if options.guarantee is Guarantee.AT_LEAST_ONCE or not any(reports):
+    """End what a failed or stopped batch left open, also of tasks without a report: they may be dying."""
+    if options.guarantee is Guarantee.AT_LEAST_ONCE:
         return
-    done = (driver or driver_for(options)).run(abort(_sink_of(reports), reports, batch_id))
-    if done is not Aborted.CLEARED:
-        log.warning("batch %d failed: %s", batch_id, done.value)
-
-
-def abort_write(
-    options: SinkOptions, begun: Begun | None, reports: Sequence[Report | None], driver: Driver | None = None
-) -> None:
-    """End what a failed batch write left open, of killed tasks too: no later begin would clear it.
-
-    A task without a report may be dying still. Its producer is fenced with its transaction, but it may
-    open one a moment later; so the names of this write are looked at until Spark has killed it.
-    """
-    if begun is None:
+    view = _read_checkpoint(options)
+    assert view is not None  # else an error was raised
+    sink = Sink(options.transactional_id or view.batch.query_id)
+    run = run_of(reports) or memory.look(*_memory_key(options, sink, view.batch))
+    if run is None or run.batch[:2] != (view.batch.query_id, batch_id):
+        log.info("batch %d of sink %s is over: it was not begun", batch_id, sink.id)
         return
-    driver = driver or driver_for(options)
-    until = time.monotonic() + (0 if all(reports) else TASK_KILL_SECONDS)
-    while True:
-        done = driver.run(abort(Sink(begun.sink_id), reports, 0, begun))
-        if done is not Aborted.CLEARED:
-            log.warning("a batch write failed: %s", done.value)
-            return
-        if time.monotonic() >= until:
-            return
-        time.sleep(LOOK_AGAIN_SECONDS)
+    guard.end(sink, run, lambda: driver or driver_for(options), going_on=not all(reports))
+
+
+def abort_write(options: SinkOptions, begun: Begun | None, reports: Sequence[Report | None]) -> None:
+    """End what a failed batch write left open, of killed tasks too: no later begin would clear it."""
+    run = run_of(reports, begun)
+    if begun is not None and run is not None:
+        guard.end(Sink(begun.sink_id), run, partial(driver_for, options), going_on=not all(reports))
+
+
+def _memory_key(options: SinkOptions, sink: Sink, batch: Batch) -> tuple[str, ...]:
+    return repr(options.client.bootstrap), sink.id, batch.query_id
 
 
 def _sink_of(reports: Sequence[Report | None]) -> Sink:
@@ -198,32 +176,36 @@ def _source_offsets(
         return None
     if options.checkpoint_location is None:
         raise OptionError(_needs_checkpoint("kafka.group.id", "checkpointLocation is not among the options"))
-    ends = Checkpoint.at(options.checkpoint_location).planned(batch_id).topic_offsets()
+    planned = Checkpoint.at(options.checkpoint_location).planned(batch_id)
+    ends = planned.topic_offsets()
     stamp = next((report.stamp for report in reports if report is not None), None)
     note = "" if stamp is None else Note(stamp.sink_id, stamp.batch.query_id, batch_id).text()
-    return SourceOffsets(options.group_id, {place: (offset, note) for place, offset in ends.items()})
+    return SourceOffsets(
+        options.group_id, {place: (offset, note) for place, offset in ends.items()}, planned.epochs()
+    )
 
 
-def _read_checkpoint(options: SinkOptions) -> _View:
-    """What begin needs of the checkpoint; OptionError where it cannot be read and is needed."""
+def _read_checkpoint(options: SinkOptions) -> View | None:
+    """What begin needs of the checkpoint; None where it is not needed and cannot be read.
+
+    Raises OptionError. A sink that went on without it would not notice that the checkpoint was set back, or
+    that transactional.id was changed after a decision: rows would be lost or doubled silently.
+    """
     try:
         if options.checkpoint_location is None:
             raise CheckpointUnreadable("(none)", "checkpointLocation is not among the options")
-        checkpoint = Checkpoint.at(options.checkpoint_location)
-        planned, completed = checkpoint.newest_planned(), checkpoint.newest_completed()
-        return _View(checkpoint.query_id(), planned, completed)
+        return View.of(Checkpoint.at(options.checkpoint_location))
     except CheckpointUnreadable as error:
+        if options.guarantee is not Guarantee.AT_LEAST_ONCE:
+            what = f"processing.guarantee={options.guarantee.value}"
+            raise OptionError(_needs_checkpoint(what, error)) from error
         if options.group_id is not None:
             raise OptionError(_needs_checkpoint("kafka.group.id", error)) from error
-        if options.guarantee is Guarantee.AT_LEAST_ONCE:
-            return _View(None, None, None)
-        if options.transactional_id is None:
-            raise OptionError(
-                _needs_checkpoint("a sink without the option transactional.id", error)
-            ) from error
-        log.warning("the sink goes on without the checkpoint, and is acquired for every batch: %s", error)
-        return _View(None, None, None)
+        return None
 
 
 def _needs_checkpoint(who: str, why: object) -> str:
-    return f"{who} needs a checkpoint that the driver can read: {why}; give the option checkpointLocation"
+    return (
+        f"{who} needs a checkpoint that the driver can read: {why}. Give the writer the option "
+        "checkpointLocation; the setting spark.sql.streaming.checkpointLocation does not reach it"
+    )

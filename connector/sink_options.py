@@ -8,7 +8,7 @@ from typing import Any
 from eoslog.connector.client.config import ClientConfig
 from eoslog.connector.client.window import MAX_UNANSWERED
 from eoslog.connector.commit.replay import OnLost
-from eoslog.connector.commit.seal import TwoPhase
+from eoslog.connector.commit.seal import TwoPhase, of_write
 from eoslog.connector.errors import OptionError
 from eoslog.connector.option_parsing import parse
 from eoslog.connector.option_table import CODEC_NAMES, Use
@@ -42,6 +42,7 @@ class SinkOptions:
     query_name: str | None
     path: str | None
     progress_log: bool
+    accepted: frozenset[str]
 
 
 def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
@@ -57,7 +58,7 @@ def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
         guarantee=Guarantee(values["processing.guarantee"]),
         group_id=values["kafka.group.id"],
         transaction_timeout_ms=values["kafka.transaction.timeout.ms"],
-        two_phase=TwoPhase(values["two.phase.commit"]),
+        two_phase=_two_phase(values, stream),
         on_lost=_on_lost(values, stream),
         codec=CODEC_NAMES.index(values["kafka.compression.type"]),
         max_batch_bytes=values["kafka.batch.size"],
@@ -65,6 +66,7 @@ def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
         query_name=values["queryname"],
         path=values["path"],
         progress_log=values.get("progress.log", False),
+        accepted=frozenset(word.strip() for word in (values.get("start.accepted") or "").split(",")),
     )
 
 
@@ -79,7 +81,21 @@ def _token(values: Mapping[str, Any]) -> str | None:
     token: str | None = values.get("write.token")
     if token is not None and values["processing.guarantee"] != "exactly_once":
         raise OptionError("write.token needs processing.guarantee=exactly_once: leave one of them out")
+    if token == "":
+        raise OptionError("write.token is empty: give the write a name, or leave the option out")
     return token
+
+
+def _two_phase(values: Mapping[str, Any], stream: bool) -> TwoPhase:
+    policy = TwoPhase(values["two.phase.commit"])
+    named = stream or not (values["transactional.id"] is None and values["write.token"] is None)
+    atomic = values["processing.guarantee"] != "at_least_once"
+    if policy is TwoPhase.REQUIRE and atomic and not named:
+        raise OptionError(
+            "two.phase.commit=require: a batch write without a name keeps no transaction from timing out, as "
+            "nobody could start it again to end it; give transactional.id or write.token"
+        )
+    return of_write(policy, named=named)
 
 
 def _on_lost(values: Mapping[str, Any], stream: bool) -> OnLost:

@@ -33,6 +33,7 @@ class SourceOptions:
     moved_to: str | None
     committed: bool
     group_id: str | None
+    taken_over: str | None
     end_tries: int
     end_pause_ms: int
 
@@ -61,6 +62,7 @@ def source_options(raw: Mapping[str, str], *, stream: bool) -> SourceOptions:
         moved_to=values.get("cluster.moved.to"),
         committed=values["kafka.isolation.level"] == "read_committed",
         group_id=values["kafka.group.id"],
+        taken_over=values.get("transactional.id"),
         end_tries=values["fetchoffset.numretries"],
         end_pause_ms=values["fetchoffset.retryintervalms"],
     )

@@ -1,31 +1,169 @@
 """The start of a sink's run: reads what crosscheck.py compares, and says what it warns of.
 
-Once a run, before its first tasks: two round trips, however many partitions there are (Metadata and
-OffsetFetch), besides finding the group's coordinator.
+Once a run, around its first begin: a constant number of round trips, however many partitions there are
+(Metadata before it; OffsetFetch after it, besides finding the group's coordinator).
 """
 
 import logging
+import time
+from typing import NamedTuple, Self
 
-from eoslog.connector.checkpoint import Checkpoint, Planned
+from eoslog.connector.checkpoint import Checkpoint, CheckpointUnreadable, Planned
+from eoslog.connector.checkpoint_sink import GivenTo
 from eoslog.connector.client import offsets as group_offsets
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.retry import retrying
+from eoslog.connector.commit.leave import decided_by, leave
 from eoslog.connector.commit.messages import Batch, Begun
-from eoslog.connector.crosscheck import Committed, Story, check_group_cluster, check_story, read_note
+from eoslog.connector.commit.names import Sink
+from eoslog.connector.crosscheck import (
+    Committed,
+    Completed,
+    Story,
+    check_completed,
+    check_given,
+    check_group_cluster,
+    check_plain_start,
+    check_sink_cluster,
+    check_story,
+    check_taken_over,
+    read_note,
+)
+from eoslog.connector.driver import Driver, shared_cluster
 from eoslog.connector.offsets import Offsets
 from eoslog.connector.options import SinkOptions
 
 log = logging.getLogger(__name__)
 
+FRESH_SECONDS = 6.5 * 24 * 3600
+"""A query that completed a batch within this time finds the decision of it: clusters keep the offsets of an
+idle group for a week by default (offsets.retention.minutes)."""
 
-def check_source_cluster(options: SinkOptions, cluster: Cluster, planned: Planned | None) -> None:
-    """The source offsets that go to kafka.group.id are of the sink's cluster. Raises WrongCluster."""
-    if options.group_id is None or planned is None:
+
+class View(NamedTuple):
+    """What the checkpoint tells: the batch that is to be written, and the newest that is completed."""
+
+    checkpoint: Checkpoint
+    planned: Planned
+    completed: int | None
+    batch: Batch
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> Self:
+        """Read it. Raises CheckpointUnreadable."""
+        planned = checkpoint.newest_planned()
+        if planned is None:
+            raise CheckpointUnreadable(checkpoint.location, "no batch is planned in it (offsets/ is empty)")
+        batch = Batch(checkpoint.query_id(), planned.batch_id, planned.digest)
+        return cls(checkpoint, planned, checkpoint.newest_completed(), batch)
+
+
+class StartOfRun:
+    """What is compared around the first begin of a run."""
+
+    def __init__(self, options: SinkOptions, view: View, sink: Sink, driver: Driver) -> None:
+        self._options, self._view, self._sink, self._driver = options, view, sink, driver
+        self._cluster = shared_cluster(options.client)
+        self._upgraded = False
+
+    def before(self) -> None:
+        """Before the sink is acquired: clusters are compared, another sink that the checkpoint was given to
+        is left, and this one is noted. Raises WrongCluster, SinkChanged, TakenOver, CommitFault,
+        CheckpointUnreadable."""
+        view, sink, accepted = self._view, self._sink, self._options.accepted
+        now = _cluster_id(self._cluster)
+        if self._options.group_id is not None:
+            check_group_cluster(view.planned.clusters(), now, self._options.group_id)
+        self._look_for_a_successor()
+        given = GivenTo.read(view.checkpoint)
+        moved = given is not None and check_sink_cluster(given.cluster, now, sink.id, accepted)
+        if given is not None and given.sink not in (None, sink.id) and not moved:
+            self._leave(str(given.sink), given.since)
+        self._upgraded = given is None
+        if given is None or given.sink != sink.id or moved:
+            GivenTo(sink.id, now, view.batch.batch_id).write(view.checkpoint)
+
+    def _look_for_a_successor(self) -> None:
+        """Whether another query has taken this one's place: before the sink is acquired, which would stop
+        that one, and again after it. Raises TakenOver."""
+        view = self._view
+        if view.completed is None:
+            return
+        ends = view.planned.topic_offsets()
+        before = view.checkpoint.planned_if_kept(view.batch.batch_id - 1)
+        committed = _committed(self._cluster, self._options.group_id, ends, stable=False)
+        stands = ends if before is None else before.topic_offsets()
+        here = {tp: found for tp, found in committed.items() if found.offset != ends.get(tp)}
+        check_taken_over(self._sink.id, view.batch, self._options.group_id, here, stands)
+
+    def _leave(self, old: str, since: int) -> None:
+        batch, completed, accepted = self._view.batch, self._view.completed, self._options.accepted
+        decided = self._driver.run(decided_by(Sink(old), batch.query_id))
+        check_completed(old, Completed(completed, since, _has_rested(self._view)), decided, accepted)
+        check_given(old, self._sink.id, decided, batch, accepted)
+        if decided is None or decided.batch_id < batch.batch_id:
+            self._driver.run(leave(Sink(old), batch, completed))
+            log.info("%s: sink %s is left for sink %s", batch, old, self._sink.id)
+
+    def after(self, begun: Begun) -> None:
+        """Compare what is known; warn. The group is read when nobody else can move it any more.
+
+        Raises DecisionGone, CheckpointOlder, CheckpointMismatch, StartsElsewhere, TakenOver.
+        """
+        view, options = self._view, self._options
+        given = None if self._upgraded else GivenTo.read(view.checkpoint)
+        ended = _ended(view, begun.decided)
+        ends = view.planned.topic_offsets()
+        wanted = {**(ended[1] if ended else {}), **ends}
+        story = Story(
+            sink=begun.sink_id,
+            batch=view.batch,
+            ends=ends,
+            completed=view.completed,
+            decided=begun.decided,
+            ended=ended,
+            group=options.group_id,
+            committed=_committed(self._cluster, options.group_id, wanted),
+            since=None if given is None else given.since,
+            rested=_has_rested(view),
+            accepted=options.accepted,
+        )
+        for warning in check_story(story):
+            log.warning(warning)
+
+
+def leave_for_none(options: SinkOptions, driver: Driver, view: View) -> None:
+    """at_least_once has no sink of this kind: one that the checkpoint was given to is left, its last decision
+    carried out. Raises CommitFault, WrongCluster, CheckpointUnreadable, StartsElsewhere."""
+    if view.completed is None and view.batch.batch_id == 0 and options.group_id is not None:
+        _check_plain_start(options, view)
+    given = GivenTo.read(view.checkpoint)
+    if given is None or given.sink is None:
         return
-    told = planned.clusters()
-    if not told:
-        return
-    now = retrying(
+    now = _cluster_id(shared_cluster(options.client))
+    if not check_sink_cluster(given.cluster, now, given.sink, options.accepted):
+        driver.run(leave(Sink(given.sink), view.batch, view.completed))
+    GivenTo(None, now, view.batch.batch_id).write(view.checkpoint)
+
+
+def _check_plain_start(options: SinkOptions, view: View) -> None:
+    ends = view.planned.topic_offsets()
+    story = Story(
+        sink=f"of {view.batch.query_id} (at_least_once)",
+        batch=view.batch,
+        ends=ends,
+        completed=None,
+        decided=None,
+        ended=None,
+        group=options.group_id,
+        committed=_committed(shared_cluster(options.client), options.group_id, ends),
+        accepted=options.accepted,
+    )
+    check_plain_start(story)
+
+
+def _cluster_id(cluster: Cluster) -> str | None:
+    return retrying(
         cluster,
         "Metadata",
         lambda: cluster.metadata([]).cluster_id,
@@ -33,45 +171,33 @@ def check_source_cluster(options: SinkOptions, cluster: Cluster, planned: Planne
         option="kafka.default.api.timeout.ms",
         forget=lambda: None,
     )
-    check_group_cluster(told, now, options.group_id)
 
 
-def check_start(
-    options: SinkOptions, cluster: Cluster, planned: Planned | None, completed: int | None, begun: Begun
-) -> None:
-    """Compare what is known; warn. Raises DecisionGone, CheckpointOlder, CheckpointMismatch."""
-    if begun.batch is None or planned is None or options.checkpoint_location is None:
-        return
-    ended = _ended(options.checkpoint_location, planned, begun.batch, begun.decided)
-    ends = planned.topic_offsets()
-    story = Story(
-        sink=begun.sink_id,
-        batch=begun.batch,
-        ends=ends,
-        completed=completed,
-        decided=begun.decided,
-        ended=ended,
-        group=options.group_id,
-        committed=_committed(cluster, options.group_id, {**(ended[1] if ended else {}), **ends}),
-    )
-    for warning in check_story(story):
-        log.warning(warning)
+def _has_rested(view: View) -> bool:
+    """Whether the last batch is so old that the cluster may have forgotten its decision."""
+    if view.completed is None:
+        return False
+    at = view.checkpoint.completed_at(view.completed)
+    return at is None or time.time() - at > FRESH_SECONDS
 
 
-def _ended(
-    location: str, planned: Planned, batch: Batch, decided: Batch | None
-) -> tuple[str, Offsets] | None:
+def _ended(view: View, decided: Batch | None) -> tuple[str, Offsets] | None:
     """The decided batch as the checkpoint has it; Spark keeps the last hundred."""
-    if decided is None or decided.query_id != batch.query_id or decided.batch_id > planned.batch_id:
+    planned = view.planned
+    if decided is None or decided.query_id != view.batch.query_id or decided.batch_id > planned.batch_id:
         return None
     found: Planned | None = planned
     if decided.batch_id < planned.batch_id:
-        found = Checkpoint.at(location).planned_if_kept(decided.batch_id)
+        found = view.checkpoint.planned_if_kept(decided.batch_id)
     return None if found is None else (found.digest, found.topic_offsets())
 
 
-def _committed(cluster: Cluster, group: str | None, wanted: Offsets) -> dict[tuple[str, int], Committed]:
+def _committed(
+    cluster: Cluster, group: str | None, wanted: Offsets, *, stable: bool = True
+) -> dict[tuple[str, int], Committed]:
+    """What the group holds; not `stable`: whatever a driver that died has pending, which is ended when the
+    sink is acquired."""
     if group is None or not wanted:
         return {}
-    found = group_offsets.fetch_committed(cluster, group, sorted(wanted))
+    found = group_offsets.fetch_committed(cluster, group, sorted(wanted), require_stable=stable)
     return {tp: Committed(at, read_note(text)) for tp, (at, text) in found.items() if at >= 0}

@@ -1,8 +1,9 @@
 """What a task was given to write, in two numbers: how many rows, and a checksum of them.
 
-A replay of lost rows is compared with the first time by these (commit/replay.py). The checksum is a sum over
-rows, so the order of rows does not matter: after a shuffle it is not the same twice. It is only made where
-on.lost.transaction=replay asks for it, and costs about a microsecond a row.
+A replay of lost rows is compared with the first time by these (commit/replay.py), and so is a write under a
+token that is written already (commit/write.py). The checksum is a sum over rows, so their order does not
+matter: after a shuffle it is not the same twice. It is only made where on.lost.transaction=replay or a
+write.token asks for it, and costs about a microsecond a row.
 """
 
 import numpy as np

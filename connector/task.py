@@ -26,6 +26,7 @@ from eoslog.connector.commit.prepare import Task, judge, participant_name, withd
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.deadletters import LIMITING, Limits, Screen
 from eoslog.connector.driver import Driver, shared_cluster
+from eoslog.connector.form import FORM, check_form
 from eoslog.connector.longlived import settle
 from eoslog.connector.options import SinkOptions
 from eoslog.connector.routing import Router
@@ -38,7 +39,15 @@ log = logging.getLogger(__name__)
 class TaskMessage(WriterCommitMessage):
     """A task's report on its way through Spark; None: at_least_once, where there is nothing to decide."""
 
+    form: int
     report: Report | None
+
+
+def check_forms(messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Every task has sent its report in the form of this version. Raises EnvironmentUnfit."""
+    for message in messages:
+        if isinstance(message, TaskMessage):
+            check_form(vars(message).get("form"))
 
 
 def reports_of(messages: Sequence[WriterCommitMessage | None]) -> list[Report | None]:
@@ -61,17 +70,17 @@ def write_rows(
     settle()
     if begun is None:
         _write_plainly(options, attempt, rows)
-        return TaskMessage(None)
+        return TaskMessage(FORM, None)
     task, stamp = judge(begun, attempt.query_id, attempt.batch_id, attempt.partition)
-    tally = Tally(checksum=options.on_lost is OnLost.REPLAY)
+    tally = Tally(checksum=options.on_lost is OnLost.REPLAY or options.write_token is not None)
     rows = _tallied(rows, tally)
     if task is Task.WRITE:
-        return TaskMessage(_prepare(options, stamp, attempt, rows, tally))
+        return TaskMessage(FORM, _prepare(options, stamp, attempt, rows, tally))
     for _ in rows:  # Spark expects a task to take all of its rows
         continue
     if task is Task.DROP:
-        return TaskMessage(Empty(stamp, attempt.partition))
-    return TaskMessage(Decided(stamp, attempt.partition, tally.rows, tally.checksum))
+        return TaskMessage(FORM, Empty(stamp, attempt.partition))
+    return TaskMessage(FORM, Decided(stamp, attempt.partition, tally.rows, tally.checksum))
 
 
 def _tallied(rows: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:

@@ -18,7 +18,7 @@ from eoslog.connector.commit.messages import Begun
 from eoslog.connector.longlived import settle
 from eoslog.connector.options import SinkOptions
 from eoslog.connector.routing import check_schema
-from eoslog.connector.task import Attempt, reports_of, write_rows
+from eoslog.connector.task import Attempt, check_forms, reports_of, write_rows
 
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
@@ -48,6 +48,7 @@ class StreamWriter(BeginsWhenPickled, DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver, all tasks done: make the batch visible, once."""
         settle()
+        check_forms(messages)
         sink.commit_stream(self._options, reports_of(messages), batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:

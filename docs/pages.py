@@ -206,7 +206,10 @@ _ALL_USES = connector_table.Use.ALL
 _SECTIONS = (
     ("Reading", tuple(connector_table.Use(bits) for bits in (1, 2, 3))),
     ("Writing", tuple(connector_table.Use(bits) for bits in (4, 8, 12))),
-    ("Reading and writing", (connector_table.Use.ALL,)),
+    (
+        "Reading and writing",
+        (connector_table.Use.ALL, connector_table.Use.SINK | connector_table.Use.READ_STREAM),
+    ),
 )
 
 

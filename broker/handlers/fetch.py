@@ -7,7 +7,7 @@ hear only of partitions with news; where authorization is on, none are given, so
 it reads.
 
 Left out: fetches of replicas (there are no followers) are refused with NOT_LEADER_OR_FOLLOWER; a diverging
-epoch is never reported, as the leader epoch never changes.
+epoch is not reported, for only they tell in which one they fetched last (consumers ask OffsetForLeaderEpoch).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class _Fetch:
     def _read_partition(self, place: Place) -> Message:
         part = self._parts[place]
         partition = self._partition(place)
-        check_leader_epoch(part["current_leader_epoch"])
+        check_leader_epoch(partition, part["current_leader_epoch"])
         room = max(0, min(part["partition_max_bytes"], self._room - self._found))
         result = partition.read(
             part["fetch_offset"], room, committed=self._committed, min_one=self._found == 0

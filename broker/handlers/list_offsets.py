@@ -12,7 +12,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from eoslog.broker.dispatch import RequestContext
-from eoslog.broker.log.answers import LEADER_EPOCH
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
@@ -56,8 +55,9 @@ def _answer(
         partition = context.broker.topics.partition(topic, index)
         if partition is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index}")
-        check_leader_epoch(wanted["current_leader_epoch"])
+        check_leader_epoch(partition, wanted["current_leader_epoch"])
         timestamp, offset = _offset(partition, wanted["timestamp"], committed, context.header.api_version)
+        epoch = _epoch(partition, wanted["timestamp"], offset)
     except KafkaError as error:
         return {"partition_index": index, "error_code": error.code}
     known = offset >= 0 and context.header.api_version >= _LEADER_EPOCHS_SINCE
@@ -65,14 +65,22 @@ def _answer(
         "partition_index": index,
         "timestamp": timestamp,
         "offset": offset,
-        "leader_epoch": LEADER_EPOCH if known else -1,
+        "leader_epoch": epoch if known else -1,
     }
 
 
-def check_leader_epoch(epoch: int) -> None:
-    """Compare the epoch a client knows (-1: none) with the only one there is. Raises KafkaError (KIP-320)."""
-    if epoch > LEADER_EPOCH:
-        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch} is newer than {LEADER_EPOCH}")
+def check_leader_epoch(partition: Partition, epoch: int) -> None:
+    """Compare the epoch that a client knows (-1: none) with this life's. Raises KafkaError (KIP-320)."""
+    now = partition.leader_epoch
+    if epoch > now:
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"leader epoch {epoch} is newer than {now}")
+    if 0 <= epoch < now:
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {epoch} is over, it is {now} now")
+
+
+def _epoch(partition: Partition, asked: int, offset: int) -> int:
+    """As Kafka has it: of the end the leader's epoch now, of a record its own."""
+    return partition.leader_epoch if asked == LATEST or offset < 0 else partition.epoch_at(offset)
 
 
 def _offset(partition: Partition, timestamp: int, committed: bool, version: int) -> tuple[int, int]:

@@ -1,10 +1,10 @@
 """Metadata (key 3, versions 0-13): topics, their partitions and who leads them.
 
-The one node leads everything, at leader epoch 0; a partition that is offline (its log is damaged or its disk
-failed) has no leader: LEADER_NOT_AVAILABLE. An unknown topic asked for by name is made with num.partitions
-if both the broker (auto.create.topics.enable) and the request (from version 4) allow it; it can be used at
-once. Topics can be asked for by id from version 12 (KIP-516); with ids in a request its names are not looked
-at.
+The one node leads everything, in the leader epoch of its life (`log.epochs`); a partition that is offline
+(its log is damaged or its disk failed) has no leader: LEADER_NOT_AVAILABLE. An unknown topic asked for by
+name is made with num.partitions if both the broker (auto.create.topics.enable) and the request (from version
+4) allow it; it can be used at once. Topics can be asked for by id from version 12 (KIP-516); with ids in a
+request its names are not looked at.
 
 Complete.
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from eoslog.broker.dispatch import RequestContext
 from eoslog.broker.handlers.describe_cluster import CLUSTER_OPERATIONS, NOT_ASKED
-from eoslog.broker.log.answers import LEADER_EPOCH
 from eoslog.broker.log.partition import Partition
 from eoslog.broker.topic import Topic, check_name, is_internal
 from eoslog.protocol.apis import ApiKey
@@ -110,7 +109,7 @@ def described_partition(context: RequestContext, partition: Partition) -> Messag
         "error_code": ErrorCode.LEADER_NOT_AVAILABLE if offline else ErrorCode.NONE,
         "partition_index": partition.index,
         "leader_id": _NO_LEADER if offline else node,
-        "leader_epoch": LEADER_EPOCH,
+        "leader_epoch": partition.leader_epoch,
         "replica_nodes": [node],
         "isr_nodes": [] if offline else [node],
         "offline_replicas": [node] if offline else [],

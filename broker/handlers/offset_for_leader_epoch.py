@@ -1,8 +1,9 @@
 """OffsetForLeaderEpoch (key 23, versions 2-4): where a leader epoch ends in the log (KIP-101, KIP-320).
 
-A single broker leads its partitions for ever, in one leader epoch, which ends where the log does. Asked for
-a later epoch it answers that none is known (epoch and offset -1). A
-client whose current epoch is newer than the broker's gets UNKNOWN_LEADER_EPOCH.
+Each life of the broker is an epoch of its own; that of this life ends where the log does. Asked for a later
+one it answers that none is known (epoch and offset -1), asked for one in which nothing was written, or of
+which nothing is left, it answers as Kafka does: the largest below it, or where the log begins. A client whose
+current epoch is not this life's gets FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
 
 Complete.
 """
@@ -11,14 +12,12 @@ from __future__ import annotations
 
 from eoslog.broker.dispatch import RequestContext
 from eoslog.broker.handlers.list_offsets import check_leader_epoch
-from eoslog.broker.log.answers import LEADER_EPOCH
+from eoslog.broker.log.epochs import UNDEFINED
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
-
-_UNDEFINED = -1
 
 
 def handle(context: RequestContext, request: Message) -> Message:
@@ -36,7 +35,7 @@ def handle(context: RequestContext, request: Message) -> Message:
 
 def _answer(context: RequestContext, topic: str, wanted: Message) -> Message:
     index = wanted["partition"]
-    answer = {"partition": index, "leader_epoch": _UNDEFINED, "end_offset": _UNDEFINED, "error_code": 0}
+    answer = {"partition": index, "leader_epoch": UNDEFINED, "end_offset": UNDEFINED, "error_code": 0}
     try:
         epoch, offset = _end(context, topic, index, wanted)
     except KafkaError as error:
@@ -49,10 +48,5 @@ def _end(context: RequestContext, topic: str, index: int, wanted: Message) -> tu
     partition = context.broker.topics.partition(topic, index)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index}")
-    check_leader_epoch(wanted["current_leader_epoch"])
-    if partition.offline is not None:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{index} is offline: {partition.offline}")
-    epoch = wanted["leader_epoch"]
-    if epoch == LEADER_EPOCH:
-        return LEADER_EPOCH, partition.high_watermark
-    return _UNDEFINED, _UNDEFINED
+    check_leader_epoch(partition, wanted["current_leader_epoch"])
+    return partition.epoch_end(wanted["leader_epoch"])

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from eoslog.broker.ports import Buffer
 
-LEADER_EPOCH = 0  # a single broker leads all its partitions for ever
-
 
 class Appended(NamedTuple):
     """Where a batch lies. `log_append_time` is -1 unless the topic stamps records with the broker's time."""

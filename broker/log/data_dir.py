@@ -3,6 +3,7 @@
 `.lock`                               held by the running broker (flock), ends with its process
 `meta.properties`                     cluster id and node id, as Kafka has it
 `.kafka_cleanshutdown`                there if the last broker ended in order
+`.life-epoch`                         the leader epoch of the last life, see `epochs`
 `recovery-point-offset-checkpoint`    up to where each partition was durable when last looked at
 and the files of `checkpoint`.
 """
@@ -14,7 +15,7 @@ import os
 import uuid
 from collections.abc import Mapping
 
-from eoslog.broker.log import files
+from eoslog.broker.log import epochs, files
 from eoslog.broker.log.checkpoint import Checkpoints, OffsetCheckpoint
 from eoslog.broker.ports import FileSystem
 
@@ -31,8 +32,8 @@ class DataDirError(Exception):
 class DataDir:
     """An opened, locked data directory."""
 
-    def __init__(self, fs: FileSystem, path: str, node_id: int) -> None:
-        """Make the directory if it is not there, and lock it. Raises DataDirError, OSError."""
+    def __init__(self, fs: FileSystem, path: str, node_id: int, now_ms: int) -> None:
+        """Make the directory if it is not there, lock it, begin a life. Raises DataDirError, OSError."""
         self.path = path
         self._fs = fs
         try:
@@ -49,6 +50,7 @@ class DataDir:
             self.cluster_id = self._load_meta(node_id)
             self.recovery_points = self._load_points()
             self.checkpoints = self._load_checkpoints()
+            self.leader_epoch = epochs.next_epoch(fs, self.file(files.LIFE_EPOCH), now_ms)
             self.clean = self._take_clean_mark()
         except BaseException:
             self._lock.close()

@@ -21,7 +21,8 @@ SWAP = ".swap"  # of one that is about to take its place in the log
 OF_SEGMENT = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 
 PARTITION_METADATA = "partition.metadata"
-LEADER_EPOCHS = "leader-epoch-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"  # of a partition: where each began
+LIFE_EPOCH = ".life-epoch"  # of the directory: the leader epoch of its last life
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"

@@ -22,22 +22,22 @@ from eoslog.broker.rules.producer import ProducerStates
 _LOG = logging.getLogger(__name__)
 
 
-def create_directory(fs: FileSystem, directory: str, topic_id: bytes, interval: int) -> None:
+def create_directory(fs: FileSystem, directory: str, topic_id: bytes, interval: int, epoch: int = 0) -> None:
     """Make the directory of a new partition; the caller syncs the one above it. Raises OSError."""
     fs.make_dir(directory)
     metadata = os.path.join(directory, files.PARTITION_METADATA)
     files.write_whole(fs, metadata, files.encode_partition_metadata(topic_id), sync_dir=False)
     epochs = os.path.join(directory, files.LEADER_EPOCHS)
-    files.write_whole(fs, epochs, files.encode_checkpoint(["0 0"]), sync=False, sync_dir=False)
+    files.write_whole(fs, epochs, files.encode_checkpoint([f"{epoch} 0"]), sync=False, sync_dir=False)
     Segment.create(fs, directory, 0, interval).close()
     fs.sync_dir(directory)
 
 
-def create_directories(fs: FileSystem, places: Sequence[Place], interval: int) -> None:
+def create_directories(fs: FileSystem, places: Sequence[Place], interval: int, epoch: int) -> None:
     """Make the directories of new partitions, see `create_directory`. Raises the first OSError."""
 
     def create(place: Place) -> None:
-        create_directory(fs, place.directory, place.topic_id, interval)
+        create_directory(fs, place.directory, place.topic_id, interval, epoch)
 
     each(create, places)
 
@@ -68,14 +68,14 @@ def open_partition(
             raise
     except DamagedLog as damage:
         report.append(damage.finding)
-        return _offline(fs, place, settings, flush, checkpoints, str(damage))
+        return _offline(fs, place, settings, flush, checkpoints, known, str(damage))
     except DamagedBatch as damage:
         report.append(Finding(damage.path, damage.position, -1, damage.reason))
-        return _offline(fs, place, settings, flush, checkpoints, str(damage))
+        return _offline(fs, place, settings, flush, checkpoints, known, str(damage))
     except OSError as error:
         report.append(Finding(place.directory, 0, -1, f"cannot be opened: {error}"))
-        return _offline(fs, place, settings, flush, checkpoints, str(error))
-    partition = Partition(fs, place, settings, flush, checkpoints, segments, states)
+        return _offline(fs, place, settings, flush, checkpoints, known, str(error))
+    partition = Partition(fs, place, settings, flush, checkpoints, segments, states, known.leader_epoch)
     if known.clean or (partition.size == 0 and not states.all()):
         partition.is_saved()
     return partition
@@ -87,9 +87,10 @@ def _offline(
     settings: LogSettings,
     flush: GroupFlush,
     checkpoints: Checkpoints,
+    known: Known,
     reason: str,
 ) -> Partition:
-    partition = Partition(fs, place, settings, flush, checkpoints, [], ProducerStates())
+    partition = Partition(fs, place, settings, flush, checkpoints, [], ProducerStates(), known.leader_epoch)
     partition.offline = reason
     _LOG.error("partition %s stays offline: %s", partition, reason)
     return partition

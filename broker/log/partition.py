@@ -9,9 +9,10 @@ deleted records), `partition_cleaning` (compaction), and here what writes.
 from __future__ import annotations
 
 import logging
+import os
 
-from eoslog.broker.log import snapshot
-from eoslog.broker.log.answers import LEADER_EPOCH, Appended
+from eoslog.broker.log import epochs, files, snapshot
+from eoslog.broker.log.answers import Appended
 from eoslog.broker.log.checks import STORED_START, check_batch, stored_start, with_append_time
 from eoslog.broker.log.flush import sync_and_close
 from eoslog.broker.log.partition_cleaning import PartitionCleaning
@@ -122,8 +123,12 @@ class Partition(PartitionCleaning):
                 header.max_timestamp, self._roll_after_ms
             ):
                 segment = self._roll()
+            if not self.wrote:
+                path = os.path.join(self.directory, files.LEADER_EPOCHS)
+                epochs.begun(self._fs, path, self.leader_epoch, base, self.log_start_offset)
+                self.wrote = True
             stored = header._replace(base_offset=base)
-            segment.append([stored_start(header, base, LEADER_EPOCH), view[STORED_START:]], stored)
+            segment.append([stored_start(header, base, self.leader_epoch), view[STORED_START:]], stored)
         except LostFile as error:
             self._fail(str(error))
         except (DamagedBatch, OSError) as error:

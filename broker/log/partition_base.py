@@ -41,10 +41,13 @@ class PartitionBase:
         checkpoints: Checkpoints,
         segments: list[Segment],
         producers: ProducerStates,
+        leader_epoch: int = 0,
     ) -> None:
         """`segments`: open, at least one, all synced. Use `opening.open_partition`."""
         self.topic, self.index, self.topic_id, self.directory = place
         self.settings = settings
+        self.leader_epoch = leader_epoch  # of all that is written in this life
+        self.wrote = False  # whether something was
         self.offline: str | None = None  # why, if it is
         self._fs = fs
         self._flush = flush

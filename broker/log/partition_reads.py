@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
+from eoslog.broker.log import epochs
 from eoslog.broker.log.answers import ReadResult
 from eoslog.broker.log.partition_base import PartitionBase
 from eoslog.broker.log.scan import DamagedBatch
@@ -72,6 +73,32 @@ class PartitionReads(PartitionBase):
             return self._log.max_timestamp(self.log_start_offset, self.high_watermark)
         except (DamagedBatch, CorruptBatch, OSError) as error:
             raise self._unreadable(error) from error
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch in which the record at `offset` was written; at the log's end this life's."""
+        self._check_online()
+        try:
+            found = self._log.epoch_at(offset)
+        except (DamagedBatch, OSError) as error:
+            raise self._unreadable(error) from error
+        return self.leader_epoch if found is None else found
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """The largest leader epoch up to `epoch` that there is, and the offset at which it ends.
+
+        (-1, -1) for one that has not been. Raises KafkaError KAFKA_STORAGE_ERROR.
+        """
+        self._check_online()
+        if not 0 <= epoch <= self.leader_epoch:
+            return epochs.UNDEFINED, epochs.UNDEFINED
+        if epoch == self.leader_epoch:
+            return epoch, self.high_watermark
+        try:
+            later = self._log.first_later(epoch, self.log_start_offset)
+        except (DamagedBatch, OSError) as error:
+            raise self._unreadable(error) from error
+        end = self.high_watermark if later is None else max(later, self.log_start_offset)
+        return (self.epoch_at(end - 1) if end > self.log_start_offset else epoch), end
 
     def scan(self, start: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Every whole batch from the one that holds `start` to the end of the log, CRC checked.

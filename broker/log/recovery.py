@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -40,9 +41,10 @@ _LOG = logging.getLogger(__name__)
 _SEARCH_CHUNK = 8 << 20
 WORTH_SKIPPING = 1 << 20
 """Bytes of a segment; fewer are read again after a crash, rather than to trust the index that was saved."""
-# Leader epoch and magic of every batch stored here; by these bytes a batch is found after a damaged one.
-_EPOCH_AND_MAGIC = bytes([0, 0, 0, 0, 2])
-_EPOCH_AT = 12
+# How batches are found after a damaged one: by their magic, with the first bytes of an offset, a leader epoch
+# that is not negative before it, and of the attributes after it.
+_LIKE_A_BATCH = re.compile(rb"(?s)\x02(?<=\x00\x00.{10}[\x00-\x7f].{3}\x02)(?=.{4}\x00)")
+_MAGIC_AT = 16
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Known:
 
     recovery_point: int = 0  # all below was durable
     clean: bool = False  # closed in order: the log ends at the recovery point; False if it does not look so
+    leader_epoch: int = 0  # of this life of the broker
 
 
 def open_segments(
@@ -266,13 +269,11 @@ def find_valid(file: File, position: int, end: int, offset: int) -> tuple[int, i
     overlap = HEADER_SIZE
     while position < end:
         data = file.read(min(_SEARCH_CHUNK, end - position), position)
-        hit = data.find(_EPOCH_AND_MAGIC, _EPOCH_AT)
-        while hit >= 0:
-            at = hit - _EPOCH_AT
+        for hit in _LIKE_A_BATCH.finditer(data, _MAGIC_AT):
+            at = hit.start() - _MAGIC_AT
             header = _plausible(data, at, position, end, offset)
             if header is not None and crc_ok(file.read(header.size, position + at), 0, header):
                 return position + at, header.base_offset
-            hit = data.find(_EPOCH_AND_MAGIC, hit + 1)
         if position + len(data) >= end:
             return None
         position += len(data) - overlap

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from eoslog.broker.log import files
@@ -35,8 +36,15 @@ class Segment(SegmentBase):
 
     def oldest(self) -> int:
         """The largest timestamp of the first batch, -1 if there is none. Raises DamagedBatch, OSError."""
-        first = next(headers(self.file, 0, self.size, HEADER_SIZE), None)
-        return first[1].max_timestamp if first else -1
+        first = self.first()
+        return first.max_timestamp if first else -1
+
+    def first(self) -> BatchHeader | None:
+        """The header of the first batch, None if there is none. Raises DamagedBatch, OSError."""
+        return self._header_at(0) if self.size else None
+
+    def _header_at(self, position: int) -> BatchHeader:
+        return next(headers(self.file, position, self.size, HEADER_SIZE))[1]
 
     def append(self, parts: Sequence[Buffer], header: BatchHeader) -> None:
         """Add a batch, its header already as stored, in one write. Raises OSError; then nothing was added.
@@ -96,6 +104,14 @@ class Segment(SegmentBase):
         """An offset that no record before file position `position` reaches, None if the index has none."""
         relative = self._indexes[0].after_value(position)
         return None if relative is None else self.base_offset + relative
+
+    def first_later(self, epoch: int) -> int | None:
+        """The offset of the first batch of a later leader epoch, None if there is none."""
+        positions = self._indexes[0].values
+        known = bisect_right(positions, epoch, key=lambda position: self._header_at(position).leader_epoch)
+        start = positions[known - 1] if known else 0
+        later = (h for _, h in headers(self.file, start, self.size) if h.leader_epoch > epoch)
+        return next((header.base_offset for header in later), None)
 
     # -- times ---------------------------------------------------------------------------------
 

@@ -118,6 +118,27 @@ class Segments:
                     best = found
         return best
 
+    def epoch_at(self, offset: int) -> int | None:
+        """The leader epoch of the batch that holds `offset`, or of the next one; None if there is none."""
+        for segment in self._segments[self._number(offset) :]:
+            found = segment.locate(offset)
+            if found is not None:
+                return found[1].leader_epoch
+        return None
+
+    def first_later(self, epoch: int, start: int) -> int | None:
+        """The offset of the first batch of a later leader epoch, from the segment of `start` on."""
+        later = None
+        for segment in reversed(self._segments[self._number(start) :]):
+            first = segment.first()
+            if first is None:
+                continue
+            if first.leader_epoch <= epoch:
+                inside = segment.first_later(epoch)
+                return later if inside is None else inside
+            later = first.base_offset
+        return later
+
     def batches(self, start: int) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Whole batches from the one that holds `start` to the end, CRC checked."""
         for segment in self._segments[self._number(start) :]:

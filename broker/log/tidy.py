@@ -28,6 +28,7 @@ _WRITTEN_WHOLE = (
     files.LOG_STARTS,
     files.CLEANER_OFFSETS,
     files.CLEAN_SHUTDOWN,
+    files.LIFE_EPOCH,
 )
 
 

@@ -130,10 +130,7 @@ class Cluster:
         """The address of a partition's leader; KafkaError LEADER_NOT_AVAILABLE while there is none."""
         info = self.topic(topic, create=create)
         if partition not in info.leaders:
-            have = ", ".join(map(str, sorted(info.leaders)))
-            raise UnknownTopic(
-                f"topic {topic!r} has no partition {partition}, but {have}: check assign or the offsets given"
-            )
+            raise no_partition(info, partition)
         node = info.leaders[partition]
         if node not in self._nodes:
             self.forget_topic(topic)
@@ -307,6 +304,14 @@ class Cluster:
 
     def _names(self) -> str:
         return ", ".join(f"{host}:{port}" for host, port in self.config.bootstrap)
+
+
+def no_partition(info: TopicInfo, partition: int) -> UnknownTopic:
+    """What is said of a partition that a topic does not have."""
+    have = ", ".join(map(str, sorted(info.leaders)))
+    return UnknownTopic(
+        f"topic {info.name!r} has no partition {partition}, but {have}: check assign or the offsets given"
+    )
 
 
 def _coordinator_requests(kind: CoordinatorKind, keys: list[str], version: int) -> list[Message]:

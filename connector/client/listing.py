@@ -1,6 +1,7 @@
 """Where partitions begin and end (ListOffsets): earliest, latest, or the first offset at a time."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import Address
@@ -17,17 +18,31 @@ _MAX = 7
 _MIN = 2  # the first with an isolation level
 
 
+class Place(NamedTuple):
+    """An offset, and the leader epoch that is told with it: of the end, the leader's own; -1: none."""
+
+    offset: int
+    leader_epoch: int
+
+
 def list_offsets(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], *, committed: bool
 ) -> dict[TopicPartition, int]:
     """The offset of each partition for EARLIEST, LATEST or a time (ms): that of its first record not older,
     -1 where there is none. `committed`: LATEST is the last stable offset, the end of what read_committed
     readers may see; else the high watermark. Raises KafkaError, UnknownTopic, RetriesExhausted."""
-    found: dict[TopicPartition, int] = {}
+    return {tp: found.offset for tp, found in list_places(cluster, wanted, committed=committed).items()}
+
+
+def list_places(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, committed: bool
+) -> dict[TopicPartition, Place]:
+    """The same with leader epochs."""
+    found: dict[TopicPartition, Place] = {}
 
     def attempt() -> None:
         left = {tp: at for tp, at in wanted.items() if tp not in found}
-        for address, partitions in _by_leader(cluster, left).items():
+        for address, partitions in by_leader(cluster, left).items():
             found.update(_ask(cluster, address, partitions, committed))
 
     def forget() -> None:
@@ -45,9 +60,10 @@ def list_offsets(
     return {tp: found[tp] for tp in wanted}
 
 
-def _by_leader(
+def by_leader(
     cluster: Cluster, wanted: Mapping[TopicPartition, int]
 ) -> dict[Address, dict[TopicPartition, int]]:
+    """What is asked of the leader of each partition, by the leader."""
     grouped: dict[Address, dict[TopicPartition, int]] = {}
     for (topic, partition), at in wanted.items():
         grouped.setdefault(cluster.leader_address(topic, partition), {})[topic, partition] = at
@@ -56,7 +72,7 @@ def _by_leader(
 
 def _ask(
     cluster: Cluster, address: Address, wanted: Mapping[TopicPartition, int], committed: bool
-) -> dict[TopicPartition, int]:
+) -> dict[TopicPartition, Place]:
     rows = ((t, p, {"partition_index": p, "timestamp": at}) for (t, p), at in wanted.items())
     body = {
         "replica_id": -1,
@@ -71,5 +87,5 @@ def _ask(
         for part in topic["partitions"]:
             where = (topic["name"], part["partition_index"])
             check(part["error_code"], f"ListOffsets of {where[0]}-{where[1]}")
-            found[where] = part["offset"]
+            found[where] = Place(part["offset"], part["leader_epoch"])
     return found

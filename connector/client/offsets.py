@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.grouping import by_topic
@@ -13,14 +13,24 @@ from eoslog.protocol.schema import Message
 
 T = TypeVar("T")
 TopicPartition = tuple[str, int]
+Epochs = Mapping[TopicPartition, int]
 
 _FETCH_MAX = 7  # one group a request, topics by name
 _REQUIRE_STABLE = 7
 _COMMIT_MAX = 9  # topics by name
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class StillPending(Exception):
     """A transaction is about to change a group's offsets, for longer than the caller waits for that."""
+
+
+class Committed(NamedTuple):
+    """A committed offset, its metadata, and the leader epoch of the record before it; -1: not told."""
+
+    offset: int
+    metadata: str
+    leader_epoch: int
 
 
 def fetch_committed(
@@ -32,7 +42,28 @@ def fetch_committed(
     least_ms: int = 0,
     pending_ms: float | None = None,
 ) -> dict[TopicPartition, tuple[int, str]]:
-    """Offset and metadata of each partition that has a commit; `partitions` None: all that have one.
+    """Offset and metadata of each partition that has a commit: see `fetch_with_epochs`."""
+    found = fetch_with_epochs(
+        cluster,
+        group,
+        partitions,
+        require_stable=require_stable,
+        least_ms=least_ms,
+        pending_ms=pending_ms,
+    )
+    return {tp: (offset, metadata) for tp, (offset, metadata, _) in found.items()}
+
+
+def fetch_with_epochs(
+    cluster: Cluster,
+    group: str,
+    partitions: Iterable[TopicPartition] | None,
+    *,
+    require_stable: bool = True,
+    least_ms: int = 0,
+    pending_ms: float | None = None,
+) -> dict[TopicPartition, Committed]:
+    """The offset of each partition that has a commit; `partitions` None: all that have one.
 
     `require_stable` waits for transactions that are about to change the answer (KIP-447), for `least_ms` at
     least, and needs a broker that can tell (OffsetFetch 7). Name the partitions where that matters: asked
@@ -46,7 +77,7 @@ def fetch_committed(
         topics = [{"name": topic, "partition_indexes": numbers} for topic, numbers in by_topic(rows)]
     body = {"group_id": group, "topics": topics, "require_stable": require_stable}
 
-    def attempt() -> dict[TopicPartition, tuple[int, str]]:
+    def attempt() -> dict[TopicPartition, Committed]:
         nonlocal since
         try:
             return ask()
@@ -59,7 +90,7 @@ def fetch_committed(
                 raise
             raise StillPending(f"{error}, for {waited:.1f} s") from error
 
-    def ask() -> dict[TopicPartition, tuple[int, str]]:
+    def ask() -> dict[TopicPartition, Committed]:
         connection = cluster.coordinator("group", group)
         version = connection.pick(
             ApiKey.OFFSET_FETCH, max_version=_FETCH_MAX, min_version=_REQUIRE_STABLE if require_stable else 2
@@ -71,14 +102,36 @@ def fetch_committed(
     return _retry(cluster, ApiKey.OFFSET_FETCH, group, attempt, least_ms)
 
 
-def commit_plain(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
-    """Commit offsets for a group without members, outside transactions; KafkaError if one is refused."""
+def rows_of(offsets: Mapping[TopicPartition, tuple[int, str]], epochs: Epochs | None = None) -> list[Message]:
+    """Offsets as requests that commit them name them."""
+    known = epochs or {}
     rows = (
-        (t, p, {"partition_index": p, "committed_offset": offset, "committed_metadata": metadata})
+        (
+            t,
+            p,
+            {
+                "partition_index": p,
+                "committed_offset": offset,
+                "committed_leader_epoch": known.get((t, p), -1),
+                "committed_metadata": metadata,
+            },
+        )
         for (t, p), (offset, metadata) in offsets.items()
     )
-    topics = [{"name": topic, "partitions": parts} for topic, parts in by_topic(rows)]
-    body = {"group_id": group, "topics": topics}
+    return [{"name": topic, "partitions": parts} for topic, parts in by_topic(rows)]
+
+
+def commit_plain(
+    cluster: Cluster,
+    group: str,
+    offsets: Mapping[TopicPartition, tuple[int, str]],
+    epochs: Epochs | None = None,
+) -> None:
+    """Commit offsets for a group without members, outside transactions; KafkaError if one is refused.
+
+    `epochs`: the leader epoch of the record before the offset, where it is known.
+    """
+    body = {"group_id": group, "topics": rows_of(offsets, epochs)}
 
     def attempt() -> None:
         connection = cluster.coordinator("group", group)
@@ -91,14 +144,15 @@ def commit_plain(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, 
     _retry(cluster, ApiKey.OFFSET_COMMIT, group, attempt)
 
 
-def _committed(answer: Message, group: str) -> dict[TopicPartition, tuple[int, str]]:
+def _committed(answer: Message, group: str) -> dict[TopicPartition, Committed]:
     found = {}
     for topic in answer["topics"]:
         for part in topic["partitions"]:
             where = (topic["name"], part["partition_index"])
             check(part["error_code"], f"OffsetFetch of {where[0]}-{where[1]} in group {group!r}")
             if part["committed_offset"] >= 0:
-                found[where] = (part["committed_offset"], part["metadata"] or "")
+                epoch = part["committed_leader_epoch"]
+                found[where] = Committed(part["committed_offset"], part["metadata"] or "", epoch)
     return found
 
 
@@ -112,3 +166,13 @@ def _retry(cluster: Cluster, api: ApiKey, group: str, attempt: Callable[[], T], 
         forget=lambda: cluster.forget_coordinator("group", group),
         api=api,
     )
+
+
+def gone(cluster: Cluster, places: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """Those partitions that the cluster says it does not have. Raises KafkaError, BrokerUnreachable."""
+    wanted = set(places)
+    found = cluster.metadata({topic for topic, _ in wanted})
+    unknown = {topic for topic, code in found.errors.items() if code in _UNKNOWN}
+    return {
+        (t, p) for t, p in wanted if t in unknown or (t in found.topics and p not in found.topics[t].leaders)
+    }

@@ -61,8 +61,8 @@ class Producer:
     """Sends batches for one identity (None: without idempotence). Make, send, flush, close.
 
     In a transaction `transactional_id` and `identity` are both given; partitions join it by themselves.
-    `records`, `bytes` and `partitions` say what was acknowledged so far, `ends` the offset after the last
-    acknowledged batch of each partition, `topic_ids` which topics they are (None: the brokers tell no ids).
+    `records`, `bytes` and `partitions` say what was acknowledged so far, `topic_ids` which topics they are
+    (None: the brokers tell no ids).
     """
 
     def __init__(
@@ -87,7 +87,6 @@ class Producer:
         self.acks, self.max_in_flight, self.retries = acks, max_in_flight, retries
         self.records = self.bytes = 0
         self.partitions: set[TopicPartition] = set()
-        self.ends: dict[TopicPartition, int] = {}
         self.topic_ids: dict[str, str | None] = {}
         self._unanswered = Unanswered()
         self._queue: deque[Outgoing] = deque()
@@ -224,7 +223,7 @@ class Producer:
             waiting.pop()
             for batch in request:
                 self._unanswered.judge(batch, ErrorCode.NONE)
-                self._acknowledge(batch, -1)
+                self._acknowledge(batch)
 
     def _body(self, request: list[Outgoing], version: int) -> Message:
         rows = ((*batch.where, {"index": batch.where[1], "records": batch.parts}) for batch in request)
@@ -289,20 +288,17 @@ class Producer:
         code, text = result["error_code"], result["error_message"] or ""
         verdict = self._unanswered.judge(batch, code)
         if verdict is Verdict.DONE:
-            self._acknowledge(batch, result["base_offset"])
+            self._acknowledge(batch)
             return None
         if verdict is Verdict.FAILED:
             raise self._failure(batch, code, text)
         self._queue.append(batch)
         return KafkaError(code, f"{batch.where[0]}-{batch.where[1]}: {text}")
 
-    def _acknowledge(self, batch: Outgoing, base_offset: int) -> None:
+    def _acknowledge(self, batch: Outgoing) -> None:
         self.records += batch.count
         self.bytes += batch.size
         self.partitions.add(batch.where)
-        if base_offset >= 0:
-            # An earlier batch may be acknowledged later, if only its answer was lost at first.
-            self.ends[batch.where] = max(self.ends.get(batch.where, 0), base_offset + batch.count)
 
     # -- failures -----------------------------------------------------------------------------
 

@@ -33,8 +33,11 @@ class Listing(NamedTuple):
     state: str
 
 
-def list_transactions(cluster: Cluster, prefix: str, states: Sequence[str] = ()) -> list[Listing]:
-    """Every transactional id that begins with `prefix`, in one of `states` (none given: in any), by its name.
+def list_transactions(
+    cluster: Cluster, prefix: str, states: Sequence[str] = (), producer_ids: Sequence[int] = ()
+) -> list[Listing]:
+    """Every transactional id that begins with `prefix`, in one of `states` (none given: in any), of one of
+    `producer_ids` (likewise), by its name.
 
     A broker that is still loading would answer an empty list, which is no proof, and is waited for. The
     requests to all brokers are under way together. Raises KafkaError, RetriesExhausted.
@@ -45,7 +48,7 @@ def list_transactions(cluster: Cluster, prefix: str, states: Sequence[str] = ())
         before = _leaders(cluster.metadata([STATE_TOPIC]))
         for _ in range(LOOKS):
             brokers = cluster.known_brokers()
-            listed, told = _ask_all(brokers, prefix, states)
+            listed, told = _ask_all(brokers, prefix, states, producer_ids)
             found |= listed
             if len(brokers) == 1 or (before and all(leaders == before for leaders in told)):
                 break
@@ -64,7 +67,7 @@ def list_transactions(cluster: Cluster, prefix: str, states: Sequence[str] = ())
 
 
 def _ask_all(
-    brokers: Sequence[Connection], prefix: str, states: Sequence[str]
+    brokers: Sequence[Connection], prefix: str, states: Sequence[str], producer_ids: Sequence[int]
 ) -> tuple[dict[str, Listing], list[_Leaders]]:
     """What all brokers list, and whom each takes for the leaders then (not asked where there is but one)."""
     several = len(brokers) > 1
@@ -72,7 +75,11 @@ def _ask_all(
     for broker in brokers:
         version = broker.pick(ApiKey.LIST_TRANSACTIONS)
         pattern = _quoted(prefix) + ".*" if version >= 2 and prefix else None
-        body = {"state_filters": list(states), "producer_id_filters": [], "transactional_id_pattern": pattern}
+        body = {
+            "state_filters": list(states),
+            "producer_id_filters": list(producer_ids),
+            "transactional_id_pattern": pattern,
+        }
         broker.send(ApiKey.LIST_TRANSACTIONS, body, version)
         if several:
             broker.send(ApiKey.METADATA, who, broker.pick(ApiKey.METADATA, max_version=METADATA_MAX))

@@ -16,6 +16,7 @@ from typing import TypeVar
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.connection import Connection
 from eoslog.connector.client.grouping import by_topic
+from eoslog.connector.client.offsets import Epochs, rows_of
 from eoslog.connector.client.pipelined import at_coordinators, by_connection
 from eoslog.connector.client.retry import check, passes, retrying
 from eoslog.connector.client.transaction_lists import Listing as Listing
@@ -213,24 +214,22 @@ def commit_offsets(
     identity: Identity,
     group: str,
     offsets: Mapping[TopicPartition, tuple[int, str]],
+    epochs: Epochs | None = None,
 ) -> None:
     """Commit offsets and their metadata (4,096 characters at most, each) in the open transaction.
 
-    Raises KafkaError if any partition is refused, even where others were taken: then abort.
+    `epochs`: the leader epoch of the record before the offset, where it is known. Raises KafkaError if any
+    partition is refused, even where others were taken: then abort.
     """
     tv2 = cluster.transaction_version() >= TV2
     if not tv2:
         _add_offsets(cluster, transactional_id, identity, group)
-    rows = (
-        (t, p, {"partition_index": p, "committed_offset": offset, "committed_metadata": metadata})
-        for (t, p), (offset, metadata) in offsets.items()
-    )
     body = {
         "transactional_id": transactional_id,
         "group_id": group,
         "producer_id": identity.producer_id,
         "producer_epoch": identity.epoch,
-        "topics": [{"name": topic, "partitions": parts} for topic, parts in by_topic(rows)],
+        "topics": rows_of(offsets, epochs),
     }
 
     def attempt() -> None:

@@ -34,68 +34,87 @@ LAST_EPOCH = 32_766
 when it is complete."""
 
 
-class _Owned(NamedTuple):
-    """The sink is ours: since when, as what, and what its group holds."""
+class Owned(NamedTuple):
+    """The sink is ours: since when, as what, and what its group holds. `anew`: acquired just now."""
 
     incarnation: Identity
     identity: Identity
     stored: Stored
+    anew: bool
 
 
 def begin(
     sink: Sink,
-    batch: Batch | None,
+    batch: Batch,
     *,
     last_run: Run | None = None,
     completed: int | None = None,
     once_at_most: bool = False,
     two_phase: TwoPhase = TwoPhase.AUTO,
     on_lost: OnLost = OnLost.STOP,
-) -> Rules[tuple[Begun, Run | None]]:
-    """Make the sink ready for the tasks of `batch` (None: not known, as the checkpoint cannot be read).
+) -> Rules[tuple[Begun, Run]]:
+    """Make the sink ready for the tasks of `batch`.
 
     `last_run` is what this process remembers of this query's last batch; `completed` the newest
     batch in Spark's own commit log. Returns what tasks need, and what to remember. Raises CommitFault.
     """
     owned = None
-    if last_run is not None and batch is not None and batch.batch_id == last_run.batch.batch_id + 1:
+    if last_run is not None and batch.batch_id == last_run.batch.batch_id + 1:
         owned = yield from _keep(sink, last_run)
     if owned is None:
-        owned = yield from _acquire(sink)
+        owned = yield from acquire(sink)
         if two_phase is TwoPhase.REQUIRE:
             yield from check_offered(sink)
     last = decode(sink, owned.stored.chunks)
+    begun = yield from make_ready(
+        sink,
+        owned,
+        last,
+        batch,
+        is_complete=_is_complete(last, batch, completed),
+        once_at_most=once_at_most,
+        on_lost=on_lost,
+    )
+    return begun, Run(owned.incarnation, owned.identity, batch)
+
+
+def make_ready(
+    sink: Sink,
+    owned: Owned,
+    last: Decision | None,
+    batch: Batch,
+    *,
+    is_complete: bool,
+    once_at_most: bool = False,
+    on_lost: OnLost = OnLost.STOP,
+) -> Rules[Begun]:
+    """Carry the last decision out, unless it surely is already, and clear what is left over. Raises
+    CommitFault."""
     lost: tuple[int, ...] = ()
-    if last is not None and not _is_complete(last, batch, completed):
+    if last is not None and not is_complete:
         lost = yield from _roll_forward(sink, last, batch, on_lost)
-    if batch is not None:
-        check_checkpoint(sink, last, batch)
-    yield from clear(sink, last.participants if last else (), owner=owned.identity)
+    check_checkpoint(sink, last, batch)
+    kept = yield from clear(sink, last.participants if last else (), owner=owned.identity)
+    if last is not None and kept:
+        yield from finish(last.only(kept))
     dropped = False
     if once_at_most:
         dropped = yield from _mark_attempt(sink, batch)
-    begun = Begun(
+    return Begun(
         sink_id=sink.id,
         incarnation=owned.incarnation,
         identity=owned.identity,
         sequence=last.sequence if last else 0,
         anchors=owned.stored.anchors,
         batch=batch,
-        decided=_decided(last, batch),
+        decided=(last.last_of(batch.query_id) or last.batch) if last else None,
         dropped=dropped,
         lost=lost,
-        earlier=last.earlier if last and batch is None else (),
+        anew=owned.anew,
     )
-    return begun, Run(owned.incarnation, owned.identity, batch) if batch else None
 
 
-def _decided(last: Decision | None, batch: Batch | None) -> Batch | None:
-    if last is None:
-        return None
-    return (last.last_of(batch.query_id) if batch else None) or last.batch
-
-
-def _roll_forward(sink: Sink, last: Decision, batch: Batch | None, on_lost: OnLost) -> Rules[tuple[int, ...]]:
+def _roll_forward(sink: Sink, last: Decision, batch: Batch, on_lost: OnLost) -> Rules[tuple[int, ...]]:
     """Carry the last decision out; returns the Spark partitions of `batch` that are to be written again."""
     lost: tuple[int, ...] = ()
     try:
@@ -103,20 +122,20 @@ def _roll_forward(sink: Sink, last: Decision, batch: Batch | None, on_lost: OnLo
     except ParticipantsLost as loss:
         if on_lost is OnLost.STOP:
             raise
-        if batch is not None:
-            check_checkpoint(sink, last, batch)
+        check_checkpoint(sink, last, batch)
         lost = to_replay(loss, last, batch)
     yield from prove(last.without(lost))
     return lost
 
 
-def _acquire(sink: Sink) -> Rules[_Owned]:
+def acquire(sink: Sink) -> Rules[Owned]:
+    """Own the sink from now on, whoever did before. Raises CommitFault."""
     yield from settle(sink)  # before the state that tells how the last transaction ended is gone
     identity = yield from demand(Acquire(sink.coordinator), f"sink {sink.id} cannot be acquired")
-    return _Owned(identity, identity, (yield from fetch_stored(sink, identity)))
+    return Owned(identity, identity, (yield from fetch_stored(sink, identity)), True)
 
 
-def _keep(sink: Sink, run: Run) -> Rules[_Owned | None]:
+def _keep(sink: Sink, run: Run) -> Rules[Owned | None]:
     """Go on under the run's identity if it still owns the sink; None: acquire it again.
 
     The next number means that Spark has committed the batch begun here: this is the same run. (The
@@ -135,17 +154,22 @@ def _keep(sink: Sink, run: Run) -> Rules[_Owned | None]:
     stored = yield from fetch_stored(sink, run.identity)
     if state is None:  # expired after days of rest; nobody has acquired it since
         return None
-    if state.identity != run.identity and not _left_by(run, state, decode(sink, stored.chunks)):
-        raise fenced(sink, f"it is at {state.identity} {state.state}, this driver began as {run.identity}")
-    if state.state not in ("Empty", "CompleteCommit", "PrepareCommit") or state.identity.epoch > LAST_EPOCH:
+    if not left_by(run, state, decode(sink, stored.chunks)):
+        if state.identity != run.identity:
+            raise fenced(
+                sink, f"it is at {state.identity} {state.state}, this driver began as {run.identity}"
+            )
+        # The decision that Spark has noted is gone: brokers were restored from an older copy. Compare all.
+        return Owned(run.incarnation, (yield from raise_epoch(sink, run.identity)), stored, True)
+    if state.identity.epoch > LAST_EPOCH:
         return None
     identity = state.identity
-    if identity == run.identity and state.state != "Empty":
-        identity = yield from _raise_epoch(sink, identity)
-    return _Owned(run.incarnation, identity, stored)
+    if identity == run.identity:
+        identity = yield from raise_epoch(sink, identity)
+    return Owned(run.incarnation, identity, stored, False)
 
 
-def _raise_epoch(sink: Sink, identity: Identity) -> Rules[Identity]:
+def raise_epoch(sink: Sink, identity: Identity) -> Rules[Identity]:
     """The sink's next identity, if this one still owns it."""
     raised = yield from ask(Acquire(sink.coordinator, identity))
     if isinstance(raised, Refused) and raised.code in FENCED:
@@ -157,19 +181,20 @@ def _raise_epoch(sink: Sink, identity: Identity) -> Rules[Identity]:
     return raised
 
 
-def _left_by(run: Run, state: Description, last: Decision | None) -> bool:
+def left_by(run: Run, state: Description, last: Decision | None) -> bool:
     """Whether the state is what this run's own last decision made of it (EndTxn raised the epoch)."""
     ours = last is not None and (last.incarnation, last.batch) == (run.incarnation, run.batch)
     return ours and state.state in ("PrepareCommit", "CompleteCommit")
 
 
-def _is_complete(last: Decision, batch: Batch | None, completed: int | None) -> bool:
+def _is_complete(last: Decision | None, batch: Batch, completed: int | None) -> bool:
     """Spark logs a batch as committed only after commit() has returned, all winners committed.
 
     Then nothing needs to be asked; and a query that rested longer than the broker keeps idle
-    transactional ids must not take the expired ones for lost.
+    transactional ids must not take the expired ones for lost. (What is open all the same, as another
+    connector has run the batch again meanwhile, is found with the left-overs.)
     """
-    if batch is None or completed is None:
+    if last is None or completed is None:
         return False
     return last.batch.query_id == batch.query_id and last.batch.batch_id <= completed
 
@@ -195,13 +220,8 @@ def check_checkpoint(sink: Sink, last: Decision | None, batch: Batch) -> None:
         )
 
 
-def _mark_attempt(sink: Sink, batch: Batch | None) -> Rules[bool]:
+def _mark_attempt(sink: Sink, batch: Batch) -> Rules[bool]:
     """at_most_once: note that the batch is tried now; True if it was tried before."""
-    if batch is None:
-        raise CommitFault(
-            f"sink {sink.id}: at_most_once has to know the batch before its tasks run, and the checkpoint "
-            "cannot be read here; use exactly_once, or a checkpointLocation that this driver can read"
-        )
     what = f"attempts at sink {sink.id}"
     stored = yield from demand(FetchStored(sink.attempts_group), f"{what} cannot be read")
     if stored.chunks.get(0) == (batch.batch_id, batch.query_id):

@@ -7,7 +7,7 @@ in the tests) never interprets; whoever writes rules never waits.
 """
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from eoslog.connector.commit.decision import Stored
@@ -106,21 +106,18 @@ class FetchStored(Command[Stored]):
 
 
 @dataclass(frozen=True)
-class FetchSequence(Command[int]):
-    """OffsetFetch of the anchor topic's first partition, in which every decision has a chunk: the number of
-    the group's last decision, 0 where there is none. `stable`: a decision on its way is waited for."""
-
-    group: str
-    stable: bool = True
-
-
-@dataclass(frozen=True)
 class StageOffsets(Command[None]):
-    """TxnOffsetCommit in the sink's own transaction; refused if any partition is refused."""
+    """TxnOffsetCommit in the sink's own transaction; refused if any partition is refused.
+
+    `epochs`: leader epochs of the offsets, where they are known. `of_source`: partitions that the cluster
+    does not have any more are left out and warned of; nobody can commit an offset for them.
+    """
 
     sink: Participant
     group: str
     offsets: Offsets
+    epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+    of_source: bool = False
 
 
 @dataclass(frozen=True)
@@ -200,6 +197,12 @@ class WriteMarkers(Command[None]):
 @dataclass(frozen=True)
 class TransactionVersion(Command[int]):
     """The level of transaction.version that the cluster works by; no request."""
+
+
+@dataclass(frozen=True)
+class Clock(Command[int]):
+    """Milliseconds of a clock of this machine that goes on while a process or the machine stands still; no
+    request."""
 
 
 def ask(command: Command[T]) -> Rules[T | Failure]:

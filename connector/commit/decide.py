@@ -1,20 +1,20 @@
-"""Commit: verify that all is prepared, decide, finish. And abort: undo what cannot be decided.
+"""Commit: verify that all is prepared, decide, finish.
 
 THE commit point of a batch is EndTxn(commit) of the sink's own transaction, which holds the decision
 and the source offsets. It is the only place where a batch changes from "never happened" to "happened".
 """
 
-from collections.abc import Sequence
-from enum import Enum
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from eoslog.connector.commit.commands import (
     FENCED,
+    Clock,
     Describe,
     Description,
     End,
     Failure,
-    FetchStored,
     Offsets,
     Refused,
     Rules,
@@ -22,16 +22,31 @@ from eoslog.connector.commit.commands import (
     StageOffsets,
     Unknown,
     ask,
+    demand,
 )
 from eoslog.connector.commit.decision import ANCHOR, Decision, Winner, decode, encode
-from eoslog.connector.commit.faults import BatchRefused, CommitFault, DecisionGone, OutcomeUnknown
+from eoslog.connector.commit.faults import (
+    BatchRefused,
+    CommitFault,
+    DecisionGone,
+    OutcomeUnknown,
+    TokenReused,
+)
 from eoslog.connector.commit.finish import clear, fenced, finish, is_open, try_abort
-from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Stamp
+from eoslog.connector.commit.messages import (
+    Batch,
+    Decided,
+    Empty,
+    Prepared,
+    Report,
+    Stamp,
+    TopicPartition,
+)
 from eoslog.connector.commit.names import Identity, Participant, Sink, parity
 from eoslog.connector.commit.own import ask_stored, fetch_stored
-from eoslog.connector.commit.prepare import stamp_of
 from eoslog.connector.commit.replay import check_replay
 from eoslog.connector.commit.seal import TwoPhase, seal
+from eoslog.connector.commit.token import Content, Token, Tokens
 
 SAFETY_MS = 10_000
 """A participant must have this much of its time left when the batch is decided, or a quarter of its
@@ -46,6 +61,7 @@ class SourceOffsets(NamedTuple):
 
     group: str
     offsets: Offsets
+    epochs: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
 class Ballot(NamedTuple):
@@ -120,8 +136,11 @@ def commit(
     batch_id: int,
     source: SourceOffsets | None = None,
     two_phase: TwoPhase = TwoPhase.AUTO,
-) -> Rules[None]:
+    token: str | None = None,
+) -> Rules[Decision | None]:
     """Make the batch visible, all of it, once. May be called again: a decided batch is only finished.
+    Returns the sink's last decision, which is carried out; None: there is none, or another driver's has come
+    since. `token`: of a batch write (write.py).
 
     Never acquires the sink: it acts under the identity that begin got, so a driver that has been
     replaced cannot decide. Raises CommitFault or one of its kinds; after Unfinished and
@@ -131,16 +150,10 @@ def commit(
     stamp = ballot.stamp
     stored = yield from fetch_stored(sink, stamp.identity)
     last = decode(sink, stored.chunks)
-    decision = Decision(
-        stamp.sequence + 1,
-        stamp.batch,
-        stamp.incarnation,
-        ballot.winners,
-        ballot.written,
-        ballot.rows,
-        ballot.checksums,
-        last.earlier_than(stamp.batch.query_id) if last else (),
-    )
+    decision = _decision(ballot, last, token)
+    if token is not None and ballot.decided and last is not None and last.last_of(token) is not None:
+        _check_content(sink, token, last.content_of(token), decision.content)
+        return last if last.sequence == stamp.sequence else None
     to_replay = (stamp.sequence, stamp.batch) if stamp.lost else None
     replays = last is not None and (last.sequence, last.batch) == to_replay
     if replays or not _covers(last, stamp.batch):
@@ -160,6 +173,34 @@ def commit(
     if last is not None:
         yield from finish(last)
         yield from clear(sink, last.participants, only=(stamp.incarnation, parity(batch_id)))
+    return last
+
+
+def _decision(ballot: Ballot, last: Decision | None, token: str | None) -> Decision:
+    """What the reports amount to, with what `last` remembers of the batches before."""
+    stamp = ballot.stamp
+    decision = Decision(
+        stamp.sequence + 1,
+        stamp.batch,
+        stamp.incarnation,
+        ballot.winners,
+        ballot.written,
+        ballot.rows,
+        ballot.checksums,
+    )
+    if token is not None:
+        tokens = last.tokens if last is not None else Tokens()
+        return decision._replace(tokens=tokens.after(Token.of(token), decision.content))
+    return decision._replace(earlier=last.earlier_than(stamp.batch.query_id) if last is not None else ())
+
+
+def _check_content(sink: Sink, token: str, then: Content, now: Content) -> None:
+    """A token that is finished was given the rows of the first time; raises TokenReused."""
+    if then.differs(now):
+        raise TokenReused(
+            f"sink {sink.id}: write.token={token} has written {then} before, and was given {now} now, which "
+            f"are not the same. They were not written. {TokenReused.advice}"
+        )
 
 
 def _covers(last: Decision | None, batch: Batch) -> bool:
@@ -176,15 +217,16 @@ def _decide(
     if decision.winners and two_phase is not TwoPhase.NEVER:
         decision = yield from _seal(sink, own, decision, two_phase)
     chunks = encode(decision, sink, stamp.anchors)
+    began_ms = yield from demand(Clock(), "the clock cannot be read")
     staged = [StageOffsets(own, sink.group, {(ANCHOR, at): chunk for at, chunk in chunks.items()})]
     if source is not None and source.offsets:
-        staged.append(StageOffsets(own, source.group, source.offsets))
+        staged.append(StageOffsets(own, source.group, source.offsets, source.epochs, of_source=True))
     for command in staged:
         answer = yield from ask(command)
         if isinstance(answer, (Refused, Unknown)):
             yield from _withdraw(own, decision)
             raise _refusal(sink, decision, f"offsets for group {command.group} could not be added", answer)
-    yield from _verify(sink, own, decision)
+    yield from _verify(sink, own, decision, began_ms)
     answers = yield from ask(End(True, (own,)))
     outcome = answers if isinstance(answers, (Refused, Unknown)) else answers[own.name]
     return decision if isinstance(outcome, Identity) else (yield from _find_out(sink, own, decision, outcome))
@@ -219,11 +261,13 @@ def _refusal(sink: Sink, decision: Decision, what: str, answer: Failure) -> Comm
     )
 
 
-def _verify(sink: Sink, own: Participant, decision: Decision) -> Rules[None]:
+def _verify(sink: Sink, own: Participant, decision: Decision, began_ms: int) -> Rules[None]:
     """Every winner is open under the identity it reported, with time left.
 
     Done with the sink's transaction open: that is closest to the commit point, and its start tells
-    the time by the brokers' clocks, whatever this machine's clock says.
+    the time by the brokers' clocks, whatever this machine's clock says. This machine's clock only tells how
+    long ago that is at most: `began_ms` was read before that transaction was opened. A driver that stood
+    still since then has less time left than it seems.
     """
     names = (own.name, *(p.name for p in decision.participants))
     states = yield from ask(Describe(names))
@@ -234,10 +278,11 @@ def _verify(sink: Sink, own: Participant, decision: Decision) -> Rules[None]:
     if state is None or not is_open(state, own):
         yield from _withdraw(own, decision)
         raise fenced(sink, f"its transaction is {state}")
+    now_ms = state.start_ms + (yield from demand(Clock(), "the clock cannot be read")) - began_ms
     wrong = [
         f"partition {winner.partition}: {why}"
         for winner in decision.winners
-        if (why := _unfit(states[winner.participant.name], winner, state.start_ms))
+        if (why := _unfit(states[winner.participant.name], winner, now_ms))
     ]
     if wrong:
         yield from _withdraw(own, decision)
@@ -284,38 +329,3 @@ def _find_out(sink: Sink, own: Participant, decision: Decision, answer: Failure)
         raise fenced(sink, f"it has decided {last.batch} since")
     yield from try_abort(decision.enders)
     raise _refusal(sink, decision, "the coordinator did not commit", answer)
-
-
-class Aborted(Enum):
-    """What abort found."""
-
-    CLEARED = "the batch's transactions are aborted"
-    LEFT = "not enough is known to abort anything; the next begin clears it"
-    DECIDED = "the batch is decided; nothing may be aborted"
-
-
-def abort(
-    sink: Sink, reports: Sequence[Report | None], batch_id: int, begun: Begun | None = None
-) -> Rules[Aborted]:
-    """End what a failed batch left open. Spark also calls it after a commit that raised.
-
-    So it first asks whether the batch is decided, and leaves everything alone if it is or if that
-    cannot be known: on transaction.version 2 a late abort would overwrite the proof of a commit. A
-    batch that another driver has decided is no reason: what this run left open is not in its decision,
-    and what an older decision of this run held, the other driver has finished before its own.
-
-    `begun`, where the driver still has it, tells as much as a report does: no task may have sent one.
-    """
-    stamp = next((report.stamp for report in reports if report is not None), None)
-    if stamp is None and begun is not None and begun.batch is not None:
-        stamp = stamp_of(begun, begun.batch)
-    if stamp is None or stamp.sink_id != sink.id or stamp.batch.batch_id != batch_id:
-        return Aborted.LEFT
-    stored = yield from ask(FetchStored(sink.group))
-    if isinstance(stored, (Refused, Unknown)):
-        return Aborted.LEFT
-    last = decode(sink, stored.chunks)
-    if last is not None and _covers(last, stamp.batch) and last.incarnation == stamp.incarnation:
-        return Aborted.DECIDED
-    yield from clear(sink, (), only=(stamp.incarnation, parity(batch_id)))
-    return Aborted.CLEARED

@@ -14,11 +14,14 @@ from typing import Any, NamedTuple
 from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
 from eoslog.connector.commit.messages import Batch, TopicPartition
 from eoslog.connector.commit.names import Identity, Participant, Sink, Slot, parity
+from eoslog.connector.commit.token import PASSED, Content, Token, Tokens
 
 ANCHOR = "__consumer_offsets"
 """Topic whose partitions are the keys: every cluster that has consumer groups has it."""
 KEPT_QUERIES = 16
 """A decision keeps the last batches of so many other queries of its sink, some 60 characters each."""
+CHECKSUMS = 2**32
+"""Checksums of tasks are below it, and so is their sum, that of a batch (connector/tally.py)."""
 METADATA_LIMIT = 4096
 """UTF-16 units a partition's metadata may hold (offset.metadata.max.bytes' default)."""
 
@@ -52,6 +55,7 @@ class Decision(NamedTuple):
     `rows` of each of the batch's tasks, by Spark partition, and `checksums` of them; empty: not recorded.
     `earlier`: the last decided batch of each other query that has used the sink, the newest first. One that
     was decided but not noted by Spark is replayed when its query comes back, and must not be written again.
+    `tokens`: of a sink of batch writes with tokens, what was written under the last ones, this one too.
     """
 
     sequence: int
@@ -62,10 +66,23 @@ class Decision(NamedTuple):
     rows: tuple[int, ...] = ()
     checksums: tuple[int, ...] = ()
     earlier: tuple[Batch, ...] = ()
+    tokens: Tokens = Tokens()
 
     def last_of(self, query_id: str) -> Batch | None:
-        """The last decided batch of a query; None: there is none, or too many queries came after it."""
+        """The last decided batch of a query, or a token's; None: there is none, or too many came after it."""
+        if query_id != self.batch.query_id and self.tokens.get(Token.of(query_id)) is not None:
+            return Batch(query_id, PASSED)
         return next((b for b in (self.batch, *self.earlier) if b.query_id == query_id), None)
+
+    @property
+    def content(self) -> Content:
+        """What the batch was given in all."""
+        rows = sum(self.rows) if self.rows else None
+        return Content(rows, sum(self.checksums) % CHECKSUMS if self.checksums else None)
+
+    def content_of(self, token: str) -> Content:
+        """What was written under a token that it knows."""
+        return self.tokens.get(Token.of(token)) or self.content
 
     def earlier_than(self, query_id: str) -> tuple[Batch, ...]:
         """What the next decision, by this query, keeps of the others."""
@@ -85,6 +102,10 @@ class Decision(NamedTuple):
     def without(self, partitions: Collection[int]) -> "Decision":
         """The same without the winners of some Spark partitions."""
         return self._replace(winners=tuple(w for w in self.winners if w.partition not in partitions))
+
+    def only(self, names: Collection[str]) -> "Decision":
+        """The same with no other winners than those of these transactional ids."""
+        return self._replace(winners=tuple(w for w in self.winners if w.participant.name in names))
 
     def rows_of(self, partition: int) -> int | None:
         """Rows of one Spark partition; None: not recorded."""
@@ -175,7 +196,12 @@ def _to_json(decision: Decision, sink: Sink) -> dict[str, Any]:
         workers.setdefault(slot.worker, []).append(
             (slot.number, partition, *identity, *_held(identity, holder))
         )
-    more = {"rows": decision.rows, "sums": decision.checksums, "before": decision.earlier}
+    more = {
+        "rows": decision.rows,
+        "sums": decision.checksums,
+        "before": decision.earlier,
+        "tokens": decision.tokens.text(),
+    }
     return {
         "query": decision.batch.query_id,
         "batch": decision.batch.batch_id,
@@ -206,12 +232,14 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
         earlier = tuple(
             Batch(str(query), int(number), str(d)) for query, number, d in found.get("before", ())
         )
+        tokens = Tokens.read(str(found.get("tokens", "")))
     except (ValueError, KeyError, TypeError) as error:
         raise DecisionDamaged(
             f"decision {sequence} in consumer group {sink.group} makes no sense: {error}. "
             f"{DecisionDamaged.advice}"
         ) from error
-    return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, rows, checksums, earlier)
+    told = (rows, checksums, earlier, tokens)
+    return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, *told)
 
 
 def _held(identity: Identity, holder: Identity | None) -> tuple[int, ...]:

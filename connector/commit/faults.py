@@ -47,6 +47,26 @@ class ReplayDiffers(CommitFault):
     """Lost rows were to be written again, and Spark gave other rows than the first time. Nothing was."""
 
 
+class TokenReused(CommitFault):
+    """Other rows came under a write.token whose rows are written already. They were not."""
+
+    advice = (
+        "Are these other rows, of a second write under one token, or of a checkpoint that was made anew, so "
+        "that batch ids count from 0 again? Give them another write.token, with another text before its "
+        "number. Is it the same write, which does not make the same rows twice? Those of the first time are "
+        "visible: leave this write out, once"
+    )
+
+
+class TokenForgotten(CommitFault):
+    """A write.token is older than what its sink remembers: whether it was written is not known."""
+
+    advice = (
+        "If its rows are not in the topic, write them under another write.token, with another text before "
+        "its number; if they are, leave this write out"
+    )
+
+
 class MarkersMissing(CommitFault):
     """The batch is committed, and readers cannot get at all of it: the cluster has lost markers."""
 
@@ -72,6 +92,25 @@ class DecisionGone(CommitFault):
         "Was transactional.id changed, or did another query use it? Give the old transactional.id back; or, "
         "if the decision is gone, start with a new checkpoint and startingOffsets=committed"
     )
+
+
+class StartsElsewhere(CommitFault):
+    """A query with a new checkpoint does not begin where the one before it ended, or where another one
+    did."""
+
+    advice = (
+        "If its checkpoint was lost, or this query takes another one's place, start it with another new "
+        "checkpoint and startingOffsets=committed, with kafka.group.id and transactional.id in source and "
+        "sink."
+    )
+
+
+class TakenOver(CommitFault):
+    """Another query has taken this one's place, and written what this one would write again."""
+
+
+class SinkChanged(CommitFault):
+    """The sink that the checkpoint was given to has decided a batch that Spark has not noted as done."""
 
 
 class DecisionTooLarge(CommitFault):

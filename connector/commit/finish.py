@@ -136,8 +136,8 @@ def clear(
     *,
     owner: Identity | None = None,
     only: tuple[Identity, int] | None = None,
-) -> Rules[None]:
-    """Abort what is open of this sink's participants, `keep` excepted.
+) -> Rules[tuple[str, ...]]:
+    """Abort what is open of this sink's participants, `keep` excepted; returns which of those are open.
 
     `only` limits it to one run's names of one parity (incarnation, parity). Otherwise `owner` is
     given: the sink's own identity, looked up after the list was made. If it is still ours then, no
@@ -148,9 +148,10 @@ def clear(
     listed = yield from demand(
         ListOngoing(sink.prefix), f"left-over transactions of sink {sink.id} cannot be listed"
     )
+    still = tuple(name for name in listed if name in kept)
     names = [name for name in listed if name not in kept and _within(sink.slot_of(name), only)]
     if not names:
-        return
+        return still
     asked = tuple(names) if owner is None else (*names, sink.coordinator)
     states = yield from demand(
         Describe(asked), f"left-over transactions of sink {sink.id} cannot be looked up"
@@ -159,6 +160,34 @@ def clear(
         check_owner(sink, owner, states[sink.coordinator])
     found = [Participant(name, state.identity) for name in names if (state := states[name]) is not None]
     yield from abort_all([p for p in found if is_open(states[p.name], p)])
+    return still
+
+
+def clear_run(
+    sink: Sink, incarnation: Identity, decided: Iterable[Participant]
+) -> Rules[tuple[tuple[str, ...], dict[str, Failure]]]:
+    """Abort what is open of a run that can decide nothing more, `decided` excepted. Which transactions were
+    aborted; and which may be open still, and why."""
+    kept = {participant.name for participant in decided}
+    listed = yield from ask(ListOngoing(sink.prefix))
+    if isinstance(listed, (Refused, Unknown)):
+        return (), {f"transactions {sink.prefix}...": listed}
+    names = tuple(n for n in listed if n not in kept and is_of(sink, n, incarnation))
+    if not names:
+        return (), {}
+    states = yield from ask(Describe(names))
+    if isinstance(states, (Refused, Unknown)):
+        return (), dict.fromkeys(names, states)
+    found = [Participant(name, state.identity) for name in names if (state := states[name]) is not None]
+    seen = [participant for participant in found if is_open(states[participant.name], participant)]
+    left = yield from try_abort(seen)
+    return tuple(p.name for p in seen if p not in left), {p.name: why for p, why in left.items()}
+
+
+def is_of(sink: Sink, name: str, incarnation: Identity) -> bool:
+    """Whether the transactional id is that of a task of this run."""
+    slot = sink.slot_of(name)
+    return slot is not None and slot.incarnation == incarnation
 
 
 def _within(slot: Slot | None, only: tuple[Identity, int] | None) -> bool:

@@ -44,12 +44,12 @@ class Run:
 class Begun:
     """What begin found out and tasks need.
 
-    `batch` is the batch begun, None where the checkpoint cannot be read; `decided` is the last decided
-    batch of its query, or that of the sink where none is known; `earlier` those of other queries, where it
-    takes the tasks to tell which query this is; `sequence` the number of the sink's last decision (0: none);
-    `anchors` the number of partitions that can hold a decision; `dropped`: at_most_once has attempted this
-    batch before. `lost`: Spark partitions of the decided batch whose rows the broker has aborted, to be
-    written again.
+    `batch` is the batch begun; `decided` is the last decided batch of its query, or that of the sink where
+    none is known; `sequence` the number of the sink's last decision (0: none); `anchors` the number of
+    partitions that can hold a decision; `dropped`: at_most_once has attempted this batch before. `lost`:
+    Spark partitions of the decided batch whose rows the broker has aborted, to be written again. `anew`: the
+    sink was acquired for this batch, not gone on with. (The identity does not tell: brokers that were
+    restored from an older copy give the same one again.)
     """
 
     sink_id: str
@@ -57,11 +57,11 @@ class Begun:
     identity: Identity
     sequence: int
     anchors: int
-    batch: Batch | None
+    batch: Batch
     decided: Batch | None
     dropped: bool = False
     lost: tuple[int, ...] = ()
-    earlier: tuple[Batch, ...] = ()
+    anew: bool = True
 
 
 @dataclass(frozen=True)

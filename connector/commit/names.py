@@ -92,6 +92,14 @@ class Sink(NamedTuple):
         return Slot(Identity(int(producer_id), int(epoch)), int(parity), worker, int(number))
 
 
+def sink_of(name: str) -> str | None:
+    """The id of the sink whose participant has this transactional id; None: it is no participant's name."""
+    quoted, _, rest = name.partition("/")
+    if not rest or not _REST.fullmatch(rest):
+        return None
+    return quoted.replace("%2F", "/").replace("%25", "%")
+
+
 _REST = re.compile(r"(\d+)\.(\d+)/([01])/([0-9a-z]+)\.(\d+)", re.ASCII)
 
 

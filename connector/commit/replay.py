@@ -22,8 +22,8 @@ class OnLost(Enum):
     REPLAY = "replay"
 
 
-def to_replay(loss: ParticipantsLost, last: Decision, batch: Batch | None) -> tuple[int, ...]:
-    """The Spark partitions to write again in this run, which is about to run `batch` (None: not known).
+def to_replay(loss: ParticipantsLost, last: Decision, batch: Batch) -> tuple[int, ...]:
+    """The Spark partitions to write again in this run, which is about to run `batch`.
 
     Nothing that is merely unknown is written again. Raises Unfinished while some of the batch may still
     become visible by itself, and ParticipantsLost where a replay cannot be exact.
@@ -39,9 +39,7 @@ def to_replay(loss: ParticipantsLost, last: Decision, batch: Batch | None) -> tu
     return tuple(winner.partition for winner in loss.winners)
 
 
-def _obstacle(loss: ParticipantsLost, last: Decision, batch: Batch | None) -> str | None:
-    if batch is None:
-        return "the checkpoint cannot be read, so it is not known which batch is about to run"
+def _obstacle(loss: ParticipantsLost, last: Decision, batch: Batch) -> str | None:
     if batch != last.batch:
         return f"this run is at {batch}, and Spark does not run {last.batch} again"
     if not loss.winners:

@@ -36,6 +36,12 @@ class TwoPhase(Enum):
     REQUIRE = "require"
 
 
+def of_write(policy: TwoPhase, *, named: bool) -> TwoPhase:
+    """What holds for a batch write: one without a name never seals. Nobody can start it again, so what it
+    sealed and did not get to decide would be open for ever."""
+    return policy if named else TwoPhase.NEVER
+
+
 def check_offered(sink: Sink) -> Rules[None]:
     """Raise CommitFault where the cluster does not keep transactions: asked with an id that is not in use."""
     probe = Participant(sink.probe, Identity(-1, -1))

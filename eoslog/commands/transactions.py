@@ -10,6 +10,8 @@ from eoslog.commands import admin
 from eoslog.commands import admin_transactions as calls
 from eoslog.commands.session import Session, cluster_command, partitions_of
 from eoslog.connector.client import transactions
+from eoslog.connector.client.producers import Producer
+from eoslog.connector.commit.names import sink_of
 
 _MINUTE_MS = 60_000
 _NEVER = 2**31 - 1  # the time-out of a transaction under two-phase commit (KIP-939)
@@ -26,14 +28,38 @@ def command() -> None:
 @command.command("list")
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Only in it; repeatable.")
 @click.option("--prefix", default="", help="Only transactional ids that begin with this.")
+@click.option(
+    "--sealed", is_flag=True,
+    help="Only those that are sealed for a two-phase commit and never time out: age, and sink.",
+)  # fmt: skip
 @cluster_command
-def list_transactions(session: Session, states: tuple[str, ...], prefix: str) -> None:
+def list_transactions(session: Session, states: tuple[str, ...], prefix: str, sealed: bool) -> None:
     """List transactional ids and the state of their transaction."""
+    if sealed:
+        _list_sealed(session, prefix)
+        return
     rows = [
         {"transactional_id": found.transactional_id, "producer_id": found.producer_id, "state": found.state}
         for found in transactions.list_transactions(session.cluster, prefix, states)
     ]
     session.show(rows, ["transactional_id", "producer_id", "state"])
+
+
+def _list_sealed(session: Session, prefix: str) -> None:
+    names = [
+        found.transactional_id
+        for found in transactions.list_transactions(session.cluster, prefix, [calls.ONGOING])
+    ]
+    now_ms, rows = time.time() * 1000, []
+    for name, found in (transactions.describe(session.cluster, names) if names else {}).items():
+        if found is not None and found.timeout_ms == _NEVER:
+            rows.append({
+                "transactional_id": name,
+                "sink": sink_of(name),
+                "age_seconds": _age(found, now_ms),
+                "partitions": [f"{topic}-{number}" for topic, number in found.partitions],
+            })  # fmt: skip
+    session.show(rows, ["transactional_id", "sink", "age_seconds", "partitions"])
 
 
 @command.command()
@@ -53,9 +79,12 @@ def describe(session: Session, names: tuple[str, ...]) -> None:
             "epoch": found.identity.epoch,
             "timeout_ms": found.timeout_ms,
             "age_seconds": _age(found, now_ms),
+            "sealed": found.timeout_ms == _NEVER and found.state not in calls.ENDED,
+            "sink": sink_of(name),
             "partitions": [f"{topic}-{number}" for topic, number in found.partitions],
         })  # fmt: skip
-    columns = ["transactional_id", "state", "producer_id", "epoch", "timeout_ms", "age_seconds", "partitions"]
+    columns = ["transactional_id", "state", "producer_id", "epoch", "timeout_ms", "age_seconds"]
+    columns += ["sealed", "sink", "partitions"]
     session.show(rows, columns)
 
 
@@ -164,7 +193,7 @@ def _partitions(session: Session, text: str | None) -> list[admin.TopicPartition
     return [(name, number) for name, numbers in known.items() for number in numbers]
 
 
-def _row(producer: calls.Producer) -> dict[str, object]:
+def _row(producer: Producer) -> dict[str, object]:
     return {
         "topic": producer.where[0],
         "partition": producer.where[1],

@@ -90,7 +90,8 @@ def test_metadata_at_every_version(broker: EmbeddedBroker, wire: Wire, topic: st
         assert [(p["partition_index"], p["leader_id"], p["isr_nodes"]) for p in found["partitions"]] == [
             (0, 1, [1]), (1, 1, [1]),
         ]  # fmt: skip
-        assert {p["leader_epoch"] for p in found["partitions"]} == ({0} if version >= 7 else {-1})
+        epochs = {p["leader_epoch"] for p in found["partitions"]}
+        assert len(epochs) == 1 and ((min(epochs) > 0) if version >= 7 else epochs == {-1})
         assert found["topic_id"] == (topic_id if version >= 10 else bytes(16))
         everything = wire.call(ApiKey.METADATA, version, topics=[] if version == 0 else None)
         assert topic in [one["name"] for one in everything["topics"]]
@@ -267,6 +268,13 @@ def test_fetch_limits(wire: Wire, topic: str) -> None:
     assert sizes(1 << 20, size + 1)[0] <= size + 1
 
 
+def leader_epoch(wire: Wire, topic: str) -> int:
+    """The epoch of the broker's life."""
+    (found,) = wire.call(ApiKey.METADATA, 12, topics=[{"name": topic}])["topics"]
+    number: int = found["partitions"][0]["leader_epoch"]
+    return number
+
+
 def test_fetch_refuses(wire: Wire, topic: str) -> None:
     topic_id = create(wire, topic)
     produce(wire, 9, topic, topic_id, batch(b"a"))
@@ -280,8 +288,10 @@ def test_fetch_refuses(wire: Wire, topic: str) -> None:
     assert code(offset=2) == code(offset=-1) == 1
     assert code(name=topic + "-no") == 3
     assert code(version=13, number=b"x" * 16) == 100
-    assert code(current_leader_epoch=0) == 0
-    assert code(current_leader_epoch=1) == 75
+    now = leader_epoch(wire, topic)
+    assert code(current_leader_epoch=now) == 0
+    assert code(current_leader_epoch=now + 1) == 75
+    assert code(current_leader_epoch=now - 1) == 74
     assert code(version=12, replica_id=2) == 6
     assert code(version=16, replica_state={"replica_id": 2, "replica_epoch": 0}) == 6
     for session_id, epoch, wanted in ((0, -1, 0), (5, -1, 0), (5, 1, 70), (0, 3, 70)):
@@ -313,7 +323,7 @@ def test_list_offsets(wire: Wire, topic: str) -> None:
         assert ask(version, -6) == ((0, -1, -1) if version >= 11 else (35, -1, -1))
         assert ask(version, 1_600_000_002_000) == (0, 1_600_000_005_000, 0)
         assert ask(version, 1_600_000_009_000) == (0, -1, -1)
-    assert ask(4, -1, current_leader_epoch=3)[0] == 75
+    assert ask(4, -1, current_leader_epoch=leader_epoch(wire, topic) + 1)[0] == 75
     twice = [{"partition_index": 0, "timestamp": -1}] * 2 + [{"partition_index": 9, "timestamp": -1}]
     (answer,) = wire.call(
         ApiKey.LIST_OFFSETS, 7, replica_id=-1, topics=[{"name": topic, "partitions": twice}]

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -124,6 +125,14 @@ def test_clean_end_with_clients_connected(tmp_path: Path, number: signal.Signals
         broker.start()
 
 
+def timeless(answer: dict[str, Any]) -> dict[str, Any]:
+    """Metadata but for the leaders' epochs: each life of a broker has one of its own."""
+    for topic in answer["topics"]:
+        for partition in topic["partitions"]:
+            partition["leader_epoch"] = 0
+    return answer
+
+
 @pytest.mark.parametrize("flush", ["fsync", "os"])
 def test_a_restart_keeps_topics_records_and_offsets(tmp_path: Path, flush: str) -> None:
     with EmbeddedBroker(tmp_path, flush=flush) as broker:
@@ -135,12 +144,12 @@ def test_a_restart_keeps_topics_records_and_offsets(tmp_path: Path, flush: str) 
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
         consumer.commit(offsets=[TopicPartition("t", 0, 30, "a word")], asynchronous=False)
         with Wire(broker.host, broker.port) as wire:
-            before = wire.call(ApiKey.METADATA, 12, topics=None)
+            before = timeless(wire.call(ApiKey.METADATA, 12, topics=None))
         for end in (broker.stop, broker.kill):
             end()
             broker.start()
             with Wire(broker.host, broker.port) as wire:
-                assert wire.call(ApiKey.METADATA, 12, topics=None) == before
+                assert timeless(wire.call(ApiKey.METADATA, 12, topics=None)) == before
             assert numbers(read_all(broker.bootstrap, "t")) == {p: list(range(p, 100, 2)) for p in range(2)}
             (found,) = consumer.committed([TopicPartition("t", 0)], 10)
             assert (found.offset, found.metadata) == (30, "a word")

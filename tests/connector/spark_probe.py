@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from eoslog.connector import sink
 from eoslog.connector.batch_writer import BatchWriter
 from eoslog.connector.commit import commands as c
-from eoslog.connector.driver import Driver, shared_cluster
+from eoslog.connector.driver import OWN_TIMEOUT_MS, Driver, shared_cluster
 from eoslog.connector.options import SinkOptions, sink_options
 from eoslog.connector.source import EoslogDataSource
 from eoslog.connector.task import reports_of
@@ -151,7 +151,7 @@ def _watched(options: SinkOptions, batch: int) -> Driver:
         seen.append("winner" if seen else "decision")
 
     cluster = shared_cluster(options.client)
-    return Driver(cluster, min(sink.OWN_TIMEOUT_MS, options.transaction_timeout_ms), before=before)
+    return Driver(cluster, min(OWN_TIMEOUT_MS, options.transaction_timeout_ms), before=before)
 
 
 class ProbeSource(EoslogDataSource):

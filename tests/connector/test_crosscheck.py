@@ -6,15 +6,24 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.commit.faults import CheckpointMismatch, CheckpointOlder, DecisionGone
+from eoslog.connector.commit.faults import (
+    CheckpointMismatch,
+    CheckpointOlder,
+    DecisionGone,
+    SinkChanged,
+    StartsElsewhere,
+    TakenOver,
+)
 from eoslog.connector.commit.messages import Batch
 from eoslog.connector.crosscheck import (
     Committed,
     Note,
     Story,
     check_cluster,
+    check_given,
     check_group_cluster,
     check_notes,
+    check_sink_cluster,
     check_story,
     read_note,
 )
@@ -83,23 +92,6 @@ def test_what_fits_is_not_talked_about(fits: Story) -> None:
             id="two queries share a group",
         ),
         pytest.param(
-            story(0, of("old", 7), at=(70, note(7, "old"))),
-            r"checkpoint is new, and group g holds source offsets of an earlier query \(t-0 at 70.* at 0\): "
-            r"rows may be written again, or left out.*startingOffsets=committed",
-            id="a lost checkpoint, not from committed",
-        ),
-        pytest.param(
-            story(0, at=(70, note(7, "old", "old"))),
-            "group g holds source offsets of an earlier query",
-            id="the same without transactional.id",
-        ),
-        pytest.param(
-            story(0, of("old", 7), group=None),
-            "checkpoint is new, and the sink has written batch 7 of query old.*startingOffsets=committed.*"
-            "transactional.id of its own",
-            id="a lost checkpoint, no group",
-        ),
-        pytest.param(
             story(5, completed=4),
             "completed batch 4, but the sink has decided no batch of this query. That is right where another "
             "connector.*killed right after it decided batch 5, its rows are written twice",
@@ -154,11 +146,99 @@ def test_what_does_not_fit_is_said(odd: Story, says: str) -> None:
             "decided batch 4 of query q with other source offsets than the checkpoint has for it",
             id="a checkpoint that went another way",
         ),
+        pytest.param(
+            story(0, of("old", 7), at=(70, note(7, "old"))),
+            StartsElsewhere,
+            r"checkpoint is new, and group g holds source offsets of an earlier query \(t-0 at 70.* at 0\): "
+            "rows may be written again, or left out.*startingOffsets=committed.*accepted=new-checkpoint",
+            id="a lost checkpoint, not from committed; or the group moved on while this query began",
+        ),
+        pytest.param(
+            story(0, at=(70, note(7, "old", "old"))),
+            StartsElsewhere,
+            "group g holds source offsets of an earlier query",
+            id="the same without transactional.id",
+        ),
+        pytest.param(
+            story(0, of("old", 7), group=None),
+            StartsElsewhere,
+            "checkpoint is new, and the sink has written batch 7 of query old.*startingOffsets=committed.*"
+            "start.accepted=new-checkpoint, or give it a transactional.id",
+            id="a lost checkpoint, no group",
+        ),
+        pytest.param(
+            story(0, of("old", 3), at=(0, note(7, "other", "s2"))),
+            StartsElsewhere,
+            "begins where group g stands, but the sink s2 has committed these "
+            "offsets.*transactional.id=s2, in source and sink.*start.accepted=offsets-of:s2",
+            id="from another sink's offsets",
+        ),
+        pytest.param(
+            story(5, of("q", 4), completed=4, at=(70, note(1, "successor"))),
+            TakenOver,
+            "query successor has taken the place of query q: group g .*t-0 at 70, not at 40.*Stop this query",
+            id="started again after another query took over",
+        ),
+        pytest.param(
+            story(9, of("q", 4), completed=8, since=0),
+            DecisionGone,
+            "completed batch 8, and the sink knows batch 4 as its last one.*restored from an older copy.*"
+            "start.accepted=decisions-gone:8",
+            id="the cluster was set back",
+        ),
+        pytest.param(
+            story(9, completed=8, since=3),
+            DecisionGone,
+            "the sink knows none of this query",
+            id="the cluster was set back to before the query",
+        ),
     ],
 )
 def test_what_would_double_or_lose_rows_stops_the_query(wrong: Story, fault: type, says: str) -> None:
     with pytest.raises(fault, match=says):
         check_story(wrong)
+
+
+@pytest.mark.parametrize(
+    ("odd", "words", "warnings"),
+    [
+        (story(0, of("old", 7), at=(70, note(7, "old")), accepted={"new-checkpoint"}), "going on", 1),
+        (story(0, of("old", 7), group=None, accepted={"new-checkpoint"}), "going on", 1),
+        (story(0, at=(0, note(7, "other", "s2")), accepted={"x", "offsets-of:s2"}), "", 0),
+        (story(9, of("q", 4), completed=8, since=0, accepted={"decisions-gone:8"}), "", 0),
+        (story(9, completed=8, since=3, rested=True), "", 0),
+        (story(9, of("q", 4), completed=8, since=9), "", 0),
+        (story(0, at=(70, None)), "", 0),
+    ],
+)
+def test_what_is_accepted_goes_on(odd: Story, words: str, warnings: int) -> None:
+    """As its user says; or as nothing else can be told: decisions expire with a query's long rest, those from
+    before `since` are another sink's, offsets without a note are some consumer's."""
+    said = check_story(odd)
+    assert len(said) == warnings and all(words in text for text in said)
+
+
+@pytest.mark.parametrize("accepted", [{"decisions-gone:7"}, {"new-checkpoint"}, ()])
+def test_what_was_accepted_once_does_not_hide_the_next(accepted: Any) -> None:
+    with pytest.raises(DecisionGone):
+        check_story(story(9, of("q", 4), completed=8, since=0, accepted=accepted))
+
+
+def test_a_changed_name_is_noticed_where_a_batch_was_decided_under_the_old_one() -> None:
+    check_given("old", "new", None, of("q", 5), ())
+    says = (
+        "batch 5 of query q was decided by the sink old.*once with transactional.id=old.*sink-changed:old:5"
+    )
+    with pytest.raises(SinkChanged, match=says):
+        check_given("old", "new", of("q", 5), of("q", 5), {"sink-changed:old:4"})
+    check_given("old", "new", of("q", 5), of("q", 5), {"sink-changed:old:5"})
+
+
+def test_a_sink_stays_on_its_cluster() -> None:
+    assert not check_sink_cluster("one", "one", "s", ()) and not check_sink_cluster(None, "one", "s", ())
+    with pytest.raises(WrongCluster, match=r"sink s: .* the cluster one.* the cluster two.*cluster:two"):
+        check_sink_cluster("one", "two", "s", {"cluster:three"})
+    assert check_sink_cluster("one", "two", "s", {"cluster:two"})
 
 
 def test_notes() -> None:

@@ -3,6 +3,7 @@ with a new checkpoint goes on from the group's offsets. In a real Spark."""
 
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,3 +88,47 @@ def test_a_query_without_its_checkpoint(
     assert copy.visible() == copy.rows
     again = 0 if point.startswith("decided") else A_BATCH
     assert len(copy.visible(committed=False)) == ROWS + again, "a decided batch is not written again"
+
+
+class HandOver(Copy):
+    """A query that copies a topic which grows, and another one that takes its place while it lives."""
+
+    def begin(self, checkpoint: str, starting: str, **source: str) -> StreamingQuery:
+        """In small micro-batches, one after another, until it is stopped."""
+        given = {"kafka.bootstrap.servers": self.kafka.bootstrap, "kafka.group.id": f"group-{self.target}"}
+        more = {name.replace("_", "."): text for name, text in source.items()}
+        rows = (
+            self.spark.readStream.format("eoslog").options(**given, **more).option("subscribe", self.source)
+            .option("startingOffsets", starting).option("maxOffsetsPerTrigger", 4).load()
+        )  # fmt: skip
+        return (
+            rows.select("key", "value").writeStream.format("eoslog").options(**given)
+            .option("transactional.id", f"sink-{self.target}").option("topic", self.target)
+            .option("checkpointLocation", str(self.checkpoint / checkpoint)).start()
+        )  # fmt: skip
+
+    def wait(self, query: StreamingQuery, rows: int) -> None:
+        deadline = time.monotonic() + END_SECONDS
+        while len(self.visible()) < rows:
+            assert query.isActive, query.exception()
+            assert time.monotonic() < deadline, len(self.visible())
+            time.sleep(0.1)
+
+
+def test_a_query_takes_another_one_s_place_while_that_lives(
+    spark: SparkSession, hasty: Kafka, tmp_path: Path
+) -> None:
+    """Blue and green: the new one stops the old one first and begins exactly where it has stopped; and the
+    old one, started again by whoever restarts what has failed, does not write those rows again."""
+    copy = HandOver(spark, hasty, tmp_path)
+    blue = copy.begin("blue", "earliest")
+    copy.wait(blue, 20)
+    green = copy.begin("green", "committed", transactional_id=f"sink-{copy.target}")
+    with pytest.raises(StreamingQueryException, match="another driver owns the sink"):
+        blue.awaitTermination(END_SECONDS)
+    copy.wait(green, len(copy.visible()) + 8)
+    with pytest.raises(StreamingQueryException, match=r"TakenOver.* has taken the place of query"):
+        copy.begin("blue", "earliest").awaitTermination(END_SECONDS)
+    copy.wait(green, ROWS)
+    green.stop()
+    assert copy.visible() == copy.rows

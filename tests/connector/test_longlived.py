@@ -21,7 +21,7 @@ from eoslog.connector import begins, longlived, reader, task, writer
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(longlived, "_seen", (-1, 0))
-    monkeypatch.setattr(longlived, "_is_sparks", lambda: True)
+    monkeypatch.setattr(longlived, "is_sparks", lambda: True)
     gc.unfreeze()
     yield
     gc.unfreeze()

@@ -15,6 +15,7 @@ from eoslog.connector.client import transactions
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.faults import BatchRefused, ParticipantsLost, ReplayDiffers
 from eoslog.connector.commit.messages import Decided, Report
+from eoslog.connector.commit.token import Token
 from eoslog.connector.driver import Driver, shared_cluster
 from eoslog.connector.errors import OptionError
 from eoslog.connector.options import SinkOptions, sink_options
@@ -97,7 +98,7 @@ class Job:
 
     @property
     def prefix(self) -> str:
-        return f"eoslog-write.{self.given['write.token']}"
+        return Token.of(self.given["write.token"]).sink_id("eoslog-write", self.topic)
 
     def visible(self) -> tuple[list[bytes], list[bytes]]:
         """Rows, and dead letters."""

@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eoslog.connector.errors import OptionError
-from eoslog.connector.offsets import EARLIEST, LATEST, from_json, parse_assignment, parse_bound, to_json
+from eoslog.connector.offsets import (
+    EARLIEST,
+    LATEST,
+    epochs_from_json,
+    from_json,
+    parse_assignment,
+    parse_bound,
+    stood,
+    to_json,
+)
 
 OFFSETS = st.dictionaries(st.tuples(st.text(), st.integers(0, 99)), st.integers(0, 2**63 - 1))
 
@@ -57,3 +66,24 @@ def test_assignments() -> None:
 def test_malformed_assignments_say_the_right_form(text: str) -> None:
     with pytest.raises(OptionError, match=r'assign.*give assign as JSON like \{"topic":\[0,1\]\}'):
         parse_assignment("assign", text)
+
+
+def test_only_a_beginning_may_be_where_a_group_stands() -> None:
+    with pytest.raises(OptionError, match="endingOffsets"):
+        parse_bound("endingOffsets", "committed")
+
+
+@given(
+    st.dictionaries(st.tuples(st.sampled_from(["t", "u.v-1"]), st.integers(0, 30)), st.integers(0, 2**31 - 1))
+)
+def test_leader_epochs_are_beside_the_offsets_and_no_part_of_them(epochs: dict[tuple[str, int], int]) -> None:
+    ends = dict.fromkeys([*epochs, ("w", 0)], 7)
+    stored = json.loads(json.dumps(to_json(ends, {"t": "id"}, "c", {**epochs, ("gone", 1): 3})))
+    assert from_json(stored) == ends and epochs_from_json(stored) == epochs
+    assert stood(stored).epochs == epochs and epochs_from_json({"t": {"0": 5}}) == {}
+
+
+def test_partitions_of_one_epoch_share_an_entry() -> None:
+    epochs = {("t", p): 9 for p in (0, 2, 3, 4, 10, 11)} | {("t", 1): 8}
+    names = [name for name in to_json(dict.fromkeys(epochs, 0), epochs=epochs) if ":" in name]
+    assert names == ["leader-epoch:t:9:0,2-4,10-11", "leader-epoch:t:8:1"]

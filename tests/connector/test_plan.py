@@ -85,3 +85,9 @@ def test_losses() -> None:
     assert found and found.gone == (("t", 2),) and found.back == {("t", 1): (5, 3)}
     assert str(found).startswith("t-2 does not exist any more; t-1 ends at 3, before 5, where the query")
     assert not losses(start, start)
+
+
+def test_what_has_no_backlog_is_no_task() -> None:
+    assert share({}, {("t", 0): 5}, 2) == {("t", 0): 5}
+    assert ranges({("t", 0): 5, ("t", 1): 3}, {("t", 0): 3, ("t", 1): 3}) == []
+    assert [piece.size for piece in split([Range("t", 0, 5, 7)], 10, None)] == [1, 1]

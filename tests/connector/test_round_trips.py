@@ -218,5 +218,5 @@ def test_a_task_has_few_of_its_own(kafka: Kafka, monkeypatch: pytest.MonkeyPatch
         with wire.tapped(monkeypatch):
             write_rows(options, begun, attempt, iter([pa.record_batch({"value": pa.array([b"row"])})]))
     beside = [api for api in wire.apis[""] if api != "Produce"]
-    assert beside == ["InitProducerId", "OffsetFetch"] and wire.requests[""] == 3
+    assert beside == ["InitProducerId", "DescribeTransactions"] and wire.requests[""] == 3
     assert f"A task has {len(beside)} round trips of its own" in PAGE.read_text()

@@ -1,10 +1,12 @@
 """Spark's checkpoint, read: ids, logs, source offsets, and what cannot be read."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from eoslog.connector.checkpoint import Checkpoint, CheckpointUnreadable, Planned
+from eoslog.connector.offsets import to_json
 
 
 @pytest.fixture
@@ -42,6 +44,9 @@ def test_other_sources_have_no_topic_offsets() -> None:
         "-",
         '{"a":{"x":1}}',
         '{"a":{"0":null}}',
+        '{"a":{"0":-1}}',
+        '{"a":{"0":1.5}}',
+        '{"a":{"-1":1}}',
         "[1]",
         '{"shards":{"0":{"n":1}}}',
     )
@@ -55,6 +60,20 @@ def test_two_sources_of_one_topic_commit_the_lower_offset() -> None:
 
 def test_the_digest_is_that_of_the_source_offsets() -> None:
     assert Planned(1, ("a", "b")).digest == Planned(2, ("a", "b")).digest != Planned(1, ("a", "c")).digest
+
+
+def test_a_batch_that_spark_has_removed_is_told_from_one_that_is_there(root: Path) -> None:
+    checkpoint = Checkpoint.at(str(root))
+    assert checkpoint.planned_if_kept(8) == checkpoint.planned(8)
+    assert checkpoint.planned_if_kept(7) is None
+    (root / "offsets" / "9").write_text("nonsense")
+    with pytest.raises(CheckpointUnreadable, match="offsets/9"):
+        checkpoint.planned_if_kept(9)
+
+
+def test_the_clusters_of_all_sources_are_told() -> None:
+    sources = ('{"t":{"0":5},"cluster-id:one":{}}', '{"u":{"0":1}}', "-", '{"v":{"0":1},"cluster-id:two":{}}')
+    assert Planned(0, sources).clusters() == {"one", "two"}
 
 
 @pytest.mark.parametrize(
@@ -77,3 +96,14 @@ def test_damaged_metadata(root: Path) -> None:
     (root / "metadata").write_text("{}")
     with pytest.raises(CheckpointUnreadable, match="metadata"):
         Checkpoint.at(str(root)).query_id()
+
+
+def test_the_epochs_are_those_of_the_offsets_that_count() -> None:
+    """Where two sources read a partition the lower offset is committed, and its epoch with it."""
+    texts = [
+        json.dumps(to_json({("t", 0): at, ("t", 1): 5}, epochs={("t", 0): epoch, ("t", 1): 2}))
+        for at, epoch in ((30, 4), (20, 3))
+    ]
+    planned = Planned(0, (*texts, "-", json.dumps({"u": {"0": 1}})))
+    assert planned.topic_offsets() == {("t", 0): 20, ("t", 1): 5, ("u", 0): 1}
+    assert planned.epochs() == {("t", 0): 3, ("t", 1): 2}

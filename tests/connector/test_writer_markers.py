@@ -100,3 +100,15 @@ def test_a_lost_marker_of_the_sinks_own_transaction(kafka: Kafka, monkeypatch: p
                 driver.run(fetch_stored(sink, mine))
         transactions.end_txn(cluster, sink.coordinator, identity, commit=False)
         assert driver._do(c.FindOwn(sink.coordinator, mine.producer_id)) == ()
+
+
+def test_every_partition_of_the_anchor_topic_is_read(kafka: Kafka) -> None:
+    """A long decision lies on several of them."""
+    group = kafka.topic()
+    chunks = {number: (7, f"chunk {number}") for number in range(3)}
+    with Cluster(ClientConfig(parse_addresses(kafka.bootstrap))) as cluster:
+        driver = Driver(cluster, 60_000)
+        assert driver._do(c.FetchStored(group)).chunks == {}
+        group_offsets.commit_plain(cluster, group, {(ANCHOR, at): chunk for at, chunk in chunks.items()})
+        stored = driver._do(c.FetchStored(group))
+        assert stored.chunks == chunks and stored.anchors > 3

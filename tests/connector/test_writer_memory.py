@@ -1,5 +1,6 @@
 """What a driver remembers from one micro-batch to the next: its own, once, and nobody else's."""
 
+import json
 import math
 import os
 import tempfile
@@ -11,6 +12,7 @@ import pytest
 from eoslog.connector import memory
 from eoslog.connector.commit.messages import Batch, Run
 from eoslog.connector.commit.names import Identity
+from eoslog.connector.form import FORM
 
 RUN = Run(Identity(7, 0), Identity(7, 3), Batch("query", 4, "digest"))
 
@@ -26,6 +28,11 @@ def test_what_is_kept_is_taken_once() -> None:
     assert memory.take("cluster", "sink", "other query") is None
     assert memory.take("cluster", "sink", "query") == RUN
     assert memory.take("cluster", "sink", "query") is None
+
+
+def test_names_that_run_together_are_kept_apart() -> None:
+    memory.keep(RUN, "cluster", "sink-1", "0")
+    assert memory.take("cluster", "sink-", "10") is None
 
 
 def test_another_driver_remembers_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,4 +73,18 @@ def test_files_of_drivers_that_ended_are_looked_for_once_an_hour(
     monkeypatch.setattr(memory, "_swept", time.monotonic() - 3601)
     memory.keep(RUN, "key")
     assert not old.exists()
+    assert memory.take("key") == RUN
+
+
+@pytest.mark.parametrize("form", [None, 1, FORM + 1])
+def test_what_another_version_has_kept_is_forgotten(folder: Path, form: int | None) -> None:
+    """The sink is acquired anew then, as after the first start."""
+    memory.keep(RUN, "key")
+    (kept,) = folder.glob("*/*.run")
+    told = json.loads(kept.read_text())
+    kept.write_text(
+        json.dumps(told | {"form": form} if form else {k: v for k, v in told.items() if k != "form"})
+    )
+    assert memory.take("key") is None
+    memory.keep(RUN, "key")
     assert memory.take("key") == RUN

@@ -277,18 +277,18 @@ def test_a_checkpoint_that_was_set_back_is_refused(stream: Stream) -> None:
     assert len(stream.copied()) == 80
 
 
-def test_without_a_checkpoint_option_a_transactional_id_is_needed(
+def test_exactly_once_needs_the_checkpoint_among_the_writer_s_options(
     stream: Stream, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A checkpoint given by spark.sql.streaming.checkpointLocation is not among the writer's options."""
+    """One given by spark.sql.streaming.checkpointLocation is not; that it was set back would go unnoticed."""
     rows = stream.put(0, 10)
     spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "all"))
     try:
-        with pytest.raises(PySparkException, match="give the option checkpointLocation"):
-            stream.run(checkpointLocation=None)
-        stream.run(checkpointLocation=None, queryName="copy", transactional__id="copy-1")
-        rows += stream.put(10, 20)
-        stream.run(checkpointLocation=None, queryName="copy", transactional__id="copy-1")
+        for given in ({}, {"transactional__id": "copy-1"}):
+            with pytest.raises(PySparkException, match="Give the writer the option checkpointLocation"):
+                stream.run(checkpointLocation=None, queryName="copy", **given)
+        assert stream.copied() == []
+        stream.run(checkpointLocation=None, queryName="copy", processing__guarantee="at_least_once")
     finally:
         spark.conf.unset("spark.sql.streaming.checkpointLocation")
     assert stream.copied() == rows

@@ -170,7 +170,7 @@ def fenced_epochs_may_write(patch: Patch) -> None:
 
 BROKEN = [
     (no_fdatasync, "lost|the log ends here"),
-    (acknowledges_before_it_is_durable, "lost|OUT_OF_RANGE|OUT_OF_ORDER|was followed by"),
+    (acknowledges_before_it_is_durable, "lost|OUT_OF_RANGE|OUT_OF_ORDER|ID_MAPPING|was followed by"),
     (no_directory_sync, ""),
     (prepare_is_not_written, ""),
     (prepare_is_not_waited_for, ""),

@@ -58,9 +58,9 @@ def _upper(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
 
 
-def rights() -> list[Right]:
+def rights(of: str = "rights") -> list[Right]:
     """The table between the marks, in order."""
-    found = re.search(r"<!-- rights -->\n(.*?)<!-- end -->", PAGE.read_text(), re.DOTALL)
+    found = re.search(rf"<!-- {of} -->\n(.*?)<!-- end -->", PAGE.read_text(), re.DOTALL)
     assert found is not None
     cells = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in found[1].strip().splitlines()]
     return [Right(*row[:4]) for row in cells[2:]]
@@ -186,6 +186,43 @@ def test_without_any_one_of_them_it_does_not(site: Site, given: Rights, tmp_path
             run_batch(site, tmp_path / "checkpoint", two_phase)
     finally:
         given.give(one)
+
+
+OF_TOKENS = rights("rights of tokens")
+
+
+def write_under(site: Site, token: str) -> None:
+    """A batch write with a token; two are, as the second one goes on where the first one was."""
+    given = {**of(site, USER, f"{USER}-password"), "topic": "orders_copy", "transactional.id": "copy"}
+    for number in range(2):
+        options = sink_options({**given, "write.token": f"{token}{number}"}, stream=False)
+        begun = sink.begin_batch(options)
+        assert begun is not None
+        attempt = Attempt(begun.batch.query_id, begun.batch.batch_id, 0)
+        rows = pa.record_batch({"value": pa.array([b"row"])})
+        sink.commit_batch(options, [write_rows(options, begun, attempt, iter([rows])).report])
+
+
+@pytest.mark.parametrize("taken", [None, *OF_TOKENS], ids=str)
+def test_with_the_rights_of_the_page_a_token_is_written(
+    site: Site, given: Rights, taken: Right | None
+) -> None:
+    """And without any one of them it is not."""
+    others = [one for one in rights() if one.name in ("copy", "copy/", "orders")]
+    for one in others:
+        given.take(one)
+    given.give(*(one for one in OF_TOKENS if one != taken))
+    try:
+        if taken is None:
+            write_under(site, "job-")
+        else:
+            with pytest.raises(Exception, match="AUTHORIZATION_FAILED"):
+                write_under(site, "job-")
+    finally:
+        for one in OF_TOKENS:
+            if one != taken:
+                given.take(one)
+        given.give(*others)
 
 
 def test_a_process_has_as_many_connections_as_the_page_says(

@@ -66,9 +66,11 @@ class _Pair:
 class CuttingProxy:
     """Listens on a port of its own in a thread of its own. A context manager."""
 
-    def __init__(self, host: str, port: int) -> None:
-        """`host`, `port`: the broker behind it."""
+    def __init__(self, host: str, port: int, names: dict[int, int] | None = None) -> None:
+        """`host`, `port`: the broker behind it. `names`: shared by the proxies of a cluster's nodes, the
+        port of each broker and that of its proxy."""
         self._target = (host, port)
+        self._names = names if names is not None else {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._pairs: set[_Pair] = set()
@@ -123,7 +125,7 @@ class CuttingProxy:
 
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.port = self._names[self._target[1]] = self._server.sockets[0].getsockname()[1]
 
     def __exit__(self, *_: object) -> None:
         self.shut()
@@ -198,5 +200,5 @@ class CuttingProxy:
     def _rename(self, message: Message) -> None:
         places = [message, *(message.get("brokers") or ()), *(message.get("coordinators") or ())]
         for place in places:
-            if place.get("port") == self._target[1]:
-                place["host"], place["port"] = "127.0.0.1", self.port
+            if place.get("port") in self._names:
+                place["host"], place["port"] = "127.0.0.1", self._names[place["port"]]

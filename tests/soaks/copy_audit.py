@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from copy_rows import Id, Row, id_of, ids, row
 
 PATIENCE = 120.0
 """Seconds without any answer, or with readers held back, after which the auditor gives up."""
+
+_MOVING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError._TRANSPORT)
 
 Seen = tuple[int, Row]
 """A record of the target: its partition, and what is in it."""
@@ -84,15 +86,26 @@ def _note(verdict: Verdict, text: str) -> None:
         verdict.samples.append(text)
 
 
+def _as_it_is(found: Row) -> Row:
+    return found
+
+
 def audit(
-    bootstrap: str, target: str, rows: int, partitions: int, group: tuple[str, str] | None = None
+    bootstrap: str,
+    target: str,
+    rows: int,
+    partitions: int,
+    group: tuple[str, str] | None = None,
+    as_read: Callable[[Row], Row] = _as_it_is,
 ) -> Verdict:
     """Read the whole target and judge it. `group`: (consumer group, source topic), to compare the group's
-    offsets with the source's end. Raises TimeoutError where nothing can be read."""
+    offsets with the source's end. `as_read`: a row of the target as it was in the source, where the query
+    has changed it. Raises TimeoutError where nothing can be read."""
     consumer = _consumer(bootstrap, "read_committed")
     number = _partitions(consumer, target)
     held = _held_back(bootstrap, target, number)
-    verdict = judge(_records(consumer, target, number), rows, partitions)
+    seen = ((where, as_read(found)) for where, found in _records(consumer, target, number))
+    verdict = judge(seen, rows, partitions)
     consumer.close()
     verdict.held_back = held
     if group is not None:
@@ -141,7 +154,7 @@ def _held_back(bootstrap: str, topic: str, partitions: int) -> int:
     places = [TopicPartition(topic, p) for p in range(partitions)]
     deadline = time.monotonic() + PATIENCE
     while True:
-        held = sum(_end(committed, place) != _end(plain, place) for place in places)
+        held = sum(end_of(committed, place) != end_of(plain, place) for place in places)
         if not held or time.monotonic() > deadline:
             committed.close()
             plain.close()
@@ -149,14 +162,22 @@ def _held_back(bootstrap: str, topic: str, partitions: int) -> int:
         time.sleep(0.2)
 
 
-def _end(consumer: Consumer, place: TopicPartition) -> int:
-    return int(consumer.get_watermark_offsets(place, timeout=30)[1])
+def end_of(consumer: Consumer, place: TopicPartition) -> int:
+    """Where a partition ends for the consumer's readers."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(place, timeout=30)[1])
+        except KafkaException as error:  # its leader has moved, and the client has not heard of it
+            if error.args[0].code() not in _MOVING or time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
 
 
 def _group_off(bootstrap: str, group: str, source: str) -> int:
     """Partitions of the source where the group's committed offset is not the end."""
     consumer = _consumer(bootstrap, "read_committed", group)
     places = [TopicPartition(source, p) for p in range(_partitions(consumer, source))]
-    off = [p for p in consumer.committed(places, timeout=60) if p.offset != _end(consumer, p)]
+    off = [p for p in consumer.committed(places, timeout=60) if p.offset != end_of(consumer, p)]
     consumer.close()
     return len(off)

@@ -24,7 +24,7 @@ from eoslog.connector import sink
 from eoslog.connector.batch_writer import BatchWriter
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.messages import Begun
-from eoslog.connector.driver import Driver, shared_cluster
+from eoslog.connector.driver import OWN_TIMEOUT_MS, Driver, shared_cluster
 from eoslog.connector.options import SinkOptions, sink_options
 from eoslog.connector.source import EoslogDataSource
 from eoslog.connector.task import reports_of
@@ -125,7 +125,7 @@ def _driver(options: SinkOptions, halts: Halts, batch: int) -> Driver:
             if finished == 1:
                 halts.here("decided, some winners finished", batch)
 
-    timeout = min(sink.OWN_TIMEOUT_MS, options.transaction_timeout_ms)
+    timeout = min(OWN_TIMEOUT_MS, options.transaction_timeout_ms)
     return Driver(shared_cluster(options.client), timeout, before=before, after=after)
 
 

@@ -56,11 +56,11 @@ class Disk:
         self.fs.sync_dir("/data")
         self.fs.sync_dir("/")
 
-    def open(self, *, clean: bool = False, point: int = 0, now_ms: int = NOW) -> Partition:
+    def open(self, *, clean: bool = False, point: int = 0, now_ms: int = NOW, epoch: int = 0) -> Partition:
         self.flush = GroupFlush(self.mode)
         self.report = []
         place = Place("t", 0, TOPIC_ID, DIRECTORY)
-        known = Known(point, clean)
+        known = Known(point, clean, epoch)
         starts = OffsetCheckpoint(self.fs, "/data/log-start-offset-checkpoint")
         checkpoints = Checkpoints(starts, OffsetCheckpoint(self.fs, "/data/cleaner-offset-checkpoint"))
         return open_partition(

@@ -68,7 +68,7 @@ def test_num_partitions_is_the_default(fs: FakeFileSystem) -> None:
 def test_illegal_names(fs: FakeFileSystem, name: str) -> None:
     topics = opened(fs)
     assert code(lambda: topics.create(name, 1)) is ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert fs.list(DATA) == [".lock", "meta.properties"]
+    assert fs.list(DATA) == [".life-epoch", ".lock", "meta.properties"]
 
 
 @pytest.mark.parametrize("name", ["a", "a" * 249, "A.b_c-9", "-1", "x-0"])

@@ -214,14 +214,18 @@ def test_log_directories(broker: EmbeddedBroker, wire: Wire, topic: str) -> None
 def test_leader_epochs(broker: EmbeddedBroker, wire: Wire, topic: str) -> None:
     create(broker.bootstrap, topic)
     fill(broker, topic, 3)
+    (found,) = wire.call(ApiKey.METADATA, 12, topics=[{"name": topic}])["topics"]
+    now = found["partitions"][0]["leader_epoch"]
     for version in versions(ApiKey.OFFSET_FOR_LEADER_EPOCH):
         for index, current, epoch, expected in (
-            (0, 0, 0, (0, 0, 3)),
-            (0, -1, 0, (0, 0, 3)),
-            (0, 0, 1, (0, -1, -1)),
-            (0, 0, -1, (0, -1, -1)),
-            (0, 1, 0, (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)),
-            (3, 0, 0, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)),
+            (0, now, now, (0, now, 3)),
+            (0, -1, now, (0, now, 3)),
+            (0, now, now + 1, (0, -1, -1)),
+            (0, now, now - 1, (0, now - 1, 0)),
+            (0, now, -1, (0, -1, -1)),
+            (0, now + 1, now, (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)),
+            (0, now - 1, now, (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)),
+            (3, now, now, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)),
         ):
             part = {"partition": index, "current_leader_epoch": current, "leader_epoch": epoch}
             answer = wire.call(

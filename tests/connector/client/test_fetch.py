@@ -10,9 +10,10 @@ from fake_broker import Drop, FakeBroker, wait_until
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import ClientConfig
 from eoslog.connector.client.fetch import fetch
-from eoslog.connector.errors import OffsetsGone, RetriesExhausted
+from eoslog.connector.errors import OffsetsGone, RetriesExhausted, TopicMadeAnew
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import ABORT, CorruptBatch, control_batch, iter_headers, stamp
+from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.records import encode_batches
 
 
@@ -136,6 +137,41 @@ def test_gone_offsets_say_where_the_log_is() -> None:
         assert caught.value.earliest == 50
         with pytest.raises(OffsetsGone):
             values(broker, 200, 300)
+
+
+def test_a_refusal_is_raised_and_not_read_as_an_end() -> None:
+    log = Log()
+    log.faults = [29]
+    with (
+        FakeBroker({ApiKey.FETCH: log.fetch}) as broker,
+        pytest.raises(KafkaError, match="Fetch of t-0 at 0") as refused,
+    ):
+        values(broker, 0, 100)
+    assert refused.value.code == 29
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_no_record_of_another_topic_of_the_name_is_read(version: int) -> None:
+    """An older broker is asked by name, and serves whichever topic has it now; a newer one by its id."""
+    log, now = Log(), bytes(range(16))
+
+    def metadata(version: int, body: Any) -> Any:
+        found = broker._metadata(version, body)
+        return found | {"topics": [topic | {"topic_id": now} for topic in found["topics"]]}
+
+    def fetched(version: int, body: Any) -> Any:
+        if version < 13:
+            return log.fetch(version, body)
+        topic_id = body["topics"][0]["topic_id"]
+        refused = {"partition_index": 0, "error_code": 100, "high_watermark": -1}
+        return {"responses": [{"topic_id": topic_id, "partitions": [refused]}]}
+
+    with FakeBroker({ApiKey.FETCH: fetched}, versions={ApiKey.FETCH: (4, version)}) as broker:
+        broker.handlers[ApiKey.METADATA] = metadata
+        with pytest.raises(
+            TopicMadeAnew, match="topic t was deleted and made anew: its id is AAECAwQFBgcICQoLDA0ODw"
+        ):
+            values(broker, 0, 100, topic_id="A" * 22)
 
 
 def test_no_progress_is_an_error_not_an_end() -> None:

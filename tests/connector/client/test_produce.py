@@ -1,5 +1,8 @@
 """The producer: sequences kept over retries, order within a partition, loud failures."""
 
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -10,9 +13,16 @@ from hypothesis import strategies as st
 
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import ClientConfig
+from eoslog.connector.client.connection import Connection
 from eoslog.connector.client.produce import Producer
 from eoslog.connector.client.transactions import Identity
-from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, ProduceFailed
+from eoslog.connector.errors import (
+    BrokerUnreachable,
+    ConnectionLost,
+    ProduceFailed,
+    TopicMadeAnew,
+    UnsupportedByBroker,
+)
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import read_header
 from eoslog.protocol.errors import KafkaError
@@ -61,7 +71,6 @@ def test_every_batch_once_and_in_order_whatever_is_lost(
                 sent.setdefault(partition, []).append(count)
             producer.flush()
         assert producer.records == sum(count for _, count in sends)
-        assert producer.ends == {("t", p): sum(counts) for p, counts in sent.items()}
     in_order(log, sent)
 
 
@@ -243,3 +252,173 @@ def test_an_unreachable_broker_is_named_at_once() -> None:
     producer.send("t", 0, batch())
     with pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:1.*kafka\.bootstrap\.servers"):
         producer.flush()
+
+
+def test_no_more_are_in_flight_than_the_option_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more than five a broker may have forgotten the first when it is sent again."""
+    before, send = list[int](), Connection.send
+
+    def watched(self: Connection, api: ApiKey, *args: Any, **more: Any) -> Any:
+        if api == ApiKey.PRODUCE:
+            before.append(self.waiting)
+        return send(self, api, *args, **more)
+
+    monkeypatch.setattr(Connection, "send", watched)
+    log = FakeLog()
+    with (
+        FakeBroker({ApiKey.PRODUCE: log.produce}) as broker,
+        cluster(broker, max_request_bytes=400) as c,
+        Producer(c, identity=Identity(7, 0), max_in_flight=2) as producer,
+    ):
+        producer.send("t", 0, batch())
+        producer.flush()
+        for _ in range(6):
+            producer.send("t", 0, batch())
+        producer.flush()
+    assert max(before) == 1, "one was unanswered when the next one left"
+
+
+def test_a_refusal_that_comes_while_others_go_again_is_raised() -> None:
+    """One partition's leader has moved; the other one refuses for good: its rows must not be dropped."""
+    log = FakeLog(codes={0: 6, 1: 10})
+    with FakeBroker({ApiKey.PRODUCE: log.produce}) as broker, cluster(broker, max_request_bytes=400) as c:
+        producer = Producer(c, identity=Identity(7, 0))
+        with pytest.raises(ProduceFailed, match="t-1"):
+            for partition in (0, 1):
+                producer.send("t", partition, batch())
+            producer.flush()
+        producer.close()
+
+
+def test_an_answer_that_leaves_a_partition_out_is_no_acknowledgement() -> None:
+    with (
+        FakeBroker({ApiKey.PRODUCE: lambda version, body: {"responses": []}}) as broker,
+        cluster(broker) as c,
+    ):
+        producer = Producer(c, identity=Identity(7, 0))
+        producer.send("t", 0, batch())
+        with pytest.raises(ProduceFailed, match="the answer leaves this partition out"):
+            producer.flush()
+        assert producer.records == 0
+        producer.close()
+
+
+def test_a_moved_leader_is_looked_for_again() -> None:
+    log = FakeLog(["not leader"])
+    with FakeBroker({ApiKey.PRODUCE: log.produce}) as broker, cluster(broker) as c:
+        with Producer(c, identity=Identity(7, 0)) as producer:
+            producer.send("t", 0, batch())
+            producer.flush()
+        assert len([body for _, body in broker.seen(ApiKey.METADATA) if body["topics"]]) == 2
+
+
+def test_what_goes_again_keeps_to_the_largest_request() -> None:
+    """Brokers cut the connection of who sends more than socket.request.max.bytes, for ever."""
+    log = FakeLog(["lost request"])
+    with FakeBroker({ApiKey.PRODUCE: log.produce}, partitions=5) as broker:
+        with cluster(broker, max_request_bytes=400) as c, Producer(c, identity=Identity(7, 0)) as producer:
+            for partition in range(5):
+                producer.send("t", partition, batch())
+            producer.flush()
+        bodies = [body for _, body in broker.seen(ApiKey.PRODUCE)]
+    in_order(log, {partition: [3] for partition in range(5)})
+    for body in bodies:
+        sizes = [len(p["records"]) for topic in body["topic_data"] for p in topic["partition_data"]]
+        assert sum(sizes) <= 400
+
+
+def test_connections_with_answers_to_come_are_not_used_again() -> None:
+    """Whoever took one would read the answer to another request."""
+
+    def silent(version: int, body: Any) -> Any:
+        raise Silence
+
+    with FakeBroker({ApiKey.PRODUCE: silent}) as broker, cluster(broker, max_request_bytes=400) as c:
+        producer = Producer(c, identity=Identity(7, 0))
+        producer.send("t", 0, batch())
+        ((connection, waiting),) = producer._lanes.values()
+        assert len(waiting) == 1
+        producer.close()
+        assert connection.closed
+
+
+def test_an_old_broker_beside_new_ones_is_not_written_to_in_a_transaction() -> None:
+    """By transaction.version 2 Produce 12 enlists the partition; an older request would not: rows outside of
+    every transaction."""
+    log = FakeLog()
+    with (
+        FakeBroker({ApiKey.PRODUCE: log.produce}, versions={ApiKey.PRODUCE: (3, 11)}) as broker,
+        cluster(broker) as c,
+    ):
+        producer = Producer(c, identity=Identity(7, 1), transactional_id="x")
+        producer.send("t", 0, batch())
+        with pytest.raises(UnsupportedByBroker):
+            producer.flush()
+        producer.close()
+    assert log.batches == {}
+
+
+def test_topics_are_told_by_their_ids() -> None:
+    """A topic that was deleted and made anew gets nothing of what was begun for the old one."""
+    log, number = FakeLog(), bytes(range(16))
+
+    def metadata(version: int, body: Any) -> Any:
+        found = broker._metadata(version, body)
+        return found | {"topics": [topic | {"topic_id": number} for topic in found["topics"]]}
+
+    def produce(version: int, body: Any) -> Any:
+        assert version == 13
+        answer = log.produce(version, {"topic_data": [t | {"name": "t"} for t in body["topic_data"]]})
+        return {"responses": [{**topic, "topic_id": number} for topic in answer["responses"]]}
+
+    with FakeBroker({ApiKey.PRODUCE: produce}) as broker, cluster(broker) as c:
+        broker.handlers[ApiKey.METADATA] = metadata
+        with Producer(c, identity=Identity(7, 0)) as producer:
+            producer.send("t", 0, batch())
+            producer.flush()
+        ((_, body),) = broker.seen(ApiKey.PRODUCE)
+        assert [topic["topic_id"] for topic in body["topic_data"]] == [number]
+        assert producer.topic_ids == {"t": urlsafe_b64encode(number).rstrip(b"=").decode()}
+    in_order(log, {0: [3]})
+
+
+class Topics:
+    """What the cluster says of a topic, one id after another."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, c: Cluster, *ids: str | None) -> None:
+        self.created: list[bool] = []
+        left = iter(ids)
+
+        def topic(name: str, *, create: bool = False) -> Any:
+            self.created.append(create)
+            return SimpleNamespace(topic_id=next(left))
+
+        patch.setattr(c, "topic", topic)
+
+
+@pytest.fixture
+def pinning() -> Callable[..., Producer]:
+    def make(patch: pytest.MonkeyPatch, *ids: str | None) -> tuple[Producer, Topics]:
+        c = Cluster(ClientConfig((("127.0.0.1", 1),)))
+        return Producer(c, identity=Identity(7, 0)), Topics(patch, c, *ids)
+
+    return make  # type: ignore[return-value]
+
+
+def test_a_topic_is_created_at_first_only(pinning: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer, topics = pinning(monkeypatch, "one", "one", None)
+    for _ in range(3):
+        producer._pin("t")
+    assert topics.created == [True, False, False] and producer.topic_ids == {"t": "one"}
+
+
+def test_half_of_a_batch_in_an_older_topic_of_the_name_is_an_error(
+    pinning: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer, _ = pinning(monkeypatch, "one", "two", "three")
+    producer._pin("t")
+    producer._pin("t")
+    assert producer.topic_ids == {"t": "two"}, "nothing was written yet: the new one gets all"
+    producer.partitions.add(("t", 1))
+    with pytest.raises(TopicMadeAnew, match="its id was two and is three"):
+        producer._pin("t")

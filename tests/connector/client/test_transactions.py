@@ -1,5 +1,6 @@
 """Transactions: versions by TV1 and TV2, repeats that are safe, refusals that are raised."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,9 +11,10 @@ from eoslog.connector.client import transactions
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import ClientConfig
 from eoslog.connector.client.listing import EARLIEST, LATEST, list_offsets
-from eoslog.connector.client.offsets import commit_plain, fetch_committed
+from eoslog.connector.client.offsets import StillPending, commit_plain, fetch_committed
+from eoslog.connector.client.retry import retrying
 from eoslog.connector.client.transactions import Identity, Listing
-from eoslog.connector.errors import RetriesExhausted, UnsupportedByBroker
+from eoslog.connector.errors import BrokerUnreachable, RetriesExhausted, UnsupportedByBroker
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -234,3 +236,115 @@ def test_listing_offsets_by_leader_and_isolation() -> None:
     assert found == {("t", 0): 3, ("t", 1): 9}
     assert all(body["isolation_level"] == 1 for _, body in asked)
     assert [p["timestamp"] for p in asked[0][1]["topics"][0]["partitions"]] == [-2, -1]
+
+
+def test_who_goes_on_is_told_only_to_a_broker_that_understands() -> None:
+    """An older one would leave it out, give the id to anybody, and fence the driver that has it."""
+    good = {"error_code": 0, "producer_id": 7, "producer_epoch": 4}
+    with FakeBroker({ApiKey.INIT_PRODUCER_ID: scripted(good)}) as broker:
+        assert transactions.init_producer_id(cluster(broker), "x", 1000, ME) == Identity(7, 4)
+        ((version, body),) = broker.seen(ApiKey.INIT_PRODUCER_ID)
+        assert version >= 3 and (body["producer_id"], body["producer_epoch"]) == (7, 3)
+    with FakeBroker(
+        {ApiKey.INIT_PRODUCER_ID: scripted(good, good)}, versions={ApiKey.INIT_PRODUCER_ID: (0, 2)}
+    ) as broker:
+        with pytest.raises(UnsupportedByBroker):
+            transactions.init_producer_id(cluster(broker), "x", 1000, ME)
+        assert broker.seen(ApiKey.INIT_PRODUCER_ID) == []
+        assert transactions.init_producer_id(cluster(broker), "x", 1000) == Identity(7, 4)
+
+
+def test_a_broker_that_cannot_enlist_offsets_gets_none_in_version_2() -> None:
+    """They would be committed at once, outside of the transaction."""
+    with FakeBroker(
+        {ApiKey.TXN_OFFSET_COMMIT: scripted(offset_answer(0, 0))}, versions={ApiKey.TXN_OFFSET_COMMIT: (0, 4)}
+    ) as broker:
+        with pytest.raises(UnsupportedByBroker):
+            transactions.commit_offsets(cluster(broker), "x", ME, "g", OFFSETS)
+        assert broker.seen(ApiKey.TXN_OFFSET_COMMIT) == []
+
+
+def described(name: str, code: int = 0, state: str = "Ongoing") -> dict[str, Any]:
+    return {"error_code": code, "transactional_id": name, "transaction_state": state,
+            "transaction_timeout_ms": 5, "transaction_start_time_ms": 6, "producer_id": 7,
+            "producer_epoch": 3, "topics": []}  # fmt: skip
+
+
+def test_what_a_coordinator_has_told_is_not_asked_again() -> None:
+    """Of many transactions one is being loaded: the others' states stay those of one look."""
+    first = [described("a"), described("b", code=14)]
+    answers = scripted({"transaction_states": first}, {"transaction_states": [described("b", state="Empty")]})
+    with FakeBroker({ApiKey.DESCRIBE_TRANSACTIONS: answers}) as broker:
+        found = transactions.describe(cluster(broker), ["a", "b"])
+        asked = [body["transactional_ids"] for _, body in broker.seen(ApiKey.DESCRIBE_TRANSACTIONS)]
+    assert asked == [["a", "b"], ["b"]]
+    assert [found[name].state for name in ("a", "b")] == ["Ongoing", "Empty"]  # type: ignore[union-attr]
+
+
+def test_an_id_that_a_coordinator_leaves_out_is_not_taken_for_unknown() -> None:
+    answers = scripted({"transaction_states": [described("a")]})
+    with (
+        FakeBroker({ApiKey.DESCRIBE_TRANSACTIONS: answers}) as broker,
+        pytest.raises(KafkaError, match=r"DescribeTransactions left out \['b'\]"),
+    ):
+        transactions.describe(cluster(broker), ["a", "b"])
+
+
+def pending_for(seconds: float) -> Handler:
+    """A group whose offset is pending for a while, from the first question on."""
+    since: list[float] = []
+
+    def handle(version: int, body: Any) -> Any:
+        since.append(time.monotonic())
+        code = 88 if since[-1] - since[0] < seconds else 0
+        part = {"partition_index": 0, "committed_offset": 5, "metadata": "m", "error_code": code}
+        return {"error_code": 0, "topics": [{"name": "t", "partitions": [part]}]}
+
+    return handle
+
+
+def test_pending_offsets_are_waited_for_and_told_in_time() -> None:
+    found = {("t", 0): (5, "m")}
+    with FakeBroker({ApiKey.OFFSET_FETCH: pending_for(0.1)}) as broker:
+        assert fetch_committed(cluster(broker), "g", list(found), pending_ms=60_000) == found
+    with (
+        FakeBroker({ApiKey.OFFSET_FETCH: pending_for(60)}) as broker,
+        pytest.raises(StillPending, match="for 0"),
+    ):
+        fetch_committed(cluster(broker, api_timeout_ms=30_000), "g", list(found), pending_ms=50)
+
+
+def test_a_start_from_the_groups_offsets_waits_longer_than_other_requests() -> None:
+    """A driver that was killed in its decision leaves them pending for up to a minute."""
+    found = {("t", 0): (5, "m")}
+    with FakeBroker({ApiKey.OFFSET_FETCH: pending_for(0.3)}) as broker:
+        short = cluster(broker, api_timeout_ms=50)
+        assert fetch_committed(short, "g", list(found), least_ms=60_000) == found
+    with FakeBroker({ApiKey.OFFSET_FETCH: pending_for(60)}) as broker, pytest.raises(RetriesExhausted):
+        fetch_committed(cluster(broker, api_timeout_ms=50), "g", list(found))
+
+
+def test_a_group_that_may_not_be_read_does_not_look_empty() -> None:
+    """Empty, it would be a query that begins anew."""
+    answers = scripted({"error_code": 30, "topics": []})
+    with (
+        FakeBroker({ApiKey.OFFSET_FETCH: answers}) as broker,
+        pytest.raises(KafkaError, match="OffsetFetch of group 'g'"),
+    ):
+        fetch_committed(cluster(broker), "g", None)
+
+
+def test_addresses_where_nobody_ever_answered_are_not_waited_for() -> None:
+    tries: list[int] = []
+
+    def attempt() -> None:
+        tries.append(1)
+        raise BrokerUnreachable("nobody there")
+
+    nowhere = Cluster(ClientConfig((("127.0.0.1", 1),), retry_backoff_ms=1))
+    for reached, least in ((False, 1), (True, 2)):
+        nowhere.reached = reached
+        tries.clear()
+        with pytest.raises((BrokerUnreachable, RetriesExhausted)):
+            retrying(nowhere, "x", attempt, timeout_ms=50, option="an.option", forget=lambda: None)
+        assert len(tries) >= least and (reached or len(tries) == 1)

@@ -125,3 +125,18 @@ def test_a_damaged_batch_is_not_passed_over() -> None:
     damaged[60] ^= 1
     with pytest.raises(CorruptBatch):
         visible(bytes(damaged), 0, 100, [(5, 0)])
+
+
+def test_only_the_rows_of_who_was_aborted_are_hidden() -> None:
+    """Others write in between: in transactions of their own, or, with the same id, in none."""
+    log = ModelLog()
+    for pid in (1, 2, 1, 2):
+        log.write(pid, 2, True)
+    log.finish(2, COMMIT)
+    log.write(3, 2, False)
+    log.finish(1, ABORT)
+    seen = visible(bytes(log.data), 0, log.end, log.aborted(0, log.end))
+    assert [header.producer_id for _, header in seen.batches] == [2, 2, 3]
+    plain = ModelLog()
+    plain.write(1, 2, False)
+    assert len(visible(bytes(plain.data), 0, 2, [(1, 0)]).batches) == 1

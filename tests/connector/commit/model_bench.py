@@ -1,11 +1,12 @@
 """One driver and its tasks on the model cluster, by hand: for tests that tell one story each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.begin import begin
-from eoslog.connector.commit.decide import SourceOffsets, abort, commit
+from eoslog.connector.commit.decide import SourceOffsets, commit
+from eoslog.connector.commit.ending import Aborted, end_run, run_of
 from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Run
 from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.commit.prepare import Task, judge, participant_name
@@ -78,8 +79,12 @@ class Bench:
     def commit(self, reports: list[Report], batch_id: int, source: SourceOffsets | None = None) -> None:
         self.run(commit(self.sink, reports, batch_id, source, self.two_phase))
 
-    def abort(self, reports: list[Report], batch_id: int) -> Any:
-        return self.run(abort(self.sink, reports, batch_id))
+    def abort(
+        self, reports: Sequence[Report | None], batch_id: int = 0, begun: Begun | None = None
+    ) -> Aborted:
+        """As Spark does, perhaps without a report; what came of it."""
+        run = run_of(reports, begun)
+        return self.run(end_run(self.sink, run)).outcome if run is not None else Aborted.LEFT
 
     def whole_batch(self, batch_id: int, **more: Any) -> list[Report]:
         reports = self.prepare_all(self.begin(batch_id, **more))
@@ -108,8 +113,6 @@ class Bench:
                 return broker.go_on(name, current) if current else broker.init(name)
             case c.FetchStored(group):
                 return broker.fetch(group)
-            case c.FetchSequence(group, stable):
-                return broker.sequence(group, stable)
             case c.StageOffsets((name, identity), group, offsets):
                 return broker.stage(name, identity, group, offsets)
             case c.CommitOffsets(group, offsets):
@@ -128,6 +131,8 @@ class Bench:
                 return broker.write_markers(held, commit)
             case c.TransactionVersion():
                 return broker.tv
+            case c.Clock():
+                return broker.now_ms
             case c.End(commit, participants):
                 return {name: broker.end(name, identity, commit) for name, identity in participants}
         raise AssertionError(command)

@@ -9,7 +9,7 @@ is answered as after the wait.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from eoslog.connector.commit.commands import Description, Held, Kept, NotOffered, Offsets, Refused, Unknown
+from eoslog.connector.commit.commands import Description, Held, Kept, NotOffered, Offsets, Refused
 from eoslog.connector.commit.decision import ANCHOR, METADATA_LIMIT, Stored
 from eoslog.connector.commit.names import Identity, Participant
 from eoslog.protocol.errors import ErrorCode
@@ -147,7 +147,7 @@ class ModelBroker:
         problem = self._enter(name, identity)
         if problem is not None:
             return problem
-        too_long = {where for where, (_, text) in offsets.items() if len(text) > METADATA_LIMIT}
+        too_long = {where for where, stored in offsets.items() if len(stored[1]) > METADATA_LIMIT}
         kept = {where: stored for where, stored in offsets.items() if where not in too_long}
         self.transactions[name].offsets.setdefault(group, {}).update(kept)
         return refused(ErrorCode.OFFSET_METADATA_TOO_LARGE) if too_long else None
@@ -174,12 +174,6 @@ class ModelBroker:
                 self._settle(txn)
         held = self.groups.get(group, {})
         return Stored(self.anchors, {p: stored for (topic, p), stored in held.items() if topic == ANCHOR})
-
-    def sequence(self, group: str, stable: bool) -> int | Unknown:
-        """The offset of the anchor topic's first partition; without `stable`, whatever is pending."""
-        if stable and isinstance(self.fetch(group), Refused):
-            return Unknown("UNSTABLE_OFFSET_COMMIT for the whole time-out")
-        return self.groups.get(group, {}).get((ANCHOR, 0), (0, ""))[0]
 
     def find_own(self, producer_id: int, *, wait: bool = True) -> tuple[Held, ...]:
         """DescribeProducers of the groups' partitions, when all markers that are on their way are there."""

@@ -27,7 +27,7 @@ def state_of(world: Simulation) -> int:
     processes = tuple(
         (p.partition, p.worker, p.suspended, getattr(p.pending, "label", None)) for p in world.live
     )
-    checkpoint = (world.query, tuple(world.planned), tuple(world.completed))
+    checkpoint = (world.ledger.query, tuple(world.ledger.planned), tuple(world.ledger.completed))
     return hash((transactions, groups, broker.rows_committed, processes, checkpoint, len(world.late)))
 
 

@@ -14,6 +14,8 @@ class Fault(Enum):
     TIMEOUT_DONE = "applied, but no answer comes and the client gives up"
     REPEAT = "applied, the answer is lost, and the client sends it again"
     SUSPEND = "the driver hangs before it; another one is started, and later this one wakes up"
+    END = "the query is stopped: abort is called, while whoever is at work goes on"
+    HANDOVER = "the same, and the other one has a new checkpoint: it begins where the group stands just now"
     EXPIRE = "before it, an open transaction times out: a participant's, or the sink's own"
     HANG = "the task hangs before it; another attempt is started, and later this one wakes up"
     LATE = "sent twice: one is answered, the other comes to the cluster at some later moment"
@@ -22,7 +24,7 @@ class Fault(Enum):
 
 
 LATE = (Fault.LATE, Fault.TIMEOUT_LATE)
-DISTURBING = {Fault.SUSPEND, Fault.HANG, *LATE}
+DISTURBING = {Fault.END, Fault.SUSPEND, Fault.HANDOVER, Fault.HANG, *LATE}
 """Faults after which somebody or something else is still on its way."""
 BY_ITSELF = tuple(kind for kind in Fault if kind is not Fault.FORGET)
 """All but that of a cluster that breaks its word; histories with it have shapes of their own."""
@@ -63,8 +65,8 @@ class Shape:
     `spread`: any process may be next; else one runs as long as it can, and `switches` is how often two
     drivers that are awake take turns in the middle. `twice`: Spark calls every commit twice. `late_markers`,
     `last_epoch`, `keeps` (None: nobody asks it to), `tells_holder`: of the broker. `empty`: (batch,
-    partition) without rows. `struck`: faults hit only requests whose label begins so. `blind`: begin cannot
-    read the checkpoint. `replays`: what is lost is written again.
+    partition) without rows. `struck`: faults hit only requests whose label begins so. `replays`: what is lost
+    is written again.
     """
 
     tv: int = 2
@@ -80,7 +82,6 @@ class Shape:
     empty: frozenset[tuple[int, int]] = frozenset()
     struck: str = ""
     at_most_once: bool = False
-    blind: bool = False
     replays: bool = False
     keeps: bool | None = None
     tells_holder: bool = False

@@ -11,13 +11,15 @@ from typing import Any, NamedTuple, TypeVar
 from eoslog.connector.commit import begin as begin_rules
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit import decide as decide_rules
-from eoslog.connector.commit.faults import CommitFault
+from eoslog.connector.commit.ending import Aborted, Ended, clear_again, end_run
+from eoslog.connector.commit.faults import CommitFault, StartsElsewhere
 from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Run
 from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.commit.prepare import Task, judge, participant_name, withdraw_if_late
 from eoslog.connector.commit.prove import prove_last
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
+from eoslog.connector.crosscheck import Committed, Note, Story, check_story, read_note
 from tests.connector.commit.model_broker import ModelBroker
 from tests.connector.commit.model_history import DISTURBING, Choices, Fault, Shape
 
@@ -45,6 +47,25 @@ class Spawn(NamedTuple):
     slice: int
 
 
+@dataclass
+class Ledger:
+    """A query's checkpoint: Spark's two logs. Its batch 0 is the source's `first` slice."""
+
+    query: int = 0
+    first: int = 0
+    planned: set[int] = field(default_factory=set)
+    completed: set[int] = field(default_factory=set)
+
+    @property
+    def done(self) -> int:
+        """How many slices are behind it."""
+        return self.first + len(self.completed)
+
+
+class TasksDead(NamedTuple):
+    """Who has aborted waits until Spark has killed the batch's tasks."""
+
+
 class TaskFailed(Exception):
     """A task got an answer that it cannot go on from, or too many of its attempts died."""
 
@@ -61,10 +82,12 @@ class Process:
     parent: "Process | None" = None
     partition: int | None = None
     worker: int = -1
-    pending: Request | Spawn | None = None
+    pending: Request | Spawn | TasksDead | None = None
     spawn: Spawn | None = None
     suspended: bool = False
     memory: dict[str, Run] = field(default_factory=dict)
+    run: Run | None = None
+    stopped: bool = False
     reports: dict[int, Report] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
 
@@ -83,9 +106,8 @@ class Programs:
             tells_holder=shape.tells_holder,
         )
         self.sink = Sink("sink")
-        self.query, self.first_slice, self.slices = 0, 0, shape.batches
-        self.planned: set[int] = set()
-        self.completed: set[int] = set()
+        self.slices = shape.batches
+        self.ledger = Ledger()
         self.live: list[Process] = []
         self.numbers: dict[tuple[int, int], tuple[int, int]] = {}
         self.used: list[Fault] = []
@@ -104,26 +126,35 @@ class Programs:
         return [f"{slice_}/{partition}/{number}" for number in range(ROWS)]
 
     def _driver(self, process: Process) -> Steps[None]:
-        batch_id = self._newest()
-        replay = batch_id in self.planned
+        mine = self.ledger
+        batch_id = self._newest(mine)
+        replay = batch_id in mine.planned
         try:
-            while self.first_slice + batch_id < self.slices:
+            while mine.first + batch_id < self.slices:
                 if not replay:
                     yield from self._local(
-                        "Spark's offset log", lambda b=batch_id: self._log(self.planned, b)
+                        "Spark's offset log", lambda b=batch_id: self._log(mine.planned, b)
                     )
                 replay = False
-                yield from self._batch(
-                    process, Batch(f"query {self.query}", batch_id, f"slice {self.first_slice + batch_id}")
-                )
-                yield from self._local("Spark's commit log", lambda b=batch_id: self._log(self.completed, b))
+                batch = Batch(f"query {mine.query}", batch_id, f"slice {mine.first + batch_id}")
+                yield from self._batch(process, mine, batch)
+                yield from self._local("Spark's commit log", lambda b=batch_id: self._log(mine.completed, b))
                 batch_id += 1
+        except StartsElsewhere as fault:
+            self.faults.append(fault)
+            if self.ledger is mine:  # the way out that the error names: another new checkpoint
+                self.begin_at_the_group()
         except (CommitFault, TaskFailed, QueryFailed) as fault:
             self.faults.append(fault)
 
-    def _newest(self) -> int:
-        newest = max(self.planned, default=0)
-        return newest + 1 if newest in self.completed else newest
+    def begin_at_the_group(self) -> None:
+        """A new checkpoint, which begins where the group stands now."""
+        first = self.broker.groups.get(USER_GROUP, {}).get(SOURCE, (0, ""))[0]
+        self.ledger = Ledger(self.ledger.query + 1, first)
+
+    def _newest(self, ledger: Ledger) -> int:
+        newest = max(ledger.planned, default=0)
+        return newest + 1 if newest in ledger.completed else newest
 
     def _local(self, label: str, write: Callable[[], bool]) -> Steps[None]:
         if not (yield Request(label, write, local=True)):
@@ -134,30 +165,45 @@ class Programs:
         log.add(batch_id)
         return new
 
-    def _batch(self, process: Process, batch: Batch) -> Steps[None]:
-        reports: list[Report | None] = [None] * self.shape.partitions
+    def _batch(self, process: Process, mine: Ledger, batch: Batch) -> Steps[None]:
         try:
-            begun = yield from self._begin(process, batch)
-            reports = yield Spawn(begun, batch, self.first_slice + batch.batch_id)
-            end = self.first_slice + batch.batch_id + 1
-            source = decide_rules.SourceOffsets(USER_GROUP, {SOURCE: (end, "")})
+            begun = yield from self._begin(process, mine, batch)
+            reports = yield Spawn(begun, batch, mine.first + batch.batch_id)
+            end = mine.first + batch.batch_id + 1
+            note = Note(self.sink.id, batch.query_id, batch.batch_id).text()
+            source = decide_rules.SourceOffsets(USER_GROUP, {SOURCE: (end, note)})
             for _ in range(2 if self.shape.twice else 1):
                 rules = decide_rules.commit(self.sink, reports, batch.batch_id, source, self.two_phase)
                 yield from self._client("commit", rules)
             yield from self._prove(begun)
         except (CommitFault, TaskFailed):
-            if reports[0] is None:
-                reports = [process.reports.get(p) for p in range(self.shape.partitions)]
-            yield from self._client("abort", decide_rules.abort(self.sink, reports, batch.batch_id))
+            yield from self._abort(process)
             raise
 
-    def _begin(self, process: Process, batch: Batch) -> Steps[Begun]:
+    def _abort(self, process: Process) -> Steps[None]:
+        """As Spark does when a batch has failed or its query is stopped: at once, and again when its tasks
+        are dead."""
+        if process.run is None:
+            return
+        self.memory.clear()
+        ended: Ended = yield from self._client("abort", end_run(self.sink, process.run))
+        yield TasksDead()
+        if ended.outcome is not Aborted.LEFT:
+            yield from self._client("abort again", clear_again(self.sink, process.run, ended))
+
+    def ender(self, stopped: Process) -> Steps[None]:
+        """Another process of the driver's aborts, while the one that begins or commits is still at work."""
+        process = Process(run=stopped.run)
+        yield from self._abort(process)
+
+    def _begin(self, process: Process, mine: Ledger, batch: Batch) -> Steps[Begun]:
         planner = str(self.choices.pick(2)) if self.shape.spread else "0"  # each remembers for itself
+        process.run = None
         rules = begin_rules.begin(
             self.sink,
-            None if self.shape.blind else batch,
+            batch,
             last_run=process.memory.pop(planner, None),
-            completed=None if self.shape.blind else max(self.completed, default=None),
+            completed=max(mine.completed, default=None),
             once_at_most=self.shape.at_most_once,
             two_phase=self.two_phase,
             on_lost=OnLost.REPLAY if self.shape.replays else OnLost.STOP,
@@ -166,10 +212,34 @@ class Programs:
         yield from self._prove(begun)
         if self.calm:
             assert not self.broker.ongoing(self.sink.prefix), "begin leaves readers held back"
+        if Fault.HANDOVER in self.used:
+            yield from self._compare(mine, begun)
         process.reports = {}
-        if run is not None:
-            process.memory[planner] = run
+        process.memory[planner] = process.run = run
         return begun
+
+    def _compare(self, mine: Ledger, begun: Begun) -> Steps[None]:
+        """As start_of_run.py does when the sink is acquired."""
+        found = yield Request(
+            "begin: OffsetFetch of the user's group",
+            lambda: self.broker.groups.get(USER_GROUP, {}).get(SOURCE),
+        )
+        if isinstance(found, c.Unknown):
+            raise CommitFault("the group cannot be read")
+        batch, decided = begun.batch, begun.decided
+        new = not mine.completed and batch.batch_id == 0
+        ours = decided if decided and decided.query_id == batch.query_id else None
+        story = Story(
+            sink=self.sink.id,
+            batch=batch,
+            ends={SOURCE: mine.first if new else mine.first + batch.batch_id + 1},
+            completed=max(mine.completed, default=None),
+            decided=decided,
+            ended=(ours.digest, {SOURCE: mine.first + ours.batch_id + 1}) if ours else None,
+            group=USER_GROUP,
+            committed={SOURCE: Committed(found[0], read_note(found[1]))} if found else {},
+        )
+        check_story(story)
 
     def _prove(self, begun: Begun) -> Steps[None]:
         """As sink.py does when a broker was lost."""
@@ -231,10 +301,11 @@ class Programs:
             return kept
         if isinstance(command, c.TransactionVersion):  # known without a request
             return broker.tv
+        if isinstance(command, c.Clock):
+            return broker.now_ms
         calls: dict[type, Callable[[Any], Any]] = {
             c.Acquire: lambda x: broker.go_on(x.name, x.current) if x.current else broker.init(x.name),
             c.FetchStored: lambda x: broker.fetch(x.group),
-            c.FetchSequence: lambda x: broker.sequence(x.group, x.stable),
             c.StageOffsets: lambda x: broker.stage(*x.sink, x.group, x.offsets),
             c.CommitOffsets: lambda x: broker.commit_offsets(x.group, x.offsets),
             c.ListOngoing: lambda x: broker.ongoing(x.prefix),
@@ -255,10 +326,10 @@ def _told(command: c.Command[Any]) -> str:
             return f"EndTxn({'commit' if commit else 'abort'}) of {_whose(name)}"
         case c.StageOffsets(_, group, _):
             return f"TxnOffsetCommit of the {'source offsets' if group == USER_GROUP else 'decision'}"
+        case c.FetchStored(group) if group.endswith("/finished"):
+            return "OffsetFetch of the note"
         case c.FetchStored(group):
             return f"OffsetFetch of {'the attempt' if group.endswith('/attempts') else 'the decision'}"
-        case c.FetchSequence(_, stable):
-            return f"OffsetFetch of the decision's number{'' if stable else ', whatever is pending'}"
         case c.Describe(names):
             whose = sorted({_whose(name) for name in names})
             return f"DescribeTransactions of {' and '.join(whose)}"

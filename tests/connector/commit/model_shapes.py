@@ -77,10 +77,18 @@ def suite() -> list[Case]:
                 f"checkpoint lost and killed: TV{tv}",
                 _alter(two, batches=1, kinds=(Fault.WIPE, Fault.KILL), keeps=other),
             ),
+            _case(
+                f"2 batches, 1 task, stopped: TV{tv}",
+                Shape(tv=tv, partitions=1, kinds=(Fault.END,), keeps=keeps),
+            ),
             _case(f"checkpoint lost: TV{tv}", Shape(tv=tv, batches=3, kinds=(Fault.WIPE,), keeps=keeps)),
             _case(
-                f"checkpoint unreadable: TV{tv}",
-                Shape(tv=tv, batches=4 - tv, kinds=LOSSES, blind=True, keeps=keeps),
+                f"handed over to a new checkpoint: TV{tv}",
+                Shape(tv=tv, partitions=tv, kinds=(Fault.HANDOVER,), keeps=keeps),
+            ),
+            _case(
+                f"1 batch, 1 task, handed over, two drivers take turns: TV{tv}",
+                Shape(tv=tv, batches=1, partitions=1, kinds=(Fault.HANDOVER,), switches=1, keeps=other),
             ),
             _case(
                 f"empty tasks, an empty batch: TV{tv}",
@@ -99,6 +107,14 @@ def suite() -> list[Case]:
                 f"sealing is not offered: TV{tv}", Shape(tv=tv, batches=1, kinds=STRIKES, keeps=False), "lost"
             ),
         ]
+    stopped = Shape(batches=1, partitions=1, faults=2, kinds=(Fault.END, Fault.KILL), struck="task")
+    cases += [
+        _case("1 batch, 1 task, stopped, and the task dies", stopped),
+        _case(
+            "1 batch, 1 task hangs, stopped",
+            _alter(stopped, kinds=(Fault.END, Fault.HANG), struck="task: Produce"),
+        ),
+    ]
     strikes = tuple(kind for kind in STRIKES if kind is not Fault.EXPIRE)
     late = Shape(batches=1, partitions=1, faults=2, kinds=(Fault.HANG, *strikes), struck="task")
     cases.append(_case("1 batch, 1 task hangs and is struck", late))

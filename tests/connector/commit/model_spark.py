@@ -14,13 +14,13 @@ from eoslog.connector.commit.messages import Report, Run
 from tests.connector.commit.model_coverage import state_of
 from tests.connector.commit.model_history import Choices, Fault, Shape
 from tests.connector.commit.model_programs import (
-    SOURCE,
     USER_GROUP,
     Process,
     Programs,
     Request,
     Spawn,
     TaskFailed,
+    TasksDead,
 )
 
 ATTEMPTS = 3
@@ -32,6 +32,7 @@ class Simulation(Programs):
 
     def __init__(self, shape: Shape, choices: Choices) -> None:
         super().__init__(shape, choices)
+        self.memory: dict[str, Run] = {}
         self.budget, self.switches = shape.faults, shape.switches
         self.restarts, self.workers = 0, 0
         self.idle_workers: list[int] = []
@@ -39,20 +40,21 @@ class Simulation(Programs):
         self.team: Process | None = None
         self.places: list[tuple[str, Fault]] = []
         """Which request each fault hit."""
+        self.ended = False
+        """The query was stopped, and has not been started again."""
         self.labels: set[str] = set()
         self.states: set[int] = set()
 
     # -- the world goes on --------------------------------------------------------------------
 
     def run(self) -> "Simulation":
-        memory: dict[str, Run] = {}
         while self.live or not self._over():
             if not any(p.partition is None and not p.suspended for p in self.live):
-                if self._over():
-                    for process in self.live:
-                        process.suspended = False
+                if self._over() or (self.ended and self.live):
+                    self._wake()
                 else:
-                    memory = self._start_driver(memory)
+                    self._judge_end()
+                    self._start_driver()
             if self.late and self.choices.pick(2):
                 self.late.pop(0)()
             if self.live:
@@ -61,6 +63,19 @@ class Simulation(Programs):
             request()
         self.broker.settle_all()
         return self
+
+    def _wake(self) -> None:
+        for process in self.live:
+            process.suspended = False
+
+    def _judge_end(self) -> None:
+        """After an orderly end, when all that was at work is gone, nothing is open."""
+        kinds = {
+            kind for label, kind in self.places if kind is not Fault.KILL or not label.startswith("task")
+        }
+        if self.ended and kinds <= {Fault.END, Fault.HANG}:
+            assert not self.broker.ongoing(self.sink.coordinator), "an orderly end leaves readers held back"
+        self.ended = False
 
     @property
     def lost(self) -> bool:
@@ -78,19 +93,24 @@ class Simulation(Programs):
         return len(self.faults) > 1 and all(isinstance(fault, MarkersMissing) for fault in self.faults[-2:])
 
     def _over(self) -> bool:
-        return self.first_slice + len(self.completed) == self.slices or self.lost or self.held
+        return self.ledger.done == self.slices or self.lost or self.held
 
-    def _start_driver(self, memory: dict[str, Run]) -> dict[str, Run]:
+    def _start_driver(self) -> None:
         self.restarts += 1
         assert self.restarts <= RESTARTS, f"no progress: {self.faults[-3:]}"
-        process = Process(memory=memory)
+        process = Process(memory=self.memory)
         process.steps = self._driver(process)
         self._resume(process, None)
-        return process.memory
 
     def _turn(self) -> Process:
         awake = [p for p in self.live if not p.suspended and p.pending is not None]
         asleep = [p for p in self.live if p.suspended]
+        going = [p for p in awake if not isinstance(p.pending, TasksDead)]
+        dying = [p for p in asleep if p.stopped and p.partition is not None]
+        if going or dying:
+            awake = going
+        if dying and not going:
+            asleep = dying
         if asleep and (not awake or self.choices.pick(2)):
             asleep[0].suspended = False
             awake.insert(0, asleep[0])
@@ -114,7 +134,11 @@ class Simulation(Programs):
 
     def _step(self, process: Process) -> None:
         pending = process.pending
-        if isinstance(pending, Spawn):
+        if isinstance(pending, TasksDead):
+            self._resume(process, None)
+        elif process.stopped and (isinstance(pending, Spawn) or (pending is not None and pending.local)):
+            self._close(process)  # Spark does not come back to it
+        elif isinstance(pending, Spawn):
             process.pending = None
             self._spawn(process, pending)
         elif pending is not None:
@@ -127,8 +151,14 @@ class Simulation(Programs):
         self.labels.add(request.label)
         self.states.add(state_of(self))
         fault = self._fault(process, request)
-        if fault in (Fault.SUSPEND, Fault.HANG):
+        if fault is Fault.END:
+            self._end(process)
+        elif fault in (Fault.SUSPEND, Fault.HANDOVER, Fault.HANG):
             process.suspended = True
+            if fault is Fault.HANDOVER:
+                self.memory = {}  # it is kept by query
+                self.begin_at_the_group()
+                self.slices = max(self.slices, self.ledger.first + 1)
             self.live.remove(process)
             self.live.append(process)
             if fault is Fault.HANG:
@@ -173,15 +203,24 @@ class Simulation(Programs):
         return kinds[at - 1]
 
     def _possible(self, kind: Fault, process: Process, request: Request) -> bool:
+        own = self.broker.transactions.get(self.sink.coordinator)
         if kind is Fault.EXPIRE:
             return bool(self.broker.mortal(self.sink.coordinator))
         if kind is Fault.FORGET:
-            own = self.broker.transactions.get(self.sink.coordinator)
             ends = "EndTxn" in request.label and request.label.endswith(" of the sink")
             return ends and own is not None and own.state == "Ongoing"
+        if kind is Fault.END:
+            driver = process.parent or process
+            return driver in self.live and not (request.local or driver.stopped or driver.suspended)
         if kind is Fault.HANG:
             return process.partition is not None and not any(p.suspended for p in self.live)
-        if kind in (Fault.SUSPEND, Fault.WIPE):  # not while there is another driver, asleep or woken up
+        if kind is Fault.HANDOVER and own is not None and own.state == "Ongoing":
+            return False  # the source waits for what is pending
+        if kind in (
+            Fault.SUSPEND,
+            Fault.HANDOVER,
+            Fault.WIPE,
+        ):  # not while there is another driver, asleep or woken up
             return [p for p in self.live if p.partition is None] == [process]
         return kind is Fault.KILL or not request.local
 
@@ -221,10 +260,27 @@ class Simulation(Programs):
         if own is not None and own.state == "Ongoing":
             self.broker.expire(self.sink.coordinator)
         self.broker.settle_all()
-        self.first_slice = self.broker.groups.get(USER_GROUP, {}).get(SOURCE, (0, ""))[0]
-        self.slices = max(self.slices, self.first_slice + 1)  # a query without rows never begins a batch
-        self.query += 1
-        self.planned, self.completed = set(), set()
+        self.begin_at_the_group()
+        self.slices = max(self.slices, self.ledger.first + 1)  # a query without rows never begins a batch
+
+    def _end(self, process: Process) -> None:
+        """query.stop(): the stream's thread is interrupted, wherever it is. Whoever is at work goes on at any
+        later moment."""
+        self.ended = True
+        if process.partition is not None:
+            parent = process.parent
+            assert parent is not None
+            for task in [p for p in self.live if p.parent is parent and not p.suspended]:
+                task.suspended = task.stopped = True
+            if self._awaited(process):
+                self._resume(parent, None, TaskFailed())
+            return
+        process.stopped = process.suspended = True
+        self.live.remove(process)
+        self.live.append(process)
+        ender = Process(stopped=True)
+        ender.steps = self.ender(process)
+        self._resume(ender, None)
 
     def _close(self, process: Process) -> None:
         assert process.steps is not None

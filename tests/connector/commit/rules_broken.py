@@ -55,12 +55,12 @@ def complete_commit_is_no_proof(patch: pytest.MonkeyPatch) -> None:
 
 
 def another_producer_id_is_another_driver(patch: pytest.MonkeyPatch) -> None:
-    left_by = begin._left_by
+    left_by = begin.left_by
 
     def strict(run: Any, state: Any, last: Any) -> bool:
         return state.identity.producer_id == run.identity.producer_id and left_by(run, state, last)
 
-    patch.setattr(begin, "_left_by", strict)
+    patch.setattr(begin, "left_by", strict)
 
 
 def any_name_with_the_prefix_is_ours(patch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,6 @@ def pending_offsets_are_no_offsets(patch: pytest.MonkeyPatch) -> None:
 
 def abort_does_not_ask(patch: pytest.MonkeyPatch) -> None:
     sees.abort_without_asking(patch)
-    patch.setattr(model_bench, "abort", decide.abort)
 
 
 def part_of_a_decision_is_enough(patch: pytest.MonkeyPatch) -> None:
@@ -144,14 +143,14 @@ def epoch_not_raised(patch: pytest.MonkeyPatch) -> None:
         return identity
         yield
 
-    patch.setattr(begin, "_raise_epoch", keep)
+    patch.setattr(begin, "raise_epoch", keep)
 
 
 def epoch_raised_by_anybody(patch: pytest.MonkeyPatch) -> None:
     def steal(sink: Any, identity: Any) -> c.Rules[Any]:
         return (yield c.Acquire(sink.coordinator))
 
-    patch.setattr(begin, "_raise_epoch", steal)
+    patch.setattr(begin, "raise_epoch", steal)
 
 
 def what_is_unknown_is_lost(patch: pytest.MonkeyPatch) -> None:
@@ -181,9 +180,8 @@ def late_attempts_do_not_look(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(prepare, "withdraw_if_late", sees.nothing)
 
 
-def a_look_waits_for_every_decision(patch: pytest.MonkeyPatch) -> None:
-    look = c.FetchSequence
-    patch.setattr(prepare, "FetchSequence", lambda group, stable=True: look(group))
+def another_ones_transaction_is_as_begun(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(prepare, "_is_as_begun", lambda state, *more: state.state == "Ongoing")
 
 
 def any_state_of_the_producer_id_is_proof(patch: pytest.MonkeyPatch) -> None:

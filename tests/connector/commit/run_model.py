@@ -54,7 +54,6 @@ def random_shape(dice: Random) -> Shape:
         keeps=dice.choice((None, True)),
         tells_holder=dice.random() < 0.3,
         last_epoch=dice.choice((4, 32_766)),
-        blind=dice.random() < 0.2,
         replays=dice.random() < 0.5,
         empty=frozenset({(1, 2)}) if dice.random() < 0.3 else frozenset(),
     )

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.connector.commit.decision import KEPT_QUERIES, METADATA_LIMIT, Decision, Winner, decode, encode
+from eoslog.connector.commit.decision import KEPT_QUERIES, Decision, Winner, decode, encode
 from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
 from eoslog.connector.commit.messages import Batch
 from eoslog.connector.commit.names import Identity, Participant, Sink, Slot, parity
 
 SINK = Sink("orders/eu")
+METADATA_LIMIT = 4096
+"""Kafka's default of offset.metadata.max.bytes: in UTF-16 units, as its code counts."""
 
 
 def decision(winners: int, *, batch_id: int = 7, sequence: int = 3, workers: int = 4) -> Decision:
@@ -129,6 +131,13 @@ def test_a_decision_of_before_is_read_as_it_was_written() -> None:
 
 def test_no_chunks_no_decision() -> None:
     assert decode(SINK, {}) is None
+
+
+def test_of_too_many_queries_the_newest_are_kept() -> None:
+    last = decision(0)
+    for number in range(20):
+        last = last._replace(batch=Batch(f"q{number}", 1), earlier=last.earlier_than(f"q{number}"))
+    assert [batch.query_id for batch in last.earlier] == [f"q{number}" for number in range(18, 2, -1)]
 
 
 def test_longer_decisions_leave_chunks_behind_that_do_not_count() -> None:

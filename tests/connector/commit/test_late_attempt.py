@@ -4,12 +4,16 @@ Hanging tasks at every request are in test_model.py; attempts on a real broker i
 tests/connector/test_late_losers.py.
 """
 
+from typing import Any
+
 import pytest
 
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit import prepare
+from eoslog.connector.commit.ending import Aborted
+from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.messages import Begun, Prepared
-from tests.connector.commit.model_bench import Bench
+from tests.connector.commit.model_bench import Bench, decides
 
 
 def late(bench: Bench, begun: Begun) -> str | None:
@@ -55,11 +59,58 @@ def test_an_attempt_in_time_stays_open_and_is_cleared_with_the_commit(tv: int) -
     assert bench.open() == ()
 
 
+@pytest.mark.parametrize("tv", [1, 2])
+@pytest.mark.parametrize("before", [0, 1])
+def test_trap_33_an_attempt_that_comes_after_the_end_leaves_nothing_open(tv: int, before: int) -> None:
+    """query.stop(): abort is called without a report, and a task of it writes on."""
+    bench = Bench(tv)
+    if before:
+        bench.whole_batch(0)
+    begun = bench.begin(before, run=bench.remembered if before else None, completed=before - 1)
+    bench.prepare(begun, 1, ["in time"])
+    assert bench.abort([None, None], before, begun) is Aborted.CLEARED
+    assert bench.open() == ()
+    assert late(bench, begun) is not None
+    assert bench.open() == ()
+
+
+@pytest.mark.parametrize("tv", [1, 2])
+def test_trap_33_a_commit_that_still_works_cannot_decide_after_the_end(tv: int) -> None:
+    """The stream's thread is interrupted while another process commits: that one goes on."""
+    bench = Bench(tv)
+    begun = bench.begin(0)
+    reports = bench.prepare_all(begun)
+    ended: list[Aborted] = []
+
+    def end_before_the_decision(command: c.Command[Any]) -> None:
+        if decides(command):
+            bench.intercept = None
+            ended.append(bench.abort([None, None], 0, begun))
+
+    bench.intercept = end_before_the_decision
+    with pytest.raises(CommitFault):
+        bench.commit(reports, 0)
+    assert ended == [Aborted.CLEARED] and bench.open() == ()
+    bench.whole_batch(0)
+    assert bench.broker.visible() == ["q0p0", "q0p1"]
+
+
+@pytest.mark.parametrize("tv", [1, 2])
+def test_an_end_leaves_a_newer_driver_alone(tv: int) -> None:
+    bench = Bench(tv)
+    old = bench.begin(0)
+    bench.prepare(old, 0, ["old"])
+    newer = bench.prepare_all(bench.begin(0))
+    assert bench.abort([None, None], 0, old) is Aborted.CLEARED
+    bench.commit(newer, 0)
+    assert bench.broker.visible() == ["q0p0", "q0p1"]
+
+
 def test_a_look_without_an_answer_fails_nothing() -> None:
     """The rows are written; whether they count is the driver's to say."""
     bench = Bench()
     begun = bench.begin(0)
-    bench.intercept = lambda command: c.Unknown("no answer") if isinstance(command, c.FetchSequence) else None
+    bench.intercept = lambda command: c.Unknown("no answer") if isinstance(command, c.Describe) else None
     said = late(bench, begun)
     assert said is not None and "no answer" in said
     assert [name for name in bench.open() if "late" in name]

@@ -54,7 +54,11 @@ def test_every_request_of_every_step_was_hit_by_every_fault() -> None:
     # timed out as well, looks for what is held open. `make model` strikes there.
     deeper = {"abort: InitProducerId(keep) of a participant", "commit: DescribeProducers of the sink"}
     assert deeper <= whole.labels
-    assert [place for place in whole.missing(kinds) if place[0] not in deeper] == []
+    missing = [place for place in whole.missing(kinds) if place[0] not in deeper]
+    # A second look after an end is two faults deep: shapes of END with others have it.
+    # So is what a query asks that was handed over.
+    two_deep = ("abort again", "begin: OffsetFetch of the user's group")
+    assert [place for place in missing if not place[0].startswith(two_deep)] == []
     assert len(whole.labels) > 25
     # What is asked only where markers are lost: killed there, too.
     repairs = {label for label in forgetting.labels if label.startswith("prove")}
@@ -88,17 +92,16 @@ def test_large_histories_of_sealed_batches_at_random(
     tv=st.sampled_from([1, 2]),
     faults=st.integers(1, 8),
     late_markers=st.booleans(),
-    blind=st.booleans(),
     last_epoch=st.sampled_from([3, 32_766]),
     twice=st.booleans(),
 )
 def test_large_histories_at_random(
-    seed: int, tv: int, faults: int, late_markers: bool, blind: bool, last_epoch: int, twice: bool
+    seed: int, tv: int, faults: int, late_markers: bool, last_epoch: int, twice: bool
 ) -> None:
     """Four batches of three partitions with speculative attempts, zombie tasks, and any mix of faults."""
     shape = Shape(
         tv=tv, batches=4, partitions=3, faults=faults, kinds=BY_ITSELF, spread=True, twice=twice,
-        late_markers=late_markers, blind=blind, last_epoch=last_epoch, empty=frozenset({(1, 2)}),
+        late_markers=late_markers, last_epoch=last_epoch, empty=frozenset({(1, 2)}),
     )  # fmt: skip
 
     judge(Simulation(shape, Choices(fallback=mostly_zero(seed))).run())

@@ -1,13 +1,16 @@
 """The judge judged: with any one of these rules broken, some small history must turn out wrong."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from eoslog.connector.commit import begin, decide, decision, finish, own, prepare, seal
+from eoslog.connector import crosscheck
+from eoslog.connector.commit import begin, decide, decision, ending, finish, own, prepare, seal
 from eoslog.connector.commit import commands as c
-from tests.connector.commit import model_programs
+from eoslog.protocol.errors import ErrorCode
+from tests.connector.commit import model_bench, model_programs
 from tests.connector.commit.model_history import Fault, Shape
 from tests.connector.commit.model_judge import explore
 
@@ -69,12 +72,12 @@ def skipped_by_number_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def abort_without_asking(patch: pytest.MonkeyPatch) -> None:
-    def abort(sink: Any, reports: Any, batch_id: int) -> c.Rules[None]:
-        stamp = next((report.stamp for report in reports if report is not None), None)
-        if stamp is not None:
-            yield from finish.clear(sink, (), only=(stamp.incarnation, batch_id % 2))
+    def end_run(sink: Any, run: Any) -> c.Rules[ending.Ended]:
+        yield from finish.clear_run(sink, run.incarnation, ())
+        return ending.Ended(ending.Aborted.CLEARED)
 
-    patch.setattr(decide, "abort", abort)
+    patch.setattr(model_programs, "end_run", end_run)
+    patch.setattr(model_bench, "end_run", end_run)
 
 
 def aborted_while_the_outcome_is_unknown(patch: pytest.MonkeyPatch) -> None:
@@ -99,9 +102,9 @@ def decision_asked_before_the_state(patch: pytest.MonkeyPatch) -> None:
         states = yield c.Describe((sink.coordinator,))
         state = states[sink.coordinator]
         last = decision.decode(sink, stored.chunks)
-        if state.identity != run.identity and not begin._left_by(run, state, last):
+        if state.identity != run.identity and not begin.left_by(run, state, last):
             raise finish.fenced(sink, "")
-        return begin._Owned(run.incarnation, state.identity, stored)
+        return begin.Owned(run.incarnation, state.identity, stored, False)
 
     patch.setattr(begin, "_keep", keep)
 
@@ -160,6 +163,30 @@ def a_lost_marker_is_always_a_commit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(own, "WriteMarkers", lambda held, commit: c.WriteMarkers(held, True))
 
 
+def ends_not_marked(patch: pytest.MonkeyPatch) -> None:
+    def ask(command: c.Command[Any]) -> c.Rules[Any]:
+        if isinstance(command, c.Acquire):
+            return c.Refused(int(ErrorCode.INVALID_PRODUCER_EPOCH), "not asked")
+        answer = yield command
+        return answer
+
+    patch.setattr(ending, "ask", ask)
+
+
+def dying_tasks_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(model_programs, "clear_again", nothing)
+
+
+def hand_overs_not_compared(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(model_programs, "check_story", lambda story: [])
+
+
+def successors_not_looked_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(crosscheck, "check_taken_over", lambda *told: None)
+    patch.setattr(begin, "_keep", nothing)  # a process that remembers nothing acquires the sink
+
+
+STOPPED = Shape(batches=1, partitions=1, kinds=(Fault.END,), keeps=True)
 FORGETS = Shape(partitions=1, faults=2, kinds=(Fault.FORGET, Fault.KILL))
 BROKEN: list[tuple[Callable[[pytest.MonkeyPatch], None], Shape]] = [
     (no_roll_forward, Shape(kinds=(Fault.WIPE,))),
@@ -168,6 +195,8 @@ BROKEN: list[tuple[Callable[[pytest.MonkeyPatch], None], Shape]] = [
     (leftovers_not_cleared, Shape(kinds=CRASHES)),
     (left_overs_cleared_before_the_roll_forward, Shape(kinds=CRASHES)),
     (parity_ignored, Shape(kinds=CRASHES)),
+    (hand_overs_not_compared, Shape(kinds=(Fault.HANDOVER,), batches=1, switches=1)),
+    (successors_not_looked_for, Shape(kinds=(Fault.HANDOVER,))),
     (decided_batches_written_again, Shape(kinds=CRASHES)),
     (abort_without_asking, Shape(kinds=CRASHES)),
     (aborted_while_the_outcome_is_unknown, Shape(kinds=CRASHES)),
@@ -176,6 +205,9 @@ BROKEN: list[tuple[Callable[[pytest.MonkeyPatch], None], Shape]] = [
     (decision_asked_before_the_state, Shape(kinds=(Fault.SUSPEND,), batches=3)),
     (refused_commit_taken_for_done, Shape(kinds=(Fault.EXPIRE,))),
     (late_attempts_do_not_look, Shape(kinds=(Fault.HANG,))),
+    (ends_not_marked, STOPPED),
+    (ends_not_marked, replace(STOPPED, faults=2, kinds=(Fault.END, Fault.HANG), struck="task: Produce")),
+    (dying_tasks_not_waited_for, replace(STOPPED, faults=2, kinds=(Fault.END, Fault.KILL), struck="task")),
     (lost_markers_not_looked_for, FORGETS),
     (a_lost_marker_is_always_a_commit, Shape(faults=2, kinds=(Fault.FORGET, Fault.EXPIRE))),
     (sealed_leftovers_not_taken_over, Shape(kinds=CRASHES, keeps=True)),

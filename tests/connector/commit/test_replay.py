@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from eoslog.connector.commit import commands as c
-from eoslog.connector.commit.decide import Aborted, SourceOffsets
+from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import Decision, decode, encode
+from eoslog.connector.commit.ending import Aborted
 from eoslog.connector.commit.faults import (
     CheckpointMismatch,
     CommitFault,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from eoslog.connector.commit import commands as c
-from eoslog.connector.commit.decide import Aborted
 from eoslog.connector.commit.decision import decode
+from eoslog.connector.commit.ending import Aborted
 from eoslog.connector.commit.faults import (
     BatchRefused,
     CommitFault,

@@ -111,7 +111,7 @@ DEFENCES = [
         traps.test_trap_12_nothing_is_aborted_while_the_outcome_is_unknown,
         (2, True),
     ),
-    Defence(12, broken.abort_does_not_ask, traps.test_trap_12_abort_after_a_decided_batch_touches_nothing),
+    Defence(12, broken.abort_does_not_ask, traps.test_trap_12_abort_after_a_decided_batch_aborts_nothing),
     Defence(13, broken.part_of_a_decision_is_enough, traps.test_trap_13_a_partly_refused_decision_is_refused),
     Defence(
         15,
@@ -224,7 +224,7 @@ DEFENCES = [
         27,
         broken.earlier_queries_forgotten,
         traps.test_trap_27_another_query_used_the_sink_before_a_decided_batch_is_replayed,
-        (2, True),
+        (2,),
     ),
     Defence(
         28,
@@ -250,7 +250,7 @@ DEFENCES = [
     ),
     Defence(
         31,
-        broken.a_look_waits_for_every_decision,
+        broken.another_ones_transaction_is_as_begun,
         lates.test_trap_31_the_next_batchs_decision_on_its_way_is_not_waited_for,
     ),
     Defence(
@@ -281,6 +281,17 @@ DEFENCES = [
         broken.acquired_without_a_look,
         owns.test_trap_32_a_fresh_start_looks_before_it_acquires_the_sink,
         (),
+    ),
+    Defence(
+        33,
+        sees.ends_not_marked,
+        lates.test_trap_33_an_attempt_that_comes_after_the_end_leaves_nothing_open,
+        (2, 1),
+    ),
+    Defence(
+        33,
+        sees.ends_not_marked,
+        lates.test_trap_33_a_commit_that_still_works_cannot_decide_after_the_end,
     ),
 ]
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from eoslog.connector.commit import commands as c
-from eoslog.connector.commit.begin import begin
-from eoslog.connector.commit.decide import Aborted, SourceOffsets, abort
+from eoslog.connector.commit.decide import SourceOffsets
+from eoslog.connector.commit.ending import Aborted
 from eoslog.connector.commit.faults import (
     BatchRefused,
     CheckpointMismatch,
@@ -19,10 +19,9 @@ from eoslog.connector.commit.faults import (
     SinkFenced,
     Unfinished,
 )
-from eoslog.connector.commit.messages import Batch, Decided, Prepared
+from eoslog.connector.commit.messages import Batch, Decided
 from eoslog.connector.commit.names import Identity
-from eoslog.connector.commit.prepare import Task, judge
-from eoslog.connector.commit.token import BATCH, is_finished, note_finished
+from eoslog.connector.commit.prepare import judge
 from eoslog.protocol.errors import ErrorCode
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
 
@@ -81,10 +80,9 @@ def test_trap_3_a_new_checkpoint_starts_at_0_again_and_is_not_skipped(tv: int) -
 
 
 @BOTH
-@pytest.mark.parametrize("known", [True, False])
-def test_trap_27_another_query_used_the_sink_before_a_decided_batch_is_replayed(tv: int, known: bool) -> None:
+def test_trap_27_another_query_used_the_sink_before_a_decided_batch_is_replayed(tv: int) -> None:
     """Killed after the decision, before Spark has noted it; then another query, of more than one batch; then
-    the first one comes back. `known`: begin can read the checkpoint, else only tasks know the batch."""
+    the first one comes back."""
     bench = Bench(tv)
     reports = bench.prepare_all(bench.begin(0))
     bench.crash_at(finishes)
@@ -92,13 +90,7 @@ def test_trap_27_another_query_used_the_sink_before_a_decided_batch_is_replayed(
         bench.commit(reports, 0)
     for batch_id in range(2):
         bench.whole_batch(batch_id, query="r")
-    begun = bench.begin(0)
-    if not known:
-        begun, _ = bench.run(begin(bench.sink, None))
-        task, _ = judge(begun, "q", 0, 0)
-        assert task is Task.PASS_DECIDED
-        return
-    bench.commit(bench.prepare_all(begun), 0)
+    bench.commit(bench.prepare_all(bench.begin(0)), 0)
     bench.whole_batch(1)
     bench.whole_batch(2, query="r")
     expected = [
@@ -214,6 +206,29 @@ def test_trap_6_a_participant_about_to_time_out_is_not_decided(left_ms: int, fit
     else:
         with pytest.raises(BatchRefused, match="of its 900000 ms left"):
             bench.commit(reports, 0)
+
+
+@BOTH
+@pytest.mark.parametrize("pauses", [c.StageOffsets, c.Describe])
+def test_trap_6_the_time_left_is_reckoned_from_now(tv: int, pauses: type[c.Command[Any]]) -> None:
+    """The driver stands still after its own transaction was opened: that transaction's start is long ago."""
+    bench = Bench(tv)
+    reports = bench.prepare_all(bench.begin(0))
+    staged = False
+
+    def pause(command: c.Command[Any]) -> None:
+        nonlocal staged
+        if isinstance(command, pauses) and staged:
+            bench.broker.now_ms += 895_000
+        staged = staged or isinstance(command, c.StageOffsets)
+
+    bench.intercept = pause
+    source = SourceOffsets("dashboards", {("source", 0): (1, "")})
+    with pytest.raises(BatchRefused, match="of its 900000 ms left"):
+        bench.commit(reports, 0, source)
+    bench.intercept = None
+    bench.whole_batch(0)
+    assert bench.open() == () and bench.broker.visible() == ["q0p0", "q0p1"]
 
 
 def test_trap_7_a_repeated_end_under_the_old_epoch_is_no_loss() -> None:
@@ -359,21 +374,23 @@ def test_trap_12_nothing_is_aborted_while_the_outcome_is_unknown(tv: int, applie
     bench.intercept = None
     if applied:
         assert bench.abort(reports, 0) is Aborted.DECIDED
-        assert len(bench.open()) == 2
+        assert bench.open() == (), "what is decided is carried out"
     bench.whole_batch(0)
     assert bench.broker.visible() == ["q0p0", "q0p1"]
 
 
 @BOTH
-def test_trap_12_abort_after_a_decided_batch_touches_nothing(tv: int) -> None:
+def test_trap_12_abort_after_a_decided_batch_aborts_nothing(tv: int) -> None:
     bench = Bench(tv)
     reports = bench.prepare_all(bench.begin(0))
     bench.intercept = lambda command: c.Unknown("away") if finishes(command) else None
     with pytest.raises(Unfinished):
         bench.commit(reports, 0)
-    bench.intercept = None
     assert bench.abort(reports, 0) is Aborted.DECIDED
     assert len(bench.open()) == 2
+    bench.intercept = None
+    assert bench.abort(reports, 0) is Aborted.DECIDED
+    assert bench.open() == () and bench.broker.visible() == ["q0p0", "q0p1"]
     bench.begin(0)
     assert bench.broker.visible() == ["q0p0", "q0p1"]
 
@@ -397,10 +414,10 @@ def test_abort_clears_a_failed_batch_and_nobody_elses(tv: int) -> None:
     old = bench.prepare_all(bench.begin(0))
     begun = bench.begin(0)
     reports = bench.prepare_all(begun)
-    assert bench.abort([None, None], 0) is Aborted.LEFT  # type: ignore[list-item]
+    assert bench.abort([None, None], 0) is Aborted.LEFT
     assert bench.abort(old, 0) is Aborted.CLEARED
     assert len(bench.open()) == 2, "a zombie's abort hits only its own"
-    assert bench.abort([None, reports[1]], 0) is Aborted.CLEARED  # type: ignore[list-item]
+    assert bench.abort([None, reports[1]], 0) is Aborted.CLEARED
     assert bench.open() == ()
 
 
@@ -410,11 +427,11 @@ def test_abort_clears_what_killed_tasks_left_when_begin_is_remembered(tv: int) -
     begun = bench.begin(0)
     bench.prepare_all(begun)
     assert len(bench.open()) == 2
-    assert bench.run(abort(bench.sink, [None, None], 0, begun)) is Aborted.CLEARED
+    assert bench.abort([None, None], 0, begun) is Aborted.CLEARED
     assert bench.open() == ()
     begun = bench.begin(0)
     bench.commit(bench.prepare_all(begun), 0)
-    assert bench.run(abort(bench.sink, [None, None], 0, begun)) is Aborted.DECIDED
+    assert bench.abort([None, None], 0, begun) is Aborted.DECIDED
     assert bench.broker.visible() == ["q0p0", "q0p1"]
 
 
@@ -598,18 +615,11 @@ def test_reports_that_do_not_belong_together_decide_nothing() -> None:
 
 
 def test_tasks_of_another_batch_than_begun_are_refused() -> None:
-    from eoslog.connector.commit.prepare import judge
 
     begun = Bench().begin(3)
     for query_id, batch_id in (("q", 4), ("r", 3)):
         with pytest.raises(CommitFault, match="made ready for batch 3 of query q"):
             judge(begun, query_id, batch_id, 0)
-
-
-def test_at_most_once_needs_to_know_its_batch() -> None:
-    bench = Bench()
-    with pytest.raises(CommitFault, match="checkpoint"):
-        bench.run(begin(bench.sink, None, once_at_most=True))
 
 
 def test_faults_pickle() -> None:
@@ -621,23 +631,6 @@ def test_faults_pickle() -> None:
 
 def test_an_identity_reads_as_in_names() -> None:
     assert f"{Identity(7, 3)} {Batch('q', 1)}" == "7.3 batch 1 of query q"
-
-
-@BOTH
-def test_a_token_writes_once_whatever_has_been_forgotten(tv: int) -> None:
-    """A second run after the brokers have forgotten the participants must not take them for lost."""
-    bench = Bench(tv)
-    reports = bench.prepare_all(bench.begin(BATCH, "token"))
-    assert not bench.run(is_finished(bench.sink, "token"))
-    bench.commit(reports, BATCH)
-    bench.run(note_finished(bench.sink, "token"))
-    assert bench.run(is_finished(bench.sink, "token")) and not bench.run(is_finished(bench.sink, "other"))
-    for report in reports:
-        assert isinstance(report, Prepared)
-        del bench.broker.transactions[report.participant.name]
-    again = bench.prepare_all(bench.begin(BATCH, "token", completed=BATCH))
-    assert all(isinstance(report, Decided) for report in again)
-    assert bench.broker.visible() == ["token0p0", "token0p1"]
 
 
 @pytest.mark.parametrize("tv", [1, 2])

@@ -1,5 +1,6 @@
-"""One transactional.id for two queries: the one that began last owns the sink, the other stops and says so,
-and whoever comes back later neither doubles nor loses a row."""
+"""One transactional.id for two queries, which their user has said is meant (start.accepted): the one that
+began last owns the sink, the other stops and says so, and whoever comes back later neither doubles nor loses
+a row."""
 
 import time
 from collections.abc import Iterator
@@ -34,7 +35,8 @@ def test_another_query_runs_between_a_crash_and_the_restart(
         "transactional.id": f"sink-{topic}",
     }
     one = Query(tmp_path / "one", options)
-    other = replace(one, checkpoint=tmp_path / "other", batches=3)
+    meant = options | {"start.accepted": "new-checkpoint"}
+    other = replace(one, checkpoint=tmp_path / "other", options=meant, batches=3)
     assert run(one, Crash(at)) == "killed"
     assert run(other) == "done"
     assert run(one) == "done"
@@ -63,6 +65,7 @@ class Streams:
             .option("kafka.bootstrap.servers", self.kafka.bootstrap)
             .option("topic", self.target)
             .option("transactional.id", f"sink-{self.target}")
+            .option("start.accepted", "new-checkpoint")
             .option("checkpointLocation", str(self.folder / name))
             .queryName(f"{name} {self.target}")
             .start()

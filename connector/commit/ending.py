@@ -1,0 +1,112 @@
+"""The end of a run in the middle of a batch: nobody decides it any more, and nothing of it stays open.
+
+Spark calls abort before its tasks are dead, and perhaps while the process that commits still works. So the
+end is marked first, by raising the epoch of the sink's own id, if it is this run's still. From then on
+
+- no commit under the run's identity can decide: whether the batch is decided does not change any more;
+- an attempt that has written its rows sees that nobody waits for it, and aborts its own (prepare.py). What it
+  opened before the mark is in the list that is made after it.
+
+What is decided is carried out, as the next begin would do. What is aborted bears the run's own incarnation in
+its name, so it is never a newer driver's. Nobody is fenced who has acquired the sink since.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from eoslog.connector.commit.commands import (
+    FENCED,
+    Acquire,
+    FetchStored,
+    ListOngoing,
+    Refused,
+    Rules,
+    Unknown,
+    ask,
+)
+from eoslog.connector.commit.decision import decode
+from eoslog.connector.commit.faults import CommitFault
+from eoslog.connector.commit.finish import clear_run, finish, is_of
+from eoslog.connector.commit.messages import Begun, Report, Run
+from eoslog.connector.commit.names import Participant, Sink
+from eoslog.connector.commit.own import settle
+
+
+class Aborted(Enum):
+    """What became of the batch."""
+
+    CLEARED = "the batch's transactions are aborted"
+    LEFT = "not enough is known to abort anything; the next begin clears it"
+    DECIDED = "the batch is decided; nothing may be aborted"
+
+
+class Ended(NamedTuple):
+    """How a run has ended. `aborted`: transactional ids; `left`: what may be open still, and why; `decided`:
+    participants of a decision, which are never aborted."""
+
+    outcome: Aborted
+    aborted: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    decided: tuple[Participant, ...] = ()
+
+
+def run_of(reports: Sequence[Report | None], begun: Begun | None = None) -> Run | None:
+    """The run that a batch's reports belong to, or what begin found out; None: neither is there."""
+    known = next((report.stamp for report in reports if report is not None), begun)
+    return None if known is None else Run(known.incarnation, known.identity, known.batch)
+
+
+def rests(sink: Sink, run: Run) -> Rules[bool]:
+    """Whether the run's last batch is decided and carried out: there is nothing to end."""
+    stored = yield from ask(FetchStored(sink.group))
+    listed = yield from ask(ListOngoing(sink.coordinator))
+    if isinstance(stored, (Refused, Unknown)) or isinstance(listed, (Refused, Unknown)):
+        return False
+    last = decode(sink, stored.chunks)
+    decided = last is not None and (last.incarnation, last.batch[:2]) == (run.incarnation, run.batch[:2])
+    return decided and not any(
+        name == sink.coordinator or is_of(sink, name, run.incarnation) for name in listed
+    )
+
+
+def end_run(sink: Sink, run: Run) -> Rules[Ended]:
+    """End what the run has left open. May be called again, by anybody, at any time; never raises CommitFault.
+
+    While it is not known whether the batch is decided nothing is aborted: on transaction.version 2 a late
+    abort would overwrite the proof of a commit.
+    """
+    try:
+        # before the state that tells how the last transaction ended is gone
+        yield from settle(sink)
+    except CommitFault as fault:
+        return Ended(Aborted.LEFT, left=(str(fault),))
+    raised = yield from ask(Acquire(sink.coordinator, run.identity))
+    if isinstance(raised, Unknown) or (isinstance(raised, Refused) and raised.code not in FENCED):
+        return Ended(Aborted.LEFT, left=(f"{sink.coordinator}: {raised}",))
+    stored = yield from ask(FetchStored(sink.group))
+    if isinstance(stored, (Refused, Unknown)):
+        return Ended(Aborted.LEFT, left=(f"the last decision of sink {sink.id}: {stored}",))
+    last = decode(sink, stored.chunks)
+    ours = last if last is not None and last.incarnation == run.incarnation else None
+    if ours is not None and ours.batch.query_id == run.batch.query_id and ours.batch > run.batch:
+        return Ended(Aborted.DECIDED)  # the run has gone on since: what is open is a later batch's
+    unfinished: tuple[str, ...] = ()
+    if ours is not None:
+        try:
+            yield from finish(ours)
+        except CommitFault as fault:
+            unfinished = (str(fault),)
+    decided = ours.participants if ours is not None else ()
+    outcome = Aborted.CLEARED
+    if ours is not None and ours.batch[:2] == run.batch[:2]:
+        outcome = Aborted.DECIDED
+    ended = yield from clear_again(sink, run, Ended(outcome, decided=decided))
+    return ended._replace(left=(*unfinished, *ended.left))
+
+
+def clear_again(sink: Sink, run: Run, ended: Ended) -> Rules[Ended]:
+    """The same for what tasks have opened since: they may go on for a while. Its end must be known."""
+    aborted, left = yield from clear_run(sink, run.incarnation, ended.decided)
+    told = tuple(f"{name}: {why}" for name, why in left.items())
+    return ended._replace(aborted=(*ended.aborted, *aborted), left=told)

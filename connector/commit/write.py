@@ -1,0 +1,131 @@
+"""Batch writes with a token: each is written once, and another one under the same token is said.
+
+A write that is run again finds its token in the last decision of its sink, or in that decision's memory
+(token.py). Its rows pass then, are counted, and compared with those of the first time.
+
+When a write is carried out in full, that is noted beside the decision: brokers forget idle transactional ids,
+and a transaction that is forgotten must not be taken for one that is lost. So the note comes last, after
+every winner is committed.
+"""
+
+from eoslog.connector.commit.begin import LAST_EPOCH, Owned, acquire, left_by, make_ready, raise_epoch
+from eoslog.connector.commit.commands import (
+    CommitOffsets,
+    Describe,
+    FetchStored,
+    Rules,
+    ask,
+    demand,
+)
+from eoslog.connector.commit.decision import ANCHOR, Decision, Stored, decode
+from eoslog.connector.commit.faults import CommitFault, TokenForgotten
+from eoslog.connector.commit.messages import Batch, Begun, Run
+from eoslog.connector.commit.names import Sink
+from eoslog.connector.commit.own import fetch_stored
+from eoslog.connector.commit.replay import OnLost
+from eoslog.connector.commit.seal import TwoPhase, check_offered
+from eoslog.connector.commit.token import Token
+
+_OF_BEFORE = 0
+"""The note of a finished write as it was when each token had a sink of its own; decisions count from 1."""
+
+
+def begin_write(
+    sink: Sink,
+    token: str,
+    *,
+    last_run: Run | None = None,
+    two_phase: TwoPhase = TwoPhase.AUTO,
+    on_lost: OnLost = OnLost.STOP,
+) -> Rules[tuple[Begun, Run]]:
+    """Make the sink of the token's stem ready for its tasks. `last_run`: what this driver remembers of the
+    stem's last write. Returns what tasks need, and what to remember. Raises CommitFault.
+
+    Batches are counted by the sink's decisions, not by the tokens' numbers, which may come in any order: so
+    the next batch always has the other half of the names.
+    """
+    owned = None
+    if last_run is not None:
+        owned = yield from _go_on(sink, last_run)
+    if owned is None:
+        owned = yield from acquire(sink)
+        if two_phase is TwoPhase.REQUIRE:
+            yield from check_offered(sink)
+    last = decode(sink, owned.stored.chunks)
+    known = last.last_of(token) if last is not None else None
+    batch = known or Batch(token, last.batch.batch_id + 1 if last is not None else 0)
+    is_complete = last is not None and (yield from is_finished(sink, last))
+    begun = yield from make_ready(sink, owned, last, batch, is_complete=is_complete, on_lost=on_lost)
+    if last is not None and known is None and last.tokens.forgot(Token.of(token)):
+        raise TokenForgotten(
+            f"sink {sink.id}: whether write.token={token} was written is known no longer: only the last "
+            f"{len(last.tokens.kept)} tokens of {Token.of(token).stem!r} are remembered, and number "
+            f"{last.tokens.floor} was forgotten. Nothing was written. {TokenForgotten.advice}"
+        )
+    return begun, Run(owned.incarnation, owned.identity, batch)
+
+
+def _go_on(sink: Sink, run: Run) -> Rules[Owned | None]:
+    """Go on where this driver's last write has left the sink, under the names of its run; None: acquire it.
+
+    As a stream goes on (begin.py), but only behind its own decision: writes may be begun side by side, by
+    threads of one driver, and of two under one identity the later decision would take the place of the
+    earlier one in the same transaction. And other drivers may write in turns: that is no reason to stop.
+    """
+    states = yield from demand(Describe((sink.coordinator,)), f"sink {sink.id} cannot be looked up")
+    state = states[sink.coordinator]
+    stored = yield from fetch_stored(sink, run.identity)
+    if state is None or not left_by(run, state, decode(sink, stored.chunks)):
+        return None
+    if state.identity.epoch > LAST_EPOCH:
+        return None
+    identity = state.identity
+    if identity == run.identity:  # transaction.version 1, or nothing was decided since
+        identity = yield from raise_epoch(sink, identity)
+    return Owned(run.incarnation, identity, stored, False)
+
+
+def begin_before(
+    sink: Sink,
+    token: str,
+    topics: frozenset[str],
+    *,
+    two_phase: TwoPhase = TwoPhase.AUTO,
+    on_lost: OnLost = OnLost.STOP,
+) -> Rules[Begun | None]:
+    """The same in the sink that a token had of its own before tokens of a stem shared one. None: it did not
+    decide this write, and holds nothing open. `topics`: to which this write goes; empty where each row names
+    its own. What was written to others is another write's, and carried out. Raises CommitFault."""
+    what = f"whether write.token={token} was written by an earlier version cannot be read"
+    states = yield from demand(Describe((sink.coordinator,)), what)
+    known = states[sink.coordinator] is not None
+    stored = yield from ask(FetchStored(sink.group))
+    if isinstance(stored, Stored):
+        last = decode(sink, stored.chunks)
+        if not known if last is None else last.batch.query_id != token:
+            return None
+    elif not known:
+        raise CommitFault(f"{what}: {stored}. When that is mended, start the query again")
+    # Else it died in the middle of its decision, which is pending until the sink is acquired.
+    begun, _ = yield from begin_write(sink, token, two_phase=two_phase, on_lost=on_lost)
+    last = decode(sink, (yield from fetch_stored(sink, begun.identity)).chunks)
+    if last is None:
+        return None
+    written = {topic for topic, _ in last.written}
+    return None if topics and written and not topics & written else begun
+
+
+def is_finished(sink: Sink, last: Decision) -> Rules[bool]:
+    """Whether the sink's last decision is noted as carried out in full. Raises CommitFault."""
+    what = f"whether the write with token {last.batch.query_id} is done cannot be read"
+    stored = yield from demand(FetchStored(sink.finished_group), what)
+    number, token = stored.chunks.get(0, (-1, ""))
+    return number in (last.sequence, _OF_BEFORE) and token == last.batch.query_id
+
+
+def note_finished(sink: Sink, last: Decision) -> Rules[None]:
+    """Note that it has been. Raises CommitFault: the rows are visible then, and the same token is safe."""
+    token = last.batch.query_id
+    what = f"the write with token {token} is visible, but that could not be noted; running it again is safe"
+    note = {(ANCHOR, 0): (last.sequence, token)}
+    yield from demand(CommitOffsets(sink.finished_group, note), what)

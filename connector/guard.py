@@ -1,0 +1,157 @@
+"""Ends a run that nobody goes on with: at once where Spark calls abort, and from a process of its own.
+
+Spark calls abort before its tasks are dead; and not at all where the driver application is ended by a signal
+or killed. So two processes are forked, which outlive whoever forked them, hold none of their sockets, and
+have nothing to do with Spark:
+
+- by abort: it looks again until the killed tasks must be gone, so that query.stop() need not wait for that;
+- by the first begin of a run: it waits until who begins batches is gone, a Python daemon of Spark's, which
+  dies with its JVM and with its SparkSession; and ends what the last batch left.
+
+They do what the next begin would do, and nothing that could hurt a newer driver (commit/ending.py). A machine
+or a container that dies as a whole takes them with it: then the time-out and the next start remain.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+from eoslog.connector import memory
+from eoslog.connector.commit.ending import Aborted, Ended, clear_again, end_run, rests
+from eoslog.connector.commit.messages import Run
+from eoslog.connector.commit.names import Identity, Sink
+from eoslog.connector.driver import Driver
+from eoslog.connector.longlived import is_sparks
+
+log = logging.getLogger(__name__)
+
+TASK_KILL_SECONDS = 3.0
+"""How long a killed task's Python process may go on: spark.python.task.killTimeout is 2 s, and a margin."""
+LOOK_AGAIN_SECONDS = 0.2
+"""How often is looked for transactions of tasks that are dying."""
+WATCH_SECONDS = 0.25
+"""How often a guard looks whether its driver is there."""
+_PATIENCE_SECONDS = 60
+"""A guard or a looker whose cluster does not answer gives up after this."""
+
+Drivers = Callable[[], Driver]
+"""Makes a driver in whichever process it is called."""
+
+
+def end(sink: Sink, run: Run, drivers: Drivers, *, going_on: bool) -> None:
+    """End what is open of the run, and say so. `going_on`: tasks may be dying still; that is looked after in
+    the background, in a process of Spark's."""
+    ended = drivers().run(end_run(sink, run))
+    if not going_on:
+        _tell(sink, run, ended)
+    elif is_sparks():
+        _tell(sink, run, ended)
+        detached(lambda: _tell_more(sink, run, ended, _look_again(sink, run, ended, drivers())))
+    else:
+        _tell(sink, run, _look_again(sink, run, ended, drivers()))
+
+
+def _look_again(sink: Sink, run: Run, ended: Ended, driver: Driver) -> Ended:
+    until = time.monotonic() + TASK_KILL_SECONDS
+    while time.monotonic() < until:
+        time.sleep(LOOK_AGAIN_SECONDS)
+        if ended.outcome is Aborted.LEFT:
+            ended = driver.run(end_run(sink, run))
+        else:
+            ended = driver.run(clear_again(sink, run, ended))
+    return ended
+
+
+def _tell(sink: Sink, run: Run, ended: Ended) -> None:
+    log.info(
+        "%s of sink %s is over: %s (%s)",
+        run.batch,
+        sink.id,
+        ended.outcome.value,
+        ", ".join(ended.aborted) or "none was open",
+    )
+    if ended.left:
+        log.warning(
+            "%s of sink %s is over, and may hold back readers until it is started again or "
+            "kafka.transaction.timeout.ms has passed: %s. `eoslog transactions` lists what is open, and "
+            "`eoslog transactions abort --force` ends what is not decided",
+            run.batch,
+            sink.id,
+            "; ".join(ended.left),
+        )
+
+
+def _tell_more(sink: Sink, run: Run, before: Ended, ended: Ended) -> None:
+    if (ended.aborted, ended.left) != (before.aborted, before.left):
+        _tell(sink, run, ended)
+
+
+def watch(sink: Sink, incarnation: Identity, key: tuple[str, ...], drivers: Drivers) -> None:
+    """From now on, end the run of the sink when its driver is gone, whatever has ended it."""
+    if not is_sparks():
+        return
+    begins = memory.parent_of(os.getpid())
+    detached(lambda: _guard(sink, incarnation, key, begins, drivers))
+
+
+def _guard(
+    sink: Sink, incarnation: Identity, key: tuple[str, ...], begins: memory.Started, drivers: Drivers
+) -> None:
+    while memory.lives(begins):
+        time.sleep(WATCH_SECONDS)
+        run = memory.look(*key)
+        if run is not None and run.incarnation != incarnation:
+            return  # the sink was acquired anew, by a begin that has a guard of its own
+    run = memory.look(*key)
+    if run is None or run.incarnation != incarnation:
+        return
+    signal.alarm(_PATIENCE_SECONDS)
+    driver = drivers()
+    if driver.run(rests(sink, run)):
+        return
+    ended = driver.run(end_run(sink, run))
+    _tell(sink, run, _look_again(sink, run, ended, driver))
+
+
+def detached(work: Callable[[], object]) -> None:
+    """Do it in a process that belongs to nobody: not to Spark's groups of processes, nor to a terminal."""
+    memory.driver_process()  # while it can be told from the parents
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            _cut_loose()
+            work()
+    except BaseException:  # the fork must never come back into Spark's code
+        log.exception("what a batch left open could not be looked after")
+    finally:
+        os._exit(0)
+
+
+def _cut_loose() -> None:
+    """Keep no descriptor of the process that was forked: who waits for its end must not wait for this one.
+    What is said goes where the driver's errors go, where that can be opened."""
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.SIG_IGN)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    told = nothing
+    with contextlib.suppress(OSError):
+        told = os.open(f"/proc/{memory.driver_process().pid}/fd/2", os.O_WRONLY | os.O_APPEND)
+    for number, source in ((0, nothing), (1, nothing), (2, told)):
+        os.dup2(source, number)
+    for number in map(int, os.listdir("/dev/fd")):
+        if number > 2:
+            with contextlib.suppress(OSError):  # that of the list itself
+                os.close(number)
+    sys.stderr = open(2, "w", closefd=False, buffering=1)  # noqa: SIM115
+    told_by = logging.StreamHandler(sys.stderr)
+    told_by.setFormatter(logging.Formatter("%(levelname)s eoslog: %(message)s"))
+    logging.root.handlers[:] = [told_by]  # the others' files are closed
+    log.setLevel(logging.INFO)

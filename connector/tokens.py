@@ -1,0 +1,32 @@
+"""Begin of a batch write with a token, on the driver: under which sink, and from where it goes on."""
+
+from eoslog.connector import memory
+from eoslog.connector.commit.messages import Begun
+from eoslog.connector.commit.names import Sink
+from eoslog.connector.commit.token import Token
+from eoslog.connector.commit.write import begin_before, begin_write
+from eoslog.connector.driver import Driver
+from eoslog.connector.options import SinkOptions
+
+_NAME = "eoslog-write"
+"""The writer's name where no transactional.id is given."""
+
+
+def begin_token(options: SinkOptions, text: str, driver: Driver) -> Begun:
+    """Before the tasks of a write with this token. Raises CommitFault."""
+    token, name = Token.of(text), options.transactional_id or _NAME
+    two_phase, on_lost = options.two_phase, options.on_lost
+    topics = frozenset(
+        topic for topic in (options.topic, options.deadletter_topic) if topic and options.topic
+    )
+    old = Sink(f"{name}.{text}")
+    before = driver.run(begin_before(old, text, topics, two_phase=two_phase, on_lost=on_lost))
+    if before is not None:
+        return before
+    sink = Sink(token.sink_id(name, options.topic))
+    key = (repr(options.client.bootstrap), sink.id, "write")
+    last_run = memory.take(*key)
+    begun, run = driver.run(begin_write(sink, text, last_run=last_run, two_phase=two_phase, on_lost=on_lost))
+    if token.digits:  # else no other token has this sink
+        memory.keep(run, *key)
+    return begun

@@ -1,0 +1,135 @@
+"""Leader epochs: one for each life of a broker, stored with its batches, and told where each ends."""
+
+from __future__ import annotations
+
+import bisect
+
+import pytest
+from fakefs import FakeFileSystem
+from hypothesis import given
+from hypothesis import strategies as st
+from logkit import Disk, batch
+
+from eoslog.broker.log import files
+from eoslog.broker.log.epochs import TICK_MS, begun, next_epoch, rest_ms
+from eoslog.broker.log.settings import LogSettings
+
+PATH = "/data/.life-epoch"
+NOW_MS = 1_800_000_000_000
+
+
+@pytest.fixture
+def fs() -> FakeFileSystem:
+    made = FakeFileSystem()
+    made.make_dir("/data")
+    return made
+
+
+def test_each_life_has_a_later_epoch_than_all_before(fs: FakeFileSystem) -> None:
+    first = next_epoch(fs, PATH, NOW_MS)
+    assert next_epoch(fs, PATH, NOW_MS) == first + 1, "two starts within an instant"
+    assert next_epoch(fs, PATH, NOW_MS - 10**9) == first + 2, "a clock that was set back"
+    assert next_epoch(fs, PATH, NOW_MS + 10 * TICK_MS) == first + 10
+
+
+def test_a_restored_copy_goes_on_beyond_all_that_was_used_since(fs: FakeFileSystem) -> None:
+    next_epoch(fs, PATH, NOW_MS)
+    copy = files.read_whole(fs, PATH)
+    later = NOW_MS + TICK_MS
+    original = next_epoch(fs, PATH, later)
+    files.write_whole(fs, PATH, copy)
+    assert next_epoch(fs, PATH, later + TICK_MS) > original
+    files.write_whole(fs, PATH, b"damaged")
+    assert next_epoch(fs, PATH, later + 2 * TICK_MS) > original + 1
+
+
+@given(st.integers(0, TICK_MS - 1))
+def test_a_life_that_wrote_ends_when_its_time_is_over(into: int) -> None:
+    fs = FakeFileSystem()
+    fs.make_dir("/data")
+    now = NOW_MS - NOW_MS % TICK_MS + into
+    epoch = next_epoch(fs, PATH, now)
+    rest = rest_ms(epoch, now)
+    assert 0 < rest <= TICK_MS
+    fs.remove(PATH)
+    assert next_epoch(fs, PATH, now + rest) == epoch + 1, "another line, at that moment"
+    assert rest_ms(epoch, now + rest) == 0
+    assert rest_ms(epoch + 1000, now) == 0, "a clock that was set back: waiting is no use"
+
+
+def rows(disk: Disk) -> list[list[str]]:
+    return files.decode_checkpoint(disk.file("leader-epoch-checkpoint"), "p")
+
+
+def test_the_file_for_kafka_s_tools_tells_where_each_began() -> None:
+    disk = Disk()
+    for life, epoch in enumerate((5, 7, 9)):
+        partition = disk.open(epoch=epoch)
+        if life != 1:
+            disk.append(partition, batch(b"a", b"b"))
+            disk.append(partition, batch(b"c"))
+        partition.save()
+        partition.close()
+    assert rows(disk) == [["5", "0"], ["9", "3"]], "nothing was written in epoch 7"
+
+
+def test_the_file_loses_what_was_cut_and_what_was_deleted() -> None:
+    disk = Disk()
+    path = "/data/t-0/leader-epoch-checkpoint"
+    for epoch, base, start in ((1, 10, 0), (2, 20, 0), (3, 30, 0), (4, 25, 0)):
+        begun(disk.fs, path, epoch, base, start)
+    assert rows(disk) == [["0", "0"], ["1", "10"], ["2", "20"], ["4", "25"]], "3 was cut off"
+    begun(disk.fs, path, 5, 40, 22)
+    assert rows(disk) == [["2", "22"], ["4", "25"], ["5", "40"]]
+    files.write_whole(disk.fs, path, b"")
+    begun(disk.fs, path, 6, 50, 22)
+    assert rows(disk) == [["6", "50"]], "a power loss took it"
+
+
+LIVES = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 6)), min_size=1, max_size=8)
+
+
+@given(LIVES, st.integers(200, 2000), st.integers(0, 6))
+def test_where_an_epoch_ends_is_what_a_list_of_them_says(
+    lives: list[tuple[int, int]], segment_bytes: int, deleted: int
+) -> None:
+    """Lives of some batches each, over segments of all sizes, with the log's start anywhere."""
+    disk, epoch, ends = Disk(LogSettings(segment_bytes=segment_bytes, index_interval_bytes=100)), 0, {}
+    for step, count in lives:
+        epoch += step
+        partition = disk.open(epoch=epoch)
+        for _ in range(count):
+            disk.append(partition, batch(b"x" * 60, b"y"))
+        ends[epoch] = partition.log_end_offset
+        partition.save()
+        partition.close()
+    epoch += 1
+    partition = disk.open(epoch=epoch)
+    start = min(deleted, partition.high_watermark)
+    partition.delete_records(start)
+    end = partition.high_watermark
+    written = [e for e, at in ends.items() if at > max([0, *(ends[o] for o in ends if o < e)])]
+    known = [e for e in written if ends[e] > start]
+    for asked in range(-1, epoch + 2):
+        if not 0 <= asked <= epoch:
+            assert partition.epoch_end(asked) == (-1, -1)
+        elif asked == epoch:
+            assert partition.epoch_end(asked) == (epoch, end)
+        else:
+            below = known[: bisect.bisect_right(known, asked)]
+            expected = (below[-1], ends[below[-1]]) if below else (asked, start)
+            assert partition.epoch_end(asked) == expected
+    for offset in range(start, end):
+        assert partition.epoch_at(offset) == next(e for e in known if ends[e] > offset)
+    assert partition.epoch_at(end) == epoch
+
+
+def test_a_batch_of_any_epoch_is_found_behind_a_damaged_one() -> None:
+    for epoch in (0, 5, 119_000_000, 2**31 - 1):
+        disk = Disk()
+        partition = disk.open(epoch=epoch)
+        for value in (b"a", b"\x02" * 300, b"c"):
+            disk.append(partition, batch(value))
+        partition.close()
+        disk.file("00000000000000000000.log")[70] ^= 0xFF
+        assert "a valid batch of offset 2" in str(disk.open(epoch=epoch).offline)

@@ -1,0 +1,507 @@
+"""What is a proof and what is none: states of coordinators, markers, and decisions that were hurt."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from eoslog.connector.commit import commands as c
+from eoslog.connector.commit import own
+from eoslog.connector.commit.decide import SourceOffsets, count
+from eoslog.connector.commit.decision import Stored, decode
+from eoslog.connector.commit.faults import (
+    BatchRefused,
+    CommitFault,
+    DecisionDamaged,
+    DecisionGone,
+    MarkersMissing,
+    SinkFenced,
+    Unfinished,
+)
+from eoslog.connector.commit.finish import is_aborted
+from eoslog.connector.commit.messages import Empty
+from eoslog.connector.commit.names import Identity, Participant, Sink
+from eoslog.connector.commit.prove import prove_last
+from eoslog.connector.commit.replay import OnLost
+from eoslog.connector.commit.seal import TwoPhase
+from eoslog.protocol.errors import ErrorCode
+from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
+
+BOTH = pytest.mark.parametrize("tv", [1, 2])
+SOURCE = SourceOffsets("dashboards", {("source", 0): (1, "")})
+WROTE = Participant("sink/1.0/0/w.0", Identity(7, 5))
+
+
+@pytest.mark.parametrize("state", ["PrepareAbort", "CompleteAbort"])
+def test_which_abort_is_that_of_these_rows(state: str) -> None:
+    """Its own, or its time-out's, which raises the epoch. A later one's says nothing of rows that may have
+    been committed before it, nor does one of another producer id: they would be written again."""
+
+    def proven(producer_id: int, epoch: int) -> bool:
+        return is_aborted(c.Description(state, Identity(producer_id, epoch), 60_000, 0), WROTE)
+
+    assert [epoch for epoch in range(10) if proven(7, epoch)] == [5, 6]
+    assert not any(proven(8, epoch) for epoch in range(10)), "the id expired, or its epochs ran out"
+
+
+@pytest.mark.parametrize("state", ["Empty", "Ongoing", "PrepareCommit", "CompleteCommit", "Dead"])
+def test_what_is_no_abort(state: str) -> None:
+    assert not is_aborted(c.Description(state, WROTE.identity, 60_000, 0), WROTE)
+    assert not is_aborted(None, WROTE)
+
+
+def test_a_decision_with_another_digit_is_damaged() -> None:
+    """It reads as well as the right one, and names another transaction, batch or number of rows."""
+    bench = Bench()
+    bench.whole_batch(0)
+    ((sequence, text),) = bench.broker.fetch("sink").chunks.values()  # type: ignore[union-attr]
+    body = text.index("{")
+    digits = [at for at, sign in enumerate(text) if sign.isdecimal() and at > body]
+    assert len(digits) > 10
+    for at in digits:
+        other = "1" if text[at] != "1" else "2"
+        with pytest.raises(DecisionDamaged, match="not whole"):
+            decode(bench.sink, {0: (sequence, text[:at] + other + text[at + 1 :])})
+
+
+def test_a_marker_that_is_sure_is_written_before_the_evidence_is_gone() -> None:
+    """Lost on the partition of the user's group alone: the decision can be read, and acquiring the sink would
+    destroy what tells how the transaction ended. Readers of the group would wait for ever."""
+    bench = Bench()
+    reports = bench.prepare_all(bench.begin(0))
+    bench.broker.forget_markers("sink", ("dashboards",))
+    bench.commit(reports, 0, SOURCE)
+    assert set(bench.broker.held) == {"dashboards"}
+    bench.commands.clear()
+    away = c.Unknown("no answer")
+    bench.intercept = lambda command: away if isinstance(command, c.WriteMarkers) else None
+    for _ in range(2):
+        with pytest.raises(MarkersMissing, match=r"the COMMIT marker could not be written: no answer"):
+            bench.begin(1, completed=0)
+    assert c.Acquire("sink") not in bench.commands
+    bench.intercept = None
+    bench.begin(1, completed=0)
+    assert not bench.broker.held and bench.broker.groups["dashboards"] == SOURCE.offsets
+
+
+def held_after_the_decision(bench: Bench, looks: list[bool]) -> Any:
+    """A begin that rolls forward: whether one participant is held open, look for look; what was written."""
+    reports = bench.whole_batch(0)
+    held = (c.Held(("out", 1), reports[1].participant, 0),)  # type: ignore[union-attr]
+    left, written = iter(looks), list[c.WriteMarkers]()
+
+    def answer(command: c.Command[Any]) -> Any:
+        if isinstance(command, c.FindHeld):
+            return held if next(left) else ()
+        if isinstance(command, c.WriteMarkers):
+            written.append(command)
+        return None
+
+    bench.intercept = answer
+    bench.begin(0)
+    assert not list(left), "looked too few times"
+    return written
+
+
+def test_a_marker_that_comes_between_two_looks_is_not_written() -> None:
+    """The first look may have been before it, and the coordinator's word after it."""
+    assert held_after_the_decision(Bench(), [True, False]) == []
+
+
+def test_a_marker_that_was_written_is_looked_for_once_more() -> None:
+    (written,) = held_after_the_decision(Bench(), [True, True, False])
+    assert written.commit
+
+
+def test_a_marker_that_was_written_and_does_not_show_is_said() -> None:
+    with pytest.raises(MarkersMissing, match="out-1 by sink/"):
+        held_after_the_decision(Bench(), [True, True, True])
+
+
+# -- the sink's own transaction, look for look ------------------------------------------------
+
+UNSTABLE = c.Refused(int(ErrorCode.UNSTABLE_OFFSET_COMMIT), "pending")
+STORED = Stored(1, {})
+HELD = (c.Held(("__consumer_offsets", 0), Participant("sink", Identity(7, 4)), 0),)
+
+
+def told(state: str, epoch: int = 5) -> dict[str, c.Description]:
+    return {"sink": c.Description(state, Identity(7, epoch), 60_000, 0)}
+
+
+def looked(rules: c.Rules[Any], **answers: list[Any]) -> tuple[Any, list[c.WriteMarkers]]:
+    """What rules come to when each kind of question is answered so, the last answer again and again; and the
+    markers they write."""
+    written: list[c.WriteMarkers] = []
+    left = {name: list(each) for name, each in answers.items()}
+    command = next(rules)
+    try:
+        while True:
+            kind = type(command).__name__
+            if isinstance(command, c.WriteMarkers):
+                written.append(command)
+            each = left.get(kind, [2 if kind == "TransactionVersion" else None])
+            command = rules.send(each.pop(0) if len(each) > 1 else each[0])
+    except StopIteration as done:
+        return done.value, written
+
+
+def test_markers_that_are_under_way_are_waited_for() -> None:
+    found = looked(
+        own.ask_stored(Sink("sink"), None),
+        FetchStored=[UNSTABLE, UNSTABLE, UNSTABLE, STORED],
+        Describe=[told("PrepareCommit")],
+        FindOwn=[HELD],
+    )
+    assert found == (STORED, [])
+
+
+def test_a_lost_marker_that_is_not_sure_is_named_and_not_written() -> None:
+    """The coordinator speaks of a later transaction."""
+    with pytest.raises(MarkersMissing, match="does not tell how just this transaction ended"):
+        looked(
+            own.ask_stored(Sink("sink"), None),
+            FetchStored=[UNSTABLE],
+            Describe=[told("CompleteCommit", 9)],
+            FindOwn=[HELD],
+        )
+
+
+def test_what_can_be_read_by_now_is_read() -> None:
+    """Something else is held open, perhaps on the partition of another group."""
+    found = looked(
+        own.ask_stored(Sink("sink"), None),
+        FetchStored=[UNSTABLE, STORED],
+        Describe=[told("CompleteCommit", 9)],
+        FindOwn=[HELD],
+    )
+    assert found == (STORED, [])
+
+
+@pytest.mark.parametrize(("prepared", "complete"), [("PrepareCommit", True), ("PrepareAbort", False)])
+def test_a_start_waits_for_the_markers_that_are_on_their_way(prepared: str, complete: bool) -> None:
+    """Only when they are written, as the coordinator says, one that does not show is lost."""
+    _, (written,) = looked(
+        own.settle(Sink("sink")),
+        Describe=[told(prepared), told(prepared.replace("Prepare", "Complete"))],
+        FindOwn=[HELD, HELD, ()],
+    )
+    assert (written.held, written.commit) == (HELD, complete)
+
+
+def test_only_pending_offsets_are_waited_for() -> None:
+    refused = c.Refused(int(ErrorCode.GROUP_AUTHORIZATION_FAILED), "not allowed")
+    assert looked(own.ask_stored(Sink("sink"), None), FetchStored=[refused, STORED]) == (refused, [])
+
+
+def test_of_what_is_held_only_what_is_sure_is_written() -> None:
+    older = (c.Held(("__consumer_offsets", 1), Participant("sink", Identity(7, 2)), 0),)
+    _, (written,) = looked(
+        own.settle(Sink("sink")),
+        Describe=[told("CompleteCommit")],
+        FindOwn=[(*HELD, *older), older],
+        FetchStored=[STORED],
+    )
+    assert written.held == HELD
+
+
+def test_what_cannot_be_told_of_another_group_does_not_stop_the_sink() -> None:
+    """On transaction.version 1 a fresh start cannot tell; its own decision can be read."""
+    bench = Bench(tv=1)
+    reports = bench.prepare_all(bench.begin(0))
+    bench.broker.forget_markers("sink", ("dashboards",))
+    bench.commit(reports, 0, SOURCE)
+    bench.whole_batch(1, completed=0)
+    assert len(bench.broker.visible()) == 4
+
+
+def test_a_coordinator_that_never_writes_its_markers_is_not_asked_for_ever() -> None:
+    """Its partitions are held open: they are written, or it is said."""
+    looks = 0
+
+    def answer(command: c.Command[Any]) -> Any:
+        nonlocal looks
+        if isinstance(command, c.FindHeld):
+            return (c.Held(("out", 1), participant, 0),)
+        if isinstance(command, c.Describe) and command.names == (participant.name,):
+            looks += 1
+            assert looks < 100
+            return {participant.name: c.Description("PrepareCommit", participant.identity, 60_000, 0)}
+        return None
+
+    bench = Bench()
+    participant = bench.whole_batch(0)[1].participant  # type: ignore[union-attr]
+    bench.intercept = answer
+    with pytest.raises(MarkersMissing, match="out-1"):
+        bench.begin(0)
+    assert looks > 1
+
+
+@BOTH
+def test_a_driver_that_lives_on_closes_what_readers_of_the_users_group_wait_for(tv: int) -> None:
+    bench = Bench(tv)
+    begun = bench.begin(0)
+    reports = bench.prepare_all(begun)
+    bench.broker.forget_markers("sink", ("dashboards",))
+    bench.commit(reports, 0, SOURCE)
+    bench.run(prove_last(bench.sink, begun.identity))
+    assert not bench.broker.held and bench.broker.groups["dashboards"] == SOURCE.offsets
+
+
+# -- sealing ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("answer", [c.Refused(1, "not now"), c.Unknown("away")])
+def test_whether_sealing_is_offered_must_be_known_where_it_is_demanded(answer: Any) -> None:
+    bench = Bench(two_phase=TwoPhase.REQUIRE, keeps=True)
+    bench.intercept = lambda command: (
+        {name: answer for name, _ in command.participants} if isinstance(command, c.Seal) else None
+    )
+    with pytest.raises(CommitFault, match=f"cannot be found out: {answer}"):
+        bench.begin(0)
+
+
+@BOTH
+def test_a_participant_that_cannot_be_sealed_is_not_decided(tv: int) -> None:
+    """Refused for another reason than that nobody offers it."""
+    bench = Bench(tv, keeps=True)
+    reports = bench.prepare_all(bench.begin(0))
+    other = reports[1].participant.name  # type: ignore[union-attr]
+    bench.intercept = lambda command: (
+        bench._perform(command) | {other: c.Refused(1, "no room")} if isinstance(command, c.Seal) else None
+    )
+    with pytest.raises(BatchRefused, match="could not be kept open: no room"):
+        bench.commit(reports, 0)
+    bench.intercept = None
+    bench.whole_batch(0)
+    assert bench.broker.visible() == ["q0p0", "q0p1"]
+
+
+@BOTH
+@pytest.mark.parametrize("lost", [c.Seal, c.End])
+def test_a_takeover_without_an_answer_is_not_finished(tv: int, lost: type[c.Command[Any]]) -> None:
+    """A seal came late, so the holder in the decision cannot end it; nor does it work out to take it over."""
+    bench = Bench(tv, keeps=True)
+    reports = bench.prepare_all(bench.begin(0))
+    bench.crash_at(finishes)
+    with pytest.raises(Crash):
+        bench.commit(reports, 0)
+    for name in bench.open():
+        bench.broker.keep(name)
+    bench.commands.clear()
+
+    def lose(command: c.Command[Any]) -> Any:
+        sealed = any(isinstance(sent, c.Seal) for sent in bench.commands)
+        return c.Unknown("no answer") if sealed and isinstance(command, lost) else None
+
+    bench.intercept = lose
+    with pytest.raises(Unfinished, match="2 of its transactions could not be committed yet"):
+        bench.begin(0)
+    bench.intercept = None
+    bench.begin(0)
+    assert bench.broker.visible() == ["q0p0", "q0p1"]
+
+
+# -- what is counted --------------------------------------------------------------------------
+
+
+def test_a_short_time_out_leaves_a_quarter_in_hand() -> None:
+    for left_ms, fit in ((1_900, False), (2_100, True)):
+        bench = Bench()
+        reports = bench.prepare_all(bench.begin(0))
+        for name in bench.open():
+            bench.broker.transactions[name].timeout_ms = 8_000
+        bench.broker.now_ms += 8_000 - left_ms
+        if fit:
+            bench.commit(reports, 0)
+        else:
+            with pytest.raises(BatchRefused, match="of its 8000 ms left"):
+                bench.commit(reports, 0)
+
+
+def test_reports_of_another_sink_decide_nothing() -> None:
+    bench = Bench()
+    reports = bench.prepare_all(bench.begin(0))
+    bench.sink = Sink("other")
+    with pytest.raises(CommitFault, match="do not belong together, or not to this batch"):
+        bench.commit(reports, 0)
+
+
+def test_tasks_that_wrote_to_two_topics_of_one_name_decide_nothing() -> None:
+    """The topic was deleted and made anew between them: rows of one are gone with the old one."""
+    bench = Bench()
+    first, second = bench.prepare_all(bench.begin(0))
+    one = replace(first, topic_ids=(("out", "old"),))  # type: ignore[type-var]
+    for topics, fit in (((("out", "new"),), False), ((("out", "old"), ("more", "x")), True)):
+        reports = [one, replace(second, topic_ids=topics)]  # type: ignore[type-var]
+        if fit:
+            bench.commit(reports, 0)  # type: ignore[arg-type]
+        else:
+            with pytest.raises(BatchRefused, match="topic out was deleted and made anew"):
+                bench.commit(reports, 0)  # type: ignore[arg-type]
+
+
+def test_rows_and_checksums_are_recorded_of_all_tasks_or_of_none() -> None:
+    """A later replay is compared with them, partition for partition."""
+    bench = Bench()
+    first, second = bench.prepare_all(bench.begin(0))
+    summed = replace(first, checksum=7)  # type: ignore[type-var]
+    assert count(bench.sink, [summed, second], 0)[-2:] == ((1, 1), ())  # type: ignore[list-item]
+    both = [summed, replace(second, checksum=8)]  # type: ignore[type-var]
+    assert count(bench.sink, both, 0)[-2:] == ((1, 1), (7, 8))  # type: ignore[arg-type]
+    odd = [first, Empty(first.stamp, 4)]
+    assert count(bench.sink, odd, 0)[-2:] == ((), ())  # type: ignore[arg-type]
+
+
+@BOTH
+def test_a_loss_that_was_not_expected_has_no_checksums_to_compare(tv: int) -> None:
+    bench = Bench(tv, on_lost=OnLost.REPLAY)
+    reports = bench.prepare_all(bench.begin(0))
+    bench.crash_at(finishes)
+    with pytest.raises(Crash):
+        bench.commit(reports, 0)
+    bench.broker.expire(reports[1].participant.name)  # type: ignore[union-attr]
+    again = [replace(report, checksum=5) for report in bench.prepare_all(bench.begin(0))]  # type: ignore[type-var]
+    bench.commit(again, 0)  # type: ignore[arg-type]
+    assert sorted(bench.broker.visible()) == ["q0p0", "q0p1"]
+
+
+@BOTH
+def test_tasks_that_found_a_decision_which_is_gone_by_now_stop_the_query(tv: int) -> None:
+    """The group was deleted in between: what it decided cannot be finished, and not be written again."""
+    bench = Bench(tv)
+    bench.whole_batch(0)
+    reports = bench.prepare_all(bench.begin(0))
+    bench.broker.groups.clear()
+    with pytest.raises(DecisionGone, match="tasks found it decided"):
+        bench.commit(reports, 0)
+
+
+@BOTH
+def test_so_does_a_replay_of_what_is_gone_by_now(tv: int) -> None:
+    bench = Bench(tv, on_lost=OnLost.REPLAY)
+    reports = bench.prepare_all(bench.begin(0))
+    bench.crash_at(finishes)
+    with pytest.raises(Crash):
+        bench.commit(reports, 0)
+    for name in bench.open():
+        bench.broker.expire(name)
+    again = bench.prepare_all(bench.begin(0))
+    bench.broker.groups.clear()
+    with pytest.raises(DecisionGone, match="tasks found it decided"):
+        bench.commit(again, 0)
+    assert bench.broker.visible() == []
+
+
+@BOTH
+def test_a_commit_clears_nothing_of_a_newer_driver(tv: int) -> None:
+    """It has begun, and its tasks have written, just before this one looks for what its losers left."""
+    bench = Bench(tv)
+    reports = bench.prepare_all(bench.begin(0))
+
+    def replace_the_driver(command: c.Command[Any]) -> None:
+        if isinstance(command, c.ListOngoing):
+            bench.intercept = None
+            bench.newer = bench.prepare_all(bench.begin(1))  # type: ignore[attr-defined]
+
+    bench.intercept = replace_the_driver
+    bench.commit(reports, 0)
+    assert len(bench.open()) == 2
+    bench.commit(bench.newer, 1)  # type: ignore[attr-defined]
+    assert len(bench.broker.visible()) == 4
+
+
+def test_a_commit_leaves_what_comes_late_under_a_decided_name() -> None:
+    """As begin does: aborted, it would look as if the decided rows had been."""
+    bench = Bench(tv=1)
+    reports = bench.prepare_all(bench.begin(0))
+    winner = reports[0].participant.name  # type: ignore[union-attr]
+
+    def late(command: c.Command[Any]) -> None:
+        if isinstance(command, c.ListOngoing):
+            bench.intercept = None
+            bench.broker.transactions[winner].state = "Ongoing"
+
+    bench.intercept = late
+    bench.commit(reports, 0)
+    assert bench.open() == (winner,)
+
+
+@BOTH
+def test_a_commit_that_is_refused_is_no_decision(tv: int) -> None:
+    """Another driver has acquired the sink, which aborted what was staged, right before the commit point."""
+    bench = Bench(tv)
+    reports = bench.prepare_all(bench.begin(0))
+
+    def take_over(command: c.Command[Any]) -> None:
+        if decides(command):
+            bench.intercept = None
+            bench.broker.init("sink")
+
+    bench.intercept = take_over
+    with pytest.raises(SinkFenced):
+        bench.commit(reports, 0)
+    assert bench.broker.visible() == []
+
+
+@BOTH
+@pytest.mark.parametrize("away", [c.Seal, c.Describe, c.StageOffsets])
+@pytest.mark.parametrize("answer", [c.Unknown("away"), c.Refused(1, "not now")])
+def test_what_cannot_be_asked_before_the_decision_refuses_the_batch(tv: int, away: type, answer: Any) -> None:
+    bench = Bench(tv, keeps=True)
+    reports = bench.prepare_all(bench.begin(0))
+
+    def lose(command: c.Command[Any]) -> Any:
+        if isinstance(command, away):
+            bench.intercept = None
+            return answer
+        return None
+
+    bench.intercept = lose
+    with pytest.raises(BatchRefused, match=f"batch 0 of query q was not decided: .*{answer}"):
+        bench.commit(reports, 0)
+    assert bench.open() == () and not any(map(decides, bench.commands))
+    bench.whole_batch(0)
+    assert bench.broker.visible() == ["q0p0", "q0p1"]
+
+
+@BOTH
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_decision_that_did_not_arrive_is_not_the_one_before(tv: int, keeps: bool) -> None:
+    """No answer to the commit, and what the group holds is the decision of the last batch."""
+    bench = Bench(tv, keeps=keeps)
+    bench.whole_batch(0)
+    reports = bench.prepare_all(bench.begin(1, run=bench.remembered, completed=0))
+
+    def lose(command: c.Command[Any]) -> Any:
+        if not decides(command):
+            return None
+        bench.intercept = None
+        bench.broker.expire("sink")
+        return {"sink": c.Unknown("no answer")}
+
+    bench.intercept = lose
+    with pytest.raises(BatchRefused, match="batch 1 of query q was not decided: the coordinator did not"):
+        bench.commit(reports, 1)
+    assert bench.open() == () and bench.broker.visible() == ["q0p0", "q0p1"]
+    bench.whole_batch(1)
+    assert len(bench.broker.visible()) == 4
+
+
+@BOTH
+def test_a_decision_that_did_not_arrive_before_newer_ones_is_another_drivers_sink(tv: int) -> None:
+    bench = Bench(tv)
+    reports = bench.prepare_all(bench.begin(0))
+
+    def lose(command: c.Command[Any]) -> Any:
+        if not decides(command):
+            return None
+        bench.intercept = None
+        for batch_id in range(2):
+            bench.whole_batch(batch_id)
+        return {"sink": c.Unknown("no answer")}
+
+    bench.intercept = lose
+    with pytest.raises(SinkFenced, match="it has decided batch 1 of query q since"):
+        bench.commit(reports, 0)
+    assert len(bench.broker.visible()) == 4

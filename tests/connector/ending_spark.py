@@ -1,0 +1,145 @@
+"""A Spark application for test_orderly_end.py: copies a topic, and is ended in the middle of a batch.
+
+Arguments: bootstrap, source topic, target topic, checkpoint, how it ends: `wait` (until somebody ends the
+application), `run` (until all is copied), or the ends that a program makes itself, one after another, each
+with a query of its own: `<end>@<place>` of spark_probe.py. What of the sink was open, from its end on, goes
+to ends.jsonl in the probe's folder.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import udf
+from spark_probe import ProbeSource
+from stock_kafka import Kafka
+
+from eoslog.connector.client import transactions
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.config import ClientConfig, parse_addresses
+
+FOLDER = Path(os.environ["EOSLOG_PROBE"])
+LOOKS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5)
+
+
+def main(bootstrap: str, source: str, target: str, checkpoint: str, *ends: str) -> None:
+    spark = (
+        SparkSession.builder.master("local[2,4]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "700m")
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    spark.dataSource.register(ProbeSource)
+    if ends in (("wait",), ("run",)):
+        start(rows(spark, bootstrap, source), bootstrap, target, checkpoint).awaitTermination()
+        return
+    with Cluster(ClientConfig(parse_addresses(bootstrap))) as cluster:
+        for number, told in enumerate(ends):
+            kind, place = told.split("@")
+            name = f"{checkpoint}-{number}"
+            prefix = f"{target}-{number}"
+            one_end(spark, kind, place, bootstrap, source, prefix, name)
+            began, seen = time.monotonic(), {}
+            for after in LOOKS:
+                time.sleep(max(0.0, began + after - time.monotonic()))
+                found = transactions.list_transactions(cluster, prefix, ["Ongoing"])
+                seen[after] = [listing.transactional_id for listing in found]
+            kafka = Kafka(bootstrap)
+            kafka.put(prefix, [b"somebody else's"])
+            values = [row[3] for row in kafka.rows(prefix, 2)]
+            (FOLDER / "orders.json").write_text("[]")
+            again(spark, kind, bootstrap, source, prefix, name)
+            note = json.dumps({"end": told, "open": seen, "seen": b"somebody else's" in values}) + "\n"
+            with (FOLDER / "ends.jsonl").open("a") as notes:
+                notes.write(note)
+
+
+def one_end(
+    spark: SparkSession, kind: str, place: str, bootstrap: str, source: str, target: str, checkpoint: str
+) -> None:
+    for path in (*FOLDER.glob("go-*"), *FOLDER.glob("notes.jsonl")):
+        path.unlink()
+    order: list[dict[str, Any]] = [{"at": place, "batch": 0 if kind == "write" else 1, "do": "wait"}]
+    (FOLDER / "orders.json").write_text(json.dumps(order if kind == "stop" else []))
+    if kind == "write":
+        frame = broken(everything(spark, bootstrap, source))
+        try:
+            options(frame.write.format("eoslog_probe"), bootstrap, target).mode("append").save()
+        except Exception as error:
+            print("failed as told:", str(error)[:100])
+        return
+    copied = rows(spark, bootstrap, source)
+    query = start(broken(copied) if kind == "udf" else copied, bootstrap, target, checkpoint)
+    if kind == "udf":
+        try:
+            query.awaitTermination()
+        except Exception as error:
+            print("failed as told:", str(error)[:100])
+        return
+    while not any(json.loads(line)["at"] == place and json.loads(line)["batch"] == 1 for line in notes()):
+        assert query.isActive, query.exception()
+        time.sleep(0.02)
+    threading.Timer(0.5, (FOLDER / f"go-{place}").touch).start()
+    query.stop()
+
+
+def again(spark: SparkSession, kind: str, bootstrap: str, source: str, target: str, checkpoint: str) -> None:
+    """The same without the end in its midst."""
+    if kind == "write":
+        options(everything(spark, bootstrap, source).write.format("eoslog_probe"), bootstrap, target).mode(
+            "append"
+        ).save()
+        return
+    start(rows(spark, bootstrap, source), bootstrap, target, checkpoint).awaitTermination()
+
+
+def everything(spark: SparkSession, bootstrap: str, source: str) -> DataFrame:
+    read = spark.read.format("eoslog").option("kafka.bootstrap.servers", bootstrap)
+    return read.option("subscribe", source).load().select("key", "value")
+
+
+def notes() -> list[str]:
+    path = FOLDER / "notes.jsonl"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def broken(frame: DataFrame) -> DataFrame:
+    fails = udf(lambda value: bytes(value) if b"7777" not in bytes(value) else 1 // 0, "binary")
+    return frame.select("key", fails("value").alias("value"))
+
+
+def rows(spark: SparkSession, bootstrap: str, source: str) -> DataFrame:
+    return (
+        spark.readStream.format("eoslog")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", source)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 4000)
+        .load()
+        .select("key", "value")
+    )
+
+
+def options(writer: Any, bootstrap: str, target: str) -> Any:
+    return (
+        writer.option("kafka.bootstrap.servers", bootstrap)
+        .option("kafka.max.request.size", 5000)
+        .option("topic", target)
+        .option("transactional.id", target)
+    )
+
+
+def start(frame: DataFrame, bootstrap: str, target: str, checkpoint: str) -> Any:
+    writer = options(frame.writeStream.format("eoslog_probe"), bootstrap, target)
+    return writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,124 @@
+"""Who looks after a run that nobody goes on with: processes of their own, on a real broker.
+
+The same with a real Spark: test_orderly_end.py.
+"""
+
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from stock_kafka import Kafka
+
+from eoslog.connector import guard, memory, sink
+from eoslog.connector.client import transactions
+from eoslog.connector.commit.ending import run_of
+from eoslog.connector.commit.messages import Begun, Prepared
+from eoslog.connector.commit.names import Sink
+from eoslog.connector.driver import Driver, shared_cluster
+from eoslog.connector.options import SinkOptions, sink_options
+from eoslog.connector.task import Attempt, write_rows
+
+AT_ONCE_SECONDS = 2.0
+
+
+class Batch:
+    """A batch of one sink, begun, whose tasks are run by the test."""
+
+    def __init__(self, kafka: Kafka, topic: str) -> None:
+        given = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic, "transactional.id": topic}
+        self.options: SinkOptions = sink_options(given, stream=False)
+        self.sink = Sink(topic)
+        begun = sink.begin_batch(self.options)
+        assert begun is not None
+        self.begun: Begun = begun
+        self.key = ("a cluster", topic, "a query")
+        run = run_of((), begun)
+        assert run is not None
+        self.run = run
+
+    def task(self, partition: int) -> Prepared:
+        rows = iter([pa.record_batch({"value": pa.array([b"row"])})])
+        report = write_rows(
+            self.options, self.begun, Attempt(self.run.batch.query_id, 0, partition), rows
+        ).report
+        assert isinstance(report, Prepared)
+        return report
+
+    def driver(self) -> Driver:
+        return sink.driver_for(self.options)
+
+    def open(self) -> list[str]:
+        found = transactions.list_transactions(shared_cluster(self.options.client), self.sink.id, ["Ongoing"])
+        return [listing.transactional_id for listing in found]
+
+    def closed_within(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while self.open():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True
+
+
+@pytest.fixture
+def batch(kafka: Kafka) -> Batch:
+    return Batch(kafka, kafka.topic())
+
+
+@pytest.fixture
+def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
+    """What stands for Spark's: while it lives, the driver does."""
+    monkeypatch.setattr(guard, "is_sparks", lambda: True)
+    with subprocess.Popen(["sleep", "300"]) as started:
+        told = memory.Started(started.pid, memory._started(started.pid))
+        monkeypatch.setattr(memory, "parent_of", lambda pid: told)
+        memory.driver_process.cache_clear()
+        yield started
+        started.kill()
+    memory.driver_process.cache_clear()
+
+
+def test_what_a_dead_driver_has_open_is_ended(batch: Batch, daemon: subprocess.Popen[bytes]) -> None:
+    memory.keep(batch.run, *batch.key)
+    guard.watch(batch.sink, batch.run.incarnation, batch.key, batch.driver)
+    batch.task(0)
+    time.sleep(3 * guard.WATCH_SECONDS)
+    assert batch.open(), "the driver lives"
+    daemon.kill()
+    daemon.wait()
+    assert batch.closed_within(AT_ONCE_SECONDS)
+    batch.task(1)
+    assert batch.open() == [], "a task that comes later sees that nobody waits for it"
+
+
+def test_a_newer_drivers_transactions_are_left_alone(
+    batch: Batch, kafka: Kafka, daemon: subprocess.Popen[bytes]
+) -> None:
+    memory.keep(batch.run, *batch.key)
+    guard.watch(batch.sink, batch.run.incarnation, batch.key, batch.driver)
+    newer = Batch(kafka, batch.sink.id)
+    report = newer.task(0)
+    daemon.kill()
+    daemon.wait()
+    time.sleep(1)
+    assert newer.open() == [report.participant.name]
+    sink.commit_batch(newer.options, [report])
+    assert [row[3] for row in kafka.rows(batch.sink.id)] == [b"row"]
+
+
+def test_abort_does_not_wait_for_dying_tasks_and_looks_again(
+    batch: Batch, daemon: subprocess.Popen[bytes]
+) -> None:
+    batch.task(0)
+    began = time.monotonic()
+    sink.abort_write(batch.options, batch.begun, [None])
+    assert time.monotonic() - began < 1 and batch.open() == []
+    name = f"{batch.sink.prefix}{batch.run.incarnation}/0/killed.0"
+    cluster = shared_cluster(batch.options.client)
+    identity = transactions.init_producer_id(cluster, name, 60_000)
+    place = {("__consumer_offsets", 0): (0, "")}
+    transactions.commit_offsets(cluster, name, identity, f"{batch.sink.id}-killed", place)
+    assert batch.open() == [name], "a task that is killed before it looks"
+    assert batch.closed_within(AT_ONCE_SECONDS)

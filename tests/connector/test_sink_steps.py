@@ -1,0 +1,432 @@
+"""The driver's side of the sink on the model cluster: what begin, commit and abort hand to the rules, what
+they remember, and when the partitions are asked."""
+
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eoslog.connector import guard, sink, start_of_run
+from eoslog.connector.checkpoint import Checkpoint
+from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.faults import CheckpointMismatch, CommitFault, DecisionGone
+from eoslog.connector.commit.messages import Begun, Decided, Report
+from eoslog.connector.crosscheck import Note, read_note
+from eoslog.connector.errors import OptionError
+from eoslog.connector.options import SinkOptions, sink_options
+from tests.connector.commit.model_bench import Bench, Crash, finishes
+
+
+class OnModel:
+    """Runs rules on the model cluster, in the place of a Driver."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.acquainted, self.lost_broker = True, False
+
+    def disturbed(self) -> bool:
+        told, self.lost_broker = self.lost_broker, False
+        return told
+
+    def run(self, rules: c.Rules[Any]) -> Any:
+        return self.bench.run(rules)
+
+
+class Query:
+    """A stream's checkpoint and its sink. Batches read one partition, of 10 offsets a batch."""
+
+    def __init__(self, folder: Path, bench: Bench, query_id: str = "q", **options: str) -> None:
+        self.folder, self.bench, self.driver = folder, bench, OnModel(bench)
+        self.options = stream_options(folder, **options)
+        for log in ("offsets", "commits"):
+            (folder / log).mkdir(parents=True)
+        (folder / "metadata").write_text(json.dumps({"id": query_id}))
+
+    def plan(self, batch_id: int, end: int | None = None) -> None:
+        offset = 10 * (batch_id + 1) if end is None else end
+        (self.folder / "offsets" / str(batch_id)).write_text(f'v1\n{{}}\n{{"in":{{"0":{offset}}}}}')
+
+    def complete(self, batch_id: int) -> None:
+        (self.folder / "commits" / str(batch_id)).write_text("v1\n{}")
+
+    def begin(self) -> Begun:
+        self.bench.commands.clear()
+        begun = sink.begin_stream(self.options, self.driver)  # type: ignore[arg-type]
+        assert begun is not None
+        return begun
+
+    def commit(self, reports: list[Report], batch_id: int) -> None:
+        sink.commit_stream(self.options, reports, batch_id, self.driver)  # type: ignore[arg-type]
+
+    def batch(self, batch_id: int) -> list[Report]:
+        self.plan(batch_id)
+        reports = self.bench.prepare_all(self.begin())
+        self.commit(reports, batch_id)
+        self.complete(batch_id)
+        return reports
+
+    def dies_finishing(self, batch_id: int) -> list[Report]:
+        """Decided, and no participant committed."""
+        self.plan(batch_id)
+        reports = self.bench.prepare_all(self.begin())
+        self.bench.crash_at(finishes)
+        with pytest.raises(Crash):
+            self.commit(reports, batch_id)
+        return reports
+
+    def sent(self, kind: type) -> list[Any]:
+        return [command for command in self.bench.commands if isinstance(command, kind)]
+
+
+def stream_options(folder: Path, **more: str) -> SinkOptions:
+    given = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out", "transactional.id": "sink"}
+    given["checkpointLocation"] = str(folder)
+    return sink_options(given | {name.replace("__", "."): text for name, text in more.items()}, stream=True)
+
+
+def write_options(**more: str) -> SinkOptions:
+    given = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out"}
+    return sink_options(given | {name.replace("__", "."): text for name, text in more.items()}, stream=False)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Memories of this test alone."""
+    (tmp_path / "memories").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "memories"))
+    monkeypatch.setattr(start_of_run, "_cluster_id", lambda cluster: "cluster")
+    return tmp_path
+
+
+@pytest.fixture
+def query(folder: Path) -> Query:
+    return Query(folder / "q", Bench())
+
+
+def group_holds(monkeypatch: pytest.MonkeyPatch, found: Mapping[tuple[str, int], tuple[int, str]]) -> None:
+    monkeypatch.setattr(start_of_run.group_offsets, "fetch_committed", lambda *_, **__: dict(found))
+
+
+# -- begin of a micro-batch -------------------------------------------------------------------
+
+
+def test_a_query_goes_on_without_acquiring_its_sink(query: Query) -> None:
+    query.batch(0)
+    query.batch(1)
+    assert not [command for command in query.sent(c.Acquire) if command.current is None]
+    assert len(query.bench.broker.visible()) == 4
+
+
+def test_a_start_that_was_stopped_is_stopped_again(query: Query) -> None:
+    """What is compared at a start is compared until it fits: a second try remembers nothing of the first."""
+    query.batch(0)
+    query.plan(0, end=7)  # another checkpoint in its place
+    query.plan(1)
+    sink.memory.take(repr(query.options.client.bootstrap), "sink", "q")
+    for planned in (1, 1, 2):
+        query.plan(planned)
+        with pytest.raises(CheckpointMismatch, match="with other source offsets"):
+            query.begin()
+
+
+def test_a_begin_that_failed_leaves_no_memory(query: Query) -> None:
+    query.batch(0)
+    query.plan(1)
+    away = c.Unknown("away")
+    query.bench.intercept = lambda command: away if isinstance(command, c.ListOngoing) else None
+    with pytest.raises(CommitFault):
+        query.begin()
+    query.bench.intercept = None
+    query.begin()
+    assert c.Acquire("sink") in query.bench.commands
+
+
+@pytest.mark.parametrize(
+    ("remembers", "acquainted", "lost_broker", "asks"),
+    [
+        (True, True, False, False),
+        (True, True, True, True),
+        (True, False, False, True),
+        (False, True, False, True),
+    ],
+)
+def test_who_may_have_missed_the_loss_of_a_broker_asks_the_partitions(
+    query: Query, remembers: bool, acquainted: bool, lost_broker: bool, asks: bool
+) -> None:
+    """A process that was just started has seen no connection break; nor has a run that has just begun."""
+    query.batch(0)
+    query.plan(1)
+    query.driver.acquainted, query.driver.lost_broker = acquainted, lost_broker
+    if not remembers:
+        sink.memory.take(repr(query.options.client.bootstrap), "sink", "q")
+    query.begin()
+    assert bool(query.sent(c.FindHeld)) is asks
+
+
+def test_queries_sinks_and_clusters_have_memories_of_their_own(folder: Path, query: Query) -> None:
+    query.batch(0)
+    others = [
+        Query(folder / "r", query.bench, "r"),
+        Query(folder / "s", query.bench, transactional__id="other"),
+        Query(folder / "t", query.bench, kafka__bootstrap__servers="elsewhere:1"),
+    ]
+    for other in others:
+        other.complete(0)
+        other.plan(1)
+        other.begin()
+        assert [command.current for command in other.sent(c.Acquire)] == [None], other.options
+
+
+def test_a_query_that_rested_until_its_ids_expired_goes_on(query: Query) -> None:
+    query.batch(0)
+    query.plan(1)
+    query.bench.broker.transactions.clear()
+    query.begin()
+
+
+def test_a_checkpoint_that_plans_other_offsets_stops(query: Query) -> None:
+    query.dies_finishing(0)
+    query.plan(0, end=11)
+    with pytest.raises(CheckpointMismatch):
+        query.begin()
+
+
+def test_options_reach_the_rules(folder: Path) -> None:
+    once = Query(folder / "a", Bench(), processing__guarantee="at_most_once")
+    once.plan(0)
+    assert [once.begin().dropped, once.begin().dropped] == [False, True]
+    demanding = Query(folder / "b", Bench(), two__phase__commit="require")
+    demanding.plan(0)
+    with pytest.raises(CommitFault, match=r"two\.phase\.commit=require"):
+        demanding.begin()
+    never = Query(folder / "c", Bench(keeps=True), two__phase__commit="false")
+    never.batch(0)
+    assert not never.sent(c.Seal)
+    replays = Query(folder / "d", Bench(), on__lost__transaction="replay")
+    lost = replays.dies_finishing(0)[1].participant.name  # type: ignore[union-attr]
+    replays.bench.broker.expire(lost)
+    assert replays.begin().lost == (1,)
+
+
+def test_at_least_once_asks_for_nothing(folder: Path) -> None:
+    query = Query(folder / "q", Bench(), processing__guarantee="at_least_once")
+    query.plan(0)
+    assert sink.begin_stream(query.options, query.driver) is None  # type: ignore[arg-type]
+    query.commit([], 0)
+    assert query.bench.commands == []
+
+
+def test_the_sinks_own_transaction_is_short(folder: Path) -> None:
+    """While a crashed driver's is open, nobody can read the committed source offsets."""
+    for given, kept in (("900000", 60_000), ("30000", 30_000)):
+        assert (
+            sink.driver_for(stream_options(folder, kafka__transaction__timeout__ms=given))._timeout_ms == kept
+        )
+
+
+def test_exactly_once_needs_a_checkpoint() -> None:
+    options = sink_options({"kafka.bootstrap.servers": "nowhere:1", "topic": "out"}, stream=True)
+    with pytest.raises(OptionError, match=r"exactly_once needs a checkpoint"):
+        sink.begin_stream(options, OnModel(Bench()))  # type: ignore[arg-type]
+
+
+def test_a_group_needs_a_checkpoint_whatever_the_guarantee() -> None:
+    given = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out", "kafka.group.id": "g"}
+    options = sink_options({**given, "processing.guarantee": "at_least_once"}, stream=True)
+    with pytest.raises(OptionError, match=r"kafka\.group\.id needs a checkpoint"):
+        sink.begin_stream(options, OnModel(Bench()))  # type: ignore[arg-type]
+
+
+# -- the start is compared with the group -----------------------------------------------------
+
+
+def test_a_decision_that_only_the_group_tells_of_stops_the_start(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Query(folder / "q", Bench(), kafka__group__id="g")
+    query.plan(0)
+    group_holds(monkeypatch, {("in", 0): (10, Note("another", "q", 0).text())})
+    for _ in range(2):
+        with pytest.raises(DecisionGone, match="group g holds"):
+            query.begin()
+
+
+def test_what_is_odd_is_said_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark has completed a batch, and the sink knows of none: said at the start, not for every batch."""
+    query = Query(folder / "q", Bench())
+    query.complete(4)
+    query.plan(5)
+    query.commit(query.bench.prepare_all(query.begin()), 5)
+    assert "the checkpoint has completed batch 4, but the sink has decided no batch" in caplog.text
+    caplog.clear()
+    query.complete(5)
+    query.batch(6)
+    assert caplog.text == ""
+
+
+def test_a_group_that_was_moved_is_compared_with_the_batch_that_was_decided(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not with the batch that is planned; a partition that only the decided one had, too."""
+    query = Query(folder / "q", Bench(), kafka__group__id="g")
+    group_holds(monkeypatch, {})
+    (query.folder / "offsets" / "0").write_text('v1\n{}\n{"in":{"0":10},"old":{"0":5}}')
+    query.commit(query.bench.prepare_all(query.begin()), 0)
+    query.complete(0)
+    query.plan(1)
+    sink.memory.take(repr(query.options.client.bootstrap), "sink", "q")
+    wanted: list[Any] = []
+
+    def holds(cluster: Any, group: str, places: Any) -> dict[tuple[str, int], tuple[int, str]]:
+        wanted.extend(places)
+        return {("in", 0): (10, ""), ("old", 0): (3, "")}
+
+    monkeypatch.setattr(start_of_run.group_offsets, "fetch_committed", holds)
+    caplog.clear()
+    query.begin()
+    assert ("old", 0) in wanted
+    assert "old-0 at 3, not at 5, where batch 0 ended" in caplog.text and "in-0" not in caplog.text
+
+
+# -- commit and abort of a micro-batch --------------------------------------------------------
+
+
+def test_the_offsets_that_are_committed_are_those_of_the_batch(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the next one is planned already: those who start from the group would miss its rows."""
+    group_holds(monkeypatch, {})
+    query = Query(folder / "q", Bench(), kafka__group__id="g")
+    query.plan(0)
+    reports = query.bench.prepare_all(query.begin())
+    query.plan(1)
+    query.commit(reports, 0)
+    ((place, (offset, note)),) = query.bench.broker.groups["g"].items()
+    assert (place, offset, read_note(note)) == (("in", 0), 10, Note("sink", "q", 0))
+    assert Checkpoint.at(str(query.folder)).planned(1).topic_offsets() == {("in", 0): 20}
+
+
+def test_at_least_once_commits_its_offsets_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(sink.group_offsets, "commit_plain", lambda cluster, *told_: told.append(told_))
+    query = Query(folder / "q", Bench(), kafka__group__id="g", processing__guarantee="at_least_once")
+    query.plan(0)
+    query.commit([], 0)
+    assert [committed[:2] for committed in told] == [("g", {("in", 0): (10, "")})]
+
+
+def test_a_commit_that_lost_a_broker_asks_the_partitions(query: Query) -> None:
+    for batch_id, lost_broker in enumerate((True, False)):
+        query.plan(batch_id)
+        reports = query.bench.prepare_all(query.begin())
+        query.bench.commands.clear()
+        query.driver.lost_broker = lost_broker
+        query.commit(reports, batch_id)
+        query.complete(batch_id)
+        assert bool(query.sent(c.FindHeld)) is lost_broker
+
+
+def test_abort_leaves_nothing_open(query: Query) -> None:
+    query.plan(0)
+    reports = query.bench.prepare_all(query.begin())
+    assert len(query.bench.open()) == 2
+    sink.abort_batch(query.options, reports, 0, query.driver)  # type: ignore[arg-type]
+    assert query.bench.open() == ()
+
+
+# -- batch writes -----------------------------------------------------------------------------
+
+
+class Write:
+    """A batch write, with a token or without."""
+
+    def __init__(self, bench: Bench, **options: str) -> None:
+        self.bench, self.options, self.driver = bench, write_options(**options), OnModel(bench)
+
+    def begin(self) -> Begun:
+        begun = sink.begin_batch(self.options, self.driver)  # type: ignore[arg-type]
+        assert begun is not None and begun.batch is not None
+        return begun
+
+    def reports(self, begun: Begun) -> list[Report]:
+        return [self.bench.prepare(begun, partition, [f"row {partition}"]) for partition in range(2)]
+
+    def commit(self, reports: list[Report]) -> None:
+        sink.commit_batch(self.options, reports, self.driver)  # type: ignore[arg-type]
+
+
+def test_a_token_writes_once_whatever_the_brokers_have_forgotten() -> None:
+    write = Write(Bench(), write__token="job-1")
+    write.commit(write.reports(write.begin()))
+    write.bench.broker.transactions.clear()
+    again = write.reports(write.begin())
+    assert all(isinstance(report, Decided) for report in again)
+    write.commit(again)
+    assert sorted(write.bench.broker.visible()) == ["row 0", "row 1"]
+
+
+def test_a_token_whose_write_died_is_finished_by_the_next_run() -> None:
+    write = Write(Bench(), write__token="job-1")
+    begun = write.begin()
+    reports = write.reports(begun)
+    write.bench.crash_at(lambda command: finishes(command) and command.participants[0].name != begun.sink_id)
+    with pytest.raises(Crash):
+        write.commit(reports)
+    assert write.bench.broker.visible() == []
+    again = write.reports(write.begin())
+    assert all(isinstance(report, Decided) for report in again)
+    assert sorted(write.bench.broker.visible()) == ["row 0", "row 1"]
+
+
+def test_each_token_has_a_sink_of_its_own() -> None:
+    bench = Bench()
+    begun = [Write(bench, write__token=token).begin() for token in ("a", "b")]
+    begun.append(Write(bench, write__token="a", transactional__id="mine").begin())
+    assert len({one.sink_id for one in begun}) == 3
+    named, anonymous = Write(bench, transactional__id="mine").begin(), Write(bench).begin()
+    assert named.sink_id == "mine" and anonymous.batch is not None
+    assert anonymous.sink_id == anonymous.batch.query_id != Write(bench).begin().sink_id
+
+
+def test_options_of_a_write_reach_the_rules() -> None:
+    with pytest.raises(CommitFault, match=r"two\.phase\.commit=require"):
+        Write(Bench(), two__phase__commit="require", transactional__id="mine").begin()
+    never = Write(Bench(keeps=True), two__phase__commit="false")
+    never.commit(never.reports(never.begin()))
+    assert not [command for command in never.bench.commands if isinstance(command, c.Seal)]
+
+
+def test_a_write_that_lost_a_broker_asks_the_partitions() -> None:
+    for lost_broker in (True, False):
+        write = Write(Bench())
+        reports = write.reports(write.begin())
+        write.bench.commands.clear()
+        write.driver.lost_broker = lost_broker
+        write.commit(reports)
+        asked = [command for command in write.bench.commands if isinstance(command, c.FindHeld)]
+        assert bool(asked) is lost_broker
+
+
+def test_a_failed_write_is_looked_at_until_its_tasks_are_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is dying may open a transaction after the first look."""
+    write = Write(Bench())
+    begun = write.begin()
+    now, looks = 0.0, 0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now, looks
+        now, looks = now + seconds, looks + 1
+        if now < 2.0:
+            write.bench.prepare(begun, 0, ["late"], worker=f"dying{looks}")
+
+    monkeypatch.setattr(guard.time, "monotonic", lambda: now)
+    monkeypatch.setattr(guard.time, "sleep", sleep)
+    monkeypatch.setattr(sink, "driver_for", lambda options: write.driver)
+    write.bench.prepare(begun, 0, ["row"])
+    sink.abort_write(write.options, begun, [None, None])  # type: ignore[arg-type]
+    assert looks and not write.bench.broker.ongoing(begun.sink_id)

@@ -1,0 +1,214 @@
+"""A task of the sink: what it does with its rows and what it tells of them; and the names it goes by."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from stock_kafka import Kafka
+
+from eoslog.connector import sink, task
+from eoslog.connector.client import transactions
+from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Stamp
+from eoslog.connector.commit.names import Identity
+from eoslog.connector.driver import shared_cluster
+from eoslog.connector.errors import UnknownTopic
+from eoslog.connector.options import SinkOptions, sink_options
+from eoslog.connector.tally import Tally
+from eoslog.connector.task import Attempt, write_rows
+
+NOWHERE = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out"}
+BATCH = Batch("q", 4, "digest")
+BEGUN = Begun("sink", Identity(1, 0), Identity(1, 3), 2, 8, BATCH, None)
+
+
+def rows(*values: bytes) -> pa.RecordBatch:
+    return pa.record_batch({"value": pa.array(values, pa.binary())})
+
+
+def written(options: SinkOptions, begun: Begun, *batches: pa.RecordBatch) -> Report:
+    report = write_rows(options, begun, Attempt("q", 4, 0), iter(batches)).report
+    assert report is not None
+    return report
+
+
+# -- without a broker -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("lost_rows", "summed"), [("replay", True), ("stop", False)])
+def test_rows_that_pass_are_counted_and_summed(lost_rows: str, summed: bool) -> None:
+    """A replay compares them with those of the first time: all tasks of the batch, not only the lost ones."""
+    options = sink_options({**NOWHERE, "on.lost.transaction": lost_rows}, stream=True)
+    tally = Tally(checksum=True)
+    for batch in (rows(b"a", b"b"), rows(b"c")):
+        tally.add(batch)
+    report = written(options, replace(BEGUN, decided=BATCH), rows(b"a", b"b"), rows(b"c"))
+    assert isinstance(report, Decided) and report.rows == 3
+    assert report.checksum == (tally.checksum if summed else None)
+
+
+def test_rows_of_a_batch_that_was_tried_are_taken_and_dropped() -> None:
+    taken: list[int] = []
+
+    def given() -> Iterator[pa.RecordBatch]:
+        for number in range(3):
+            taken.append(number)
+            yield rows(b"x")
+
+    options = sink_options(NOWHERE, stream=True)
+    dropped = replace(BEGUN, dropped=True)
+    report = write_rows(options, dropped, Attempt("q", 4, 0), given()).report
+    assert isinstance(report, Empty) and taken == [0, 1, 2]
+
+
+def test_a_task_without_rows_opens_nothing() -> None:
+    assert isinstance(written(sink_options(NOWHERE, stream=True), BEGUN, rows(), rows()), Empty)
+
+
+def test_a_topic_is_created_once() -> None:
+    """One that was there and is gone has taken rows of this task along: made anew, it would hold the rest."""
+    created: list[bool] = []
+
+    class There:
+        config = SimpleNamespace(api_timeout_ms=1, retry_backoff_ms=1, retry_backoff_max_ms=1)
+        reached, gone = True, False
+
+        def topic(self, name: str, *, create: bool) -> Any:
+            created.append(create)
+            if self.gone and not create:
+                raise UnknownTopic(name)
+            return SimpleNamespace(leaders={0: 1, 1: 1})
+
+    cluster = There()
+    partitions_of = task._partitions_of(cluster)  # type: ignore[arg-type]
+    assert partitions_of("t") == 2
+    cluster.gone = True
+    with pytest.raises(UnknownTopic):
+        partitions_of("t")
+    assert partitions_of("another") == 2
+    assert created == [True, False, True]
+
+
+def stamp(batch_id: int, incarnation: int = 0, sink_id: str = "sink") -> Stamp:
+    run = Identity(1, incarnation)
+    return Stamp(sink_id, run, run, 0, 8, Batch("q", batch_id))
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task, "_slots", task._Slots(-1, "", {}))
+
+
+def slot(made: Stamp) -> int:
+    return task._next_slot(made)[1]
+
+
+def test_a_process_has_no_name_twice_in_a_batch_and_few_in_all(fresh: None) -> None:
+    assert [slot(stamp(0)), slot(stamp(0)), slot(stamp(1)), slot(stamp(0))] == [0, 1, 0, 2]
+    assert [slot(stamp(2)), slot(stamp(2)), slot(stamp(1))] == [0, 1, 1], "names come again"
+
+
+@pytest.mark.parametrize("other", [stamp(2, incarnation=1), stamp(2, sink_id="other"), stamp(3)])
+def test_a_late_task_of_an_older_run_does_not_take_a_name_that_it_has_used(fresh: None, other: Stamp) -> None:
+    """A worker has run a task of another run, sink or batch in between. The same name once more would abort
+    what the first task has written under it, though its report may be on its way."""
+    assert slot(stamp(0)) == 0
+    slot(other)
+    assert slot(stamp(0)) == 1
+
+
+def test_a_forked_process_has_a_word_of_its_own(fresh: None) -> None:
+    mine, _ = task._next_slot(stamp(0))
+    assert task._next_slot(stamp(0))[0] == mine
+    here, there = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(there, task._next_slot(stamp(0))[0].encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    theirs = os.read(here, 100).decode()
+    assert theirs and theirs != mine
+
+
+# -- on a broker ------------------------------------------------------------------------------
+
+
+class Write:
+    """A batch write of one task on a topic with two partitions."""
+
+    def __init__(self, kafka: Kafka, **more: str) -> None:
+        self.kafka, self.topic = kafka, kafka.topic(2)
+        given = {
+            "kafka.bootstrap.servers": kafka.bootstrap,
+            "topic": self.topic,
+            "transactional.id": self.topic,
+        }
+        self.options = sink_options(given | {k.replace("__", "."): v for k, v in more.items()}, stream=False)
+        self.begun = sink.begin_batch(self.options)
+
+    def run(self, given: Iterator[pa.RecordBatch]) -> Report | None:
+        query_id = self.begun.batch.query_id if self.begun and self.begun.batch else ""
+        return write_rows(self.options, self.begun, Attempt(query_id, 0, 0), given).report
+
+    def open(self) -> list[str]:
+        cluster = shared_cluster(self.options.client)
+        found = transactions.list_transactions(cluster, self.topic, ["Ongoing"])
+        return [listing.transactional_id for listing in found]
+
+    def visible(self) -> list[bytes]:
+        return sorted(row[3] for row in self.kafka.rows(self.topic, 2))
+
+
+def test_all_rows_are_written_and_told_of(kafka: Kafka) -> None:
+    write = Write(kafka)
+    report = write.run(iter([rows(), rows(b"a"), rows(), rows(b"b", b"c"), rows(b"d")]))
+    assert isinstance(report, Prepared) and report.rows == 4 and report.bytes > 0
+    assert report.written == ((write.topic, 0), (write.topic, 1))
+    (told,) = report.topic_ids
+    assert told == (write.topic, shared_cluster(write.options.client).topic(write.topic).topic_id)
+    assert write.visible() == [] and write.open() == [report.participant.name]
+    sink.commit_batch(write.options, [report])
+    assert write.visible() == [b"a", b"b", b"c", b"d"] and write.open() == []
+
+
+def test_the_checksum_is_that_of_the_rows(kafka: Kafka) -> None:
+    tally = Tally(checksum=True)
+    tally.add(rows(b"a", b"b"))
+    write = Write(kafka, on__lost__transaction="replay", write__token=f"token-{os.urandom(4).hex()}-x")
+    report = write.run(iter([rows(b"b"), rows(b"a")]))
+    assert isinstance(report, Prepared) and report.checksum == tally.checksum
+
+
+def test_a_task_that_fails_leaves_nothing_open_or_visible(kafka: Kafka) -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield rows(b"a" * 1000)
+        raise ZeroDivisionError
+
+    write = Write(kafka)
+    with pytest.raises(ZeroDivisionError):
+        write.run(failing())
+    assert write.open() == [] and write.visible() == []
+
+
+def test_what_fails_first_is_what_is_reported(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield rows(b"a")
+        raise ZeroDivisionError
+
+    def away(*_: Any, **__: Any) -> None:
+        raise OSError("away")
+
+    write = Write(kafka)
+    monkeypatch.setattr(transactions, "end_txn", away)
+    with pytest.raises(ZeroDivisionError) as error:
+        write.run(failing())
+    assert any("could not be aborted at once: away" in note for note in error.value.__notes__)
+
+
+def test_at_least_once_writes_each_row_once_when_nothing_fails(kafka: Kafka) -> None:
+    write = Write(kafka, processing__guarantee="at_least_once")
+    assert write.run(iter([rows(), rows(b"a", b"b"), rows(b"c")])) is None
+    assert write.visible() == [b"a", b"b", b"c"]

@@ -1,0 +1,129 @@
+"""`foreachBatch` with `write.token` in a real Spark: whose rows a token stands for, and what a write leaves
+behind in the cluster."""
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from stock_kafka import Kafka
+
+from eoslog.connector.client import transactions
+from eoslog.connector.driver import shared_cluster
+from eoslog.connector.options import sink_options
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+class Query:
+    """A stream whose batches are written by a function, from a topic of two partitions."""
+
+    def __init__(self, spark: SparkSession, kafka: Kafka, folder: Path) -> None:
+        self.spark, self.kafka, self.folder = spark, kafka, folder
+        self.source, self.name = kafka.topic(2), f"q{uuid.uuid4().hex[:8]}"
+
+    def put(self, first: int, last: int) -> list[bytes]:
+        rows = [b"%06d" % number for number in range(first, last)]
+        for partition in range(2):
+            self.kafka.put(self.source, rows[partition::2], partition=partition)
+        return rows
+
+    def write(self, rows: DataFrame, topic: str, token: str) -> None:
+        writer = rows.write.format("eoslog").mode("append").option("topic", topic)
+        servers = ("kafka.bootstrap.servers", self.kafka.bootstrap)
+        writer.option(*servers).option("write.token", token).save()
+
+    def run(
+        self,
+        write: Callable[[DataFrame, int], None],
+        *,
+        checkpoint: str = "checkpoint",
+        start: str = "earliest",
+        limit: int = 1000,
+    ) -> None:
+        frame = self.spark.readStream.format("eoslog").option("subscribe", self.source)
+        frame = frame.option("kafka.bootstrap.servers", self.kafka.bootstrap).option("startingOffsets", start)
+        rows = frame.option("maxOffsetsPerTrigger", limit).load().select("key", "value")
+        stream = rows.writeStream.foreachBatch(write).trigger(availableNow=True)
+        query = stream.option("checkpointLocation", str(self.folder / checkpoint)).start()
+        assert query.awaitTermination(180)
+
+    def values(self, topic: str) -> list[bytes]:
+        return sorted(row[3] for row in self.kafka.rows(topic, 1))
+
+
+@pytest.fixture
+def query(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> Query:
+    return Query(spark, kafka, tmp_path)
+
+
+def test_one_token_for_two_topics_is_two_writes(query: Query, kafka: Kafka) -> None:
+    rows, first, second = query.put(0, 7), kafka.topic(1), kafka.topic(1)
+
+    def write(batch: DataFrame, number: int) -> None:
+        for topic in (first, second):
+            query.write(batch, topic, f"{query.name}-{number}")
+
+    query.run(write)
+    assert query.values(first) == rows
+    assert query.values(second) == rows
+
+
+def test_other_rows_under_a_token_that_was_written_stop_the_query(query: Query, kafka: Kafka) -> None:
+    """The checkpoint is made anew, so batches count from 0 again, and their tokens come again."""
+    target, old = kafka.topic(1), query.put(0, 10)
+
+    def write(batch: DataFrame, number: int) -> None:
+        query.write(batch, target, f"{query.name}-{number}")
+
+    for checkpoint in ("checkpoint", "the same rows"):
+        query.run(write, checkpoint=checkpoint)
+        assert query.values(target) == old
+    query.put(10, 21)
+    start = f'{{"{query.source}": {{"0": 5, "1": 5}}}}'
+    with pytest.raises(PySparkException) as raised:
+        query.run(write, checkpoint="anew", start=start)
+    said = str(raised.value)
+    assert "TokenReused" in said and f"{query.name}-0" in said, said
+    assert "10 rows" in said and "11 rows" in said, said
+    assert query.values(target) == old
+
+
+def test_two_frames_under_one_token_for_one_topic_stop_the_query(query: Query, kafka: Kafka) -> None:
+    query.put(0, 6)
+    target = kafka.topic(1)
+
+    def write(batch: DataFrame, number: int) -> None:
+        query.write(batch.filter("value < '000003'"), target, f"{query.name}-{number}")
+        query.write(batch.filter("value >= '000003'"), target, f"{query.name}-{number}")
+
+    with pytest.raises(PySparkException, match="TokenReused"):
+        query.run(write)
+    assert query.values(target) == [b"000000", b"000001", b"000002"]
+
+
+def test_twenty_batches_leave_no_more_names_than_five(query: Query, kafka: Kafka) -> None:
+    """Groups and transactional ids come again, as those of a stream do."""
+    target, limit = kafka.topic(1), 10
+    rows = query.put(0, 5 * limit)
+    left: list[tuple[int, int]] = []
+
+    def write(batch: DataFrame, number: int) -> None:
+        query.write(batch, target, f"{query.name}-{number}")
+
+    for batches in (5, 20):
+        query.run(write, limit=limit)
+        given = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": target}
+        cluster = shared_cluster(sink_options(given, stream=False).client)
+        ids = transactions.list_transactions(cluster, "eoslog-write", [])
+        ours = [one.transactional_id for one in ids if query.name in one.transactional_id]
+        groups = kafka.admin.list_consumer_groups().result(20).valid
+        left.append((len(ours), sum(query.name in group.group_id for group in groups)))
+        print(f"after {batches} batches: {left[-1][0]} transactional ids, {left[-1][1]} groups")
+        if batches == 5:
+            rows += query.put(5 * limit, 20 * limit)
+    assert query.values(target) == rows
+    # The tasks of a batch fall now to one Python worker, now to another: each has its names, of both halves.
+    assert left[1][0] <= 2 * 1 + 2 * 2 * 3 and left[1][1] == left[0][1] <= 2, left

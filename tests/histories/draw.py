@@ -1,0 +1,249 @@
+"""Draws a history: what people may do to two or three queries over shared topics, at random.
+
+Half of the histories draw everything from everything; the other half begin with a theme, a few acts that
+people do together (a hand-over, a restore, a rename): what takes three acts in a row is seldom drawn.
+"""
+
+from random import Random
+from typing import Any
+
+from tests.histories.shapes import SINKS, SOURCES, Act
+
+STARTS = ("earliest", "latest", "committed")
+GUARANTEES = ("exactly_once", "at_least_once", "at_most_once")
+IDS = ("x", "y", None)
+GROUPS = ("g", "h", None)
+MOST_STEPS = 110
+"""Of one trigger of two tasks: requests, answers, lines of Spark's logs."""
+
+
+def history(random: Random) -> list[Act]:
+    """Acts for World.play."""
+    names = ["A", "B", "C"][: random.choice((2, 2, 3))]
+    acts: list[Act] = [("cluster", random.choice((2, 2, 2, 1)), random.random() < 0.6)]
+    alike = random.random() < 0.5
+    acts += [("query", name, _query(random, name, alike)) for name in names]
+    acts.append(("produce", "in", random.randint(2, 6)))
+    if random.random() < 0.5:
+        acts.append(("produce", "in2", random.randint(2, 6)))
+    if random.random() < 0.5:
+        acts += random.choice(_THEMES)(random, names)
+    for _ in range(random.randint(2, 9)):
+        acts += _act(random, names)
+    return acts
+
+
+def _query(random: Random, name: str, alike: bool) -> dict[str, str]:
+    given: dict[str, str | None] = {
+        "in": random.choice(("in", "in", "in", "in2", "in,in2")),
+        "out": random.choice(("out", "out", "out2")),
+        "id": name if not alike else random.choice(IDS),
+        "kafka.group.id": random.choice((f"group-{name}", None)) if not alike else random.choice(GROUPS),
+        "starting": random.choice(("earliest", "earliest", "latest")),
+        "two.phase.commit": random.choice(("auto", "auto", "false")),
+    }
+    if random.random() < 0.15:
+        given["processing.guarantee"] = random.choice(GUARANTEES)
+    if random.random() < 0.1:
+        given["told"] = "no"
+    if random.random() < 0.15:
+        given |= {"token": random.choice(("job", f"job-{name}")), "kafka.group.id": None}
+    if random.random() < 0.2:
+        given["most"] = "3"
+    if random.random() < 0.2:
+        given["kafka.transaction.timeout.ms"] = random.choice(("20000", "60000"))
+    if given.get("token") and given.get("processing.guarantee"):
+        del given["processing.guarantee"]
+    return {key: value for key, value in given.items() if value is not None}
+
+
+_PLACES = (
+    "spark: after offsets", "source: after METADATA", "plan: before OFFSET_FETCH",
+    "plan: after INIT_PRODUCER_ID",
+    "plan: after OFFSET_FETCH", "task: after INIT_PRODUCER_ID", "task: after PRODUCE",
+    "task: before OFFSET_FETCH",
+    "commit: before INIT_PRODUCER_ID", "commit: after INIT_PRODUCER_ID",
+    "commit: before TXN_OFFSET_COMMIT",
+    "commit: after TXN_OFFSET_COMMIT", "commit: before END_TXN", "commit: after END_TXN",
+    "plan: before END_TXN",
+    "plan: after END_TXN", "spark: before commits", "spark: after commits",
+)  # fmt: skip
+"""Where something is about to change, or just has: half of all strikes come here."""
+
+
+def _place(random: Random) -> int | tuple[str, int]:
+    if random.random() < 0.5:
+        return random.randint(1, MOST_STEPS)
+    return random.choice(_PLACES), random.choice((1, 1, 2, 3))
+
+
+def _strike(random: Random) -> tuple[Any, ...] | None:
+    draw, at = random.random(), _place(random)
+    if draw < 0.35:
+        return None
+    if draw < 0.65:
+        return ("kill", at)
+    if draw < 0.75:
+        return ("task", at)
+    return ("stop", at, random.randint(0, 12)) if draw < 0.9 else ("hold", at)
+
+
+def _runs(random: Random, name: str, sure: bool = False) -> list[Act]:
+    strike = None if sure else _strike(random)
+    acts: list[Act] = [("run", name, random.choice((1, 2, 3)), strike)]
+    if strike is not None and strike[0] == "hold":
+        return acts
+    return acts
+
+
+def _act(random: Random, names: list[str]) -> list[Act]:
+    name, other = random.choice(names), random.choice(names)
+    topic, sink = random.choice(list(SOURCES)), random.choice(list(SINKS))
+    draw = random.choices(_ACTS, [weight for weight, _ in _WEIGHTS])[0]
+    if draw == "run":
+        strike = _strike(random)
+        acts: list[Act] = [("run", name, random.choice((1, 2, 3)), strike)]
+        if strike is not None and strike[0] == "hold":
+            for _ in range(random.randint(1, 3)):
+                acts += _act(random, names)
+            acts.append(("wake",))
+        return acts
+    if draw == "write":
+        token = random.choice(("job-0", "t1", "t1", None))
+        ident = random.choice((None, None, "x"))
+        return [("write", token, ident, sink, random.choice(("r1", "r2")), _strike(random))]
+    if draw == "set":
+        return [("set", name, *_option(random))]
+    choices: dict[str, Act] = {
+        "produce": ("produce", topic, random.randint(1, 6)),
+        "now": ("now", name),
+        "stop": ("stop", name),
+        "kill": ("kill", name),
+        "anew": ("anew", name, random.choice(STARTS)),
+        "follow": ("follow", name, other),
+        "fork": ("fork", name, other, random.random() < 0.5),
+        "backup": ("backup", name),
+        "restore": ("restore", name),
+        "delete": ("delete", random.choice((topic, sink))),
+        "drop": ("drop", topic),
+        "grow": ("grow", random.choice((topic, sink))),
+        "snapshot": ("snapshot",),
+        "restored": ("restored",),
+        "keep": ("keep", topic),
+        "cut": ("cut", topic),
+        "restart": ("restart",),
+        "wait": ("wait", random.choice((3, 15, 70, 1000))),
+        "cluster": ("cluster", random.choice((1, 2)), random.random() < 0.5),
+    }
+    return [choices[draw]]
+
+
+_WEIGHTS = (
+    (40, "run"), (20, "produce"), (3, "now"), (4, "stop"), (4, "kill"), (6, "anew"), (5, "follow"),
+    (4, "fork"), (4, "backup"), (4, "restore"), (3, "delete"), (1, "drop"), (2, "grow"), (3, "snapshot"),
+    (2, "restored"), (2, "keep"), (2, "cut"), (2, "restart"), (4, "wait"), (1, "cluster"), (8, "write"),
+    (6, "set"),
+)  # fmt: skip
+_ACTS = [name for _, name in _WEIGHTS]
+
+
+def _option(random: Random) -> tuple[str, str | None]:
+    option, values = random.choice((
+        ("id", ("x", "y", "z", None)),
+        ("kafka.group.id", ("g", "h", None)),
+        ("topic", tuple(SINKS)),
+        ("processing.guarantee", GUARANTEES),
+        ("two.phase.commit", ("auto", "false")),
+        ("told", ("yes", "no")),
+    ))  # fmt: skip
+    return option, random.choice(values)
+
+
+# -- acts that belong together ------------------------------------------------------------------
+
+
+def _produced(random: Random) -> Act:
+    return ("produce", random.choice(("in", "in", "in2")), random.randint(2, 6))
+
+
+def _handed_over(random: Random, names: list[str]) -> list[Act]:
+    a, b = random.sample(names, 2)
+    more: Act = ("produce", "in", random.randint(2, 6))
+    return [
+        ("run", a, 2), more, ("follow", b, a), ("run", b, 1, ("hold", _place(random))), more,
+        ("run", a, random.choice((1, 2))), ("wake",), ("run", b, 1),
+    ]  # fmt: skip
+
+
+def _taken_over(random: Random, names: list[str]) -> list[Act]:
+    a, b = random.sample(names, 2)
+    group = ("kafka.group.id", "g")
+    return [
+        ("set", a, *group), ("set", b, *group), ("run", a, 2), _produced(random), ("run", b, 2),
+        ("anew", random.choice((a, b)), "committed"), _produced(random), ("run", a, 1), ("run", b, 1),
+    ]  # fmt: skip
+
+
+def _renamed(random: Random, names: list[str]) -> list[Act]:
+    a = random.choice(names)
+    option = random.choice((("id", "z"), ("topic", "out2"), ("processing.guarantee", "at_least_once"), None))
+    changed: list[Act] = [("set", a, *option)] if option else []
+    if random.random() < 0.3 and option:
+        changed += [
+            ("run", a, 1),
+            ("set", a, option[0], {"id": "x", "topic": "out"}.get(option[0], "exactly_once")),
+        ]
+    return [
+        ("run", a, random.choice((0, 1))), _produced(random), ("run", a, 1, ("kill", _place(random))),
+        *changed,
+        ("run", a, 2), _produced(random), ("run", a, 2),
+    ]  # fmt: skip
+
+
+def _restored(random: Random, names: list[str]) -> list[Act]:
+    a = random.choice(names)
+    blind: list[Act] = [("set", a, "id", "x"), ("set", a, "told", "no")] if random.random() < 0.3 else []
+    return [
+        *blind, ("run", a, 1), ("backup", a), _produced(random),
+        ("run", a, random.choice((1, 2)), _late(random)),
+        ("restore", a), _produced(random), ("run", a, 2),
+    ]  # fmt: skip
+
+
+def _late(random: Random) -> tuple[Any, ...] | None:
+    return ("kill", _place(random)) if random.random() < 0.4 else None
+
+
+def _tokens(random: Random, names: list[str]) -> list[Act]:
+    token = random.choice(("job-0", "t1", None))
+    strike = _strike(random)
+    rows, sink = random.choice(("r1", "r2")), random.choice(list(SINKS))
+    return [
+        ("write", token, None, "out", "r1", strike), ("write", token, None, sink, rows, None),
+        ("produce", "in", 3),
+    ]  # fmt: skip
+
+
+def _broker_restored(random: Random, names: list[str]) -> list[Act]:
+    a = random.choice(names)
+    return [
+        _produced(random), ("run", a, 1), ("produce", "in", 8), ("produce", "in2", 8), ("snapshot",),
+        ("run", a, random.choice((1, 2, 3)), _late(random)), ("restored",), _produced(random),
+        ("run", a, random.choice((1, 2))),
+    ]  # fmt: skip
+
+
+def _source_cut(random: Random, names: list[str]) -> list[Act]:
+    a, topic = random.choice(names), random.choice(list(SOURCES))
+    return [
+        ("run", a, 1), ("keep", topic), ("produce", topic, random.randint(1, 5)),
+        ("run", a, 1, _late(random)),
+        *([("stop", a)] if random.random() < 0.7 else []), ("cut", topic),
+        ("produce", topic, random.randint(1, 12)),
+        ("run", a, 2),
+    ]  # fmt: skip
+
+
+_THEMES = (
+    _handed_over, _taken_over, _renamed, _renamed, _restored, _tokens, _broker_restored, _source_cut,
+)  # fmt: skip

@@ -1,0 +1,110 @@
+"""The end of a history: everybody does what errors tell them, and then it is looked at what there is."""
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tests.histories import judge, ways_out
+from tests.histories.judge import Finding, Lineage
+from tests.histories.query import Query, age
+from tests.histories.shapes import SINKS, SOURCES
+
+if TYPE_CHECKING:
+    from tests.histories.world import World
+
+MINUTES_20 = 1_200.0
+"""Longer than any time-out of a transaction."""
+
+
+def end(world: "World") -> None:
+    """Everybody starts their query again as it is now, does what errors say, waits and looks."""
+    for query in world.queries.values():
+        world.do_stop(query.name)
+    _check_closed(world, 5.0)
+    for topic, partitions in SOURCES.items():
+        needed = any(query.lineage.topic == topic for query in world.queries.values())
+        if needed and topic not in world.cluster.topics:
+            world.cluster.create(topic, partitions)  # who reads nothing else has to have it
+        world.do_produce(topic, 4)  # every query gets a batch, in which it can say something
+    for lineage, options in world.writes:
+        if "write.token" in options and not lineage.done:
+            world.write(lineage, options)
+    for name in {options.get("transactional.id") for _, options in world.writes} - {None}:
+        world.do_write(None, name, "out", "r3")  # the next write of that name
+    done: set[int] = set()
+    for query in reversed(world.queries.values()):
+        if id(query.lineage) in done or not query.used or not query.lineage.live or query.left:
+            continue
+        done.add(id(query.lineage))
+        if not _drain(world, query):
+            return
+    world.clock.sleep(MINUTES_20)
+    for name, _ in world.cluster.held_open():
+        world.findings.append(Finding("open for ever", f"transaction of {plain(name)}"))
+    rows = judge.seen(world.cluster, SINKS)
+    for lineage in world.lineages:
+        lineage.may_lack |= {u for u in lineage.tried if world.deleted[f"{lineage.name}:{u}"]}
+        if not lineage.live:  # nobody starts it again, who could be told what a restored copy lacks
+            lineage.may_lack |= {u for u in lineage.tried if world.gone[f"{lineage.name}:{u}"]}
+        world.findings += judge.judge(lineage, rows, judge.in_log(world.cluster, lineage.topic))
+    for lineage, _ in world.writes:
+        _judge_write(world, lineage, rows)
+
+
+def _judge_write(world: "World", lineage: Lineage, rows: Counter[str]) -> None:
+    counts = {uid: rows[f"{lineage.name}:{uid}"] for uid in lineage.tried}
+    gone = {u for u in lineage.tried if world.deleted[f"{lineage.name}:{u}"]} | lineage.may_lack
+    lost = [uid for uid, count in counts.items() if not count and uid not in gone]
+    if lineage.done and lost:
+        world.findings.append(
+            Finding("lost", f"{len(lost)} of {len(counts)} rows of the write {lineage.name}")
+        )
+    if max(counts.values()) > 1:
+        world.findings.append(Finding("doubled", f"rows of the write {lineage.name}"))
+
+
+def _check_closed(world: "World", seconds: float) -> None:
+    """Nothing is open that somebody left who ended in order."""
+    world.clock.sleep(seconds)
+    for name, opener in world.cluster.held_open():
+        ended = getattr(opener, "ended", "")
+        if ended in ("stopped", "failed"):
+            world.findings.append(Finding(f"open after it {ended}", f"transaction of {plain(name)}"))
+            return
+
+
+def _drain(world: "World", query: Query) -> bool:
+    """Until there is nothing left to read. Whether the query came to that."""
+    tried: list[str] = []
+    for _ in range(ways_out.TRIES):
+        for _ in range(60):
+            if not world.trigger(query, None):
+                break
+            run = query.run
+            if run is not None and run._batch is None and _is_idle(world, query):
+                world.do_stop(query.name)
+                return True
+        error = query.error
+        query.run = None
+        if error is None:
+            world.findings.append(Finding("no end", f"query {query.name} goes on for ever"))
+            return False
+        way = ways_out.take(world, query, error, tried)
+        if way is None:
+            world.findings.append(Finding("no way out", f"{type(error).__name__}: {str(error)[:300]}"))
+            return False
+        tried.append(way)
+        world.ways[f"{type(error).__name__}: {way}"] += 1
+    world.findings.append(Finding("no way out", f"{type(query.error).__name__} after {', '.join(tried)}"))
+    return False
+
+
+def _is_idle(world: "World", query: Query) -> bool:
+    before = age(query.checkpoint)
+    going = world.trigger(query, None)
+    return going and age(query.checkpoint) == before
+
+
+def plain(name: str) -> str:
+    """A participant's name without its random part."""
+    return re.sub(r"/.*", "/...", re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "<id>", name))

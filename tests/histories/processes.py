@@ -1,0 +1,148 @@
+"""The processes of one Spark application, and what may strike between two of their steps.
+
+All run here in one Python process; what the connector keeps in its modules is kept for each apart. A step is
+a request that is about to leave, an answer that is not read yet, or a line of Spark's logs.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eoslog.connector import driver, memory, task
+from eoslog.connector.client import shared
+from tests.histories.sim_connection import Killed, Network, Process
+
+_FRESH: tuple[tuple[Any, str, Callable[[], Any]], ...] = (
+    (driver, "_clusters", dict),
+    (driver, "_said", set),
+    (shared, "_clusters", dict),
+    (task, "_slots", lambda: task._Slots(-1, "", {})),
+)
+"""Modules' memories, and what they are in a process that has just begun."""
+
+
+@dataclass
+class Strike:
+    """What happens at the `at`-th step of a run, or at the step so called when it comes for the so-manieth
+    time, as ("commit: after END_TXN", 1). `more`: how many steps a dying task still gets."""
+
+    kind: str
+    at: int | tuple[str, int]
+    more: int = 0
+    act: Callable[[], None] = lambda: None
+
+
+class Worker(Process):
+    """One Python process of an application."""
+
+    def __init__(self, app: "Application", kind: str) -> None:
+        self.app, self.kind = app, kind
+        self.dead = False
+        self._kept = {(module, name): fresh() for module, name, fresh in _FRESH}
+        self.on_step: Callable[[], None] | None = None
+
+    def before(self, what: str) -> None:
+        self._step(f"before {what}")
+
+    def after(self, what: str) -> None:
+        self._step(f"after {what}")
+
+    def _step(self, what: str) -> None:
+        if self.on_step is not None:
+            self.on_step()
+        self.app.step(self, what)
+        if self.dead or self.app.dead:
+            raise Killed
+
+    @contextmanager
+    def runs(self) -> Iterator[None]:
+        """Within it the connector's modules are those of this process."""
+        if self.app.dead or self.dead:
+            raise Killed
+        before = {key: getattr(*key) for key in self._kept}
+        token, process = memory.driver_token, Network.process
+        self._enter()
+        try:
+            yield
+        finally:
+            self._kept = {key: getattr(*key) for key in self._kept}
+            for (module, name), value in before.items():
+                setattr(module, name, value)
+            memory.driver_token, Network.process = token, process
+
+    def _enter(self) -> None:
+        for (module, name), value in self._kept.items():
+            setattr(module, name, value)
+        memory.driver_token = lambda: self.app.token
+        Network.process = self
+
+
+class Application:
+    """A driver with its Python processes. `token` names it, as its parent process would."""
+
+    def __init__(self, token: str, planners: int = 1) -> None:
+        self.token, self.dead, self.ended = token, False, ""
+        self.steps, self._met, self.strike, self.struck = 0, 0, None, ""
+        self.strike: Strike | None
+        self.source = Worker(self, "source")
+        self.committer = Worker(self, "commit")
+        self.planners = [Worker(self, "plan") for _ in range(planners)]
+        self.tasks = [Worker(self, "task") for _ in range(2)]
+
+    def planner(self, number: int) -> Worker:
+        """Whichever of the pool Spark takes."""
+        return self.planners[number % len(self.planners)]
+
+    def worker(self, number: int) -> Worker:
+        """A task's process; one that died is made anew."""
+        at = number % len(self.tasks)
+        if self.tasks[at].dead:
+            self.tasks[at] = Worker(self, "task")
+        return self.tasks[at]
+
+    def arm(self, strike: Strike | None) -> None:
+        """What strikes in the run that begins now."""
+        self.steps, self._met, self.strike, self.struck = 0, 0, strike, ""
+
+    def step(self, worker: Worker | None, what: str) -> None:
+        """A step of one of its processes (None: of the JVM)."""
+        self.steps += 1
+        strike, name = self.strike, f"{worker.kind if worker else 'spark'}: {what}"
+        if strike is None or not self._is_there(strike, name):
+            return
+        if strike.kind == "task" and (worker is None or worker.kind != "task"):
+            return
+        self.strike, self.struck = None, name
+        if strike.kind == "kill":
+            self.kill()
+            raise Killed
+        if strike.kind == "task" and worker is not None:
+            worker.dead = True
+            raise Killed
+        strike.act()
+
+    def _is_there(self, strike: Strike, name: str) -> bool:
+        if isinstance(strike.at, int):
+            return self.steps >= strike.at
+        self._met += name == strike.at[0]
+        return name == strike.at[0] and self._met >= strike.at[1]
+
+    def kill(self) -> None:
+        """SIGKILL to the driver and all of its processes."""
+        self.dead, self.ended = True, "killed"
+
+
+@contextmanager
+def machine(folder: Path) -> Iterator[None]:
+    """A machine's temporary files, where drivers keep their memory."""
+    kept = memory.tempfile.tempdir, memory._sweep, memory._swept
+    folder.mkdir(parents=True, exist_ok=True)
+    memory.tempfile.tempdir, memory._swept = str(folder), 1e18
+    try:
+        yield
+    finally:
+        memory.tempfile.tempdir, memory._sweep, memory._swept = kept
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,8 @@
+"""What every history has: topics, and how an act is told."""
+
+from typing import Any
+
+SOURCES, SINKS = {"in": 2, "in2": 1}, {"out": 2, "out2": 1}
+"""Topics with their partitions."""
+Act = tuple[Any, ...]
+"""Its name, as in World.do_<name>, and what it needs."""

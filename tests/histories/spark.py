@@ -1,0 +1,518 @@
+"""Spark's part, imitated: its two logs, its order of calls, what it does when something fails.
+
+As MicroBatchExecution of Spark 4.3 does it with a Python source and sink; recordings of the real one are in
+recorded/, and test_recordings.py compares.
+"""
+
+import json
+import logging
+import os
+import pickle
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from eoslog.connector.reader import StreamReader
+from eoslog.connector.source import EoslogDataSource
+from tests.histories.clock import Clock
+from tests.histories.processes import Application, Strike, Worker
+from tests.histories.sim_connection import Killed
+
+log = logging.getLogger("eoslog.histories")
+
+SCHEMA = StructType([StructField("value", BinaryType())])
+TASK_KILL_SECONDS = 2.0
+"""spark.python.task.killTimeout."""
+
+Rows = Iterator[pa.RecordBatch]
+Transform = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+class Stopped(Exception):
+    """query.stop() came in the middle of a batch; the query has ended in order."""
+
+
+class TaskFailed(Exception):
+    """A task died and the job with it."""
+
+
+class TaskContext:
+    """TaskContext in a task."""
+
+    now: "TaskContext | None" = None
+
+    def __init__(self, partition: int, query: str = "", batch: int = 0) -> None:
+        self._partition = partition
+        self._properties = {"sql.streaming.queryId": query, "streaming.sql.batchId": str(batch)}
+
+    @classmethod
+    def get(cls) -> "TaskContext | None":
+        return cls.now
+
+    def getLocalProperty(self, name: str) -> str | None:
+        return self._properties.get(name)
+
+    def partitionId(self) -> int:
+        return self._partition
+
+
+@dataclass
+class Plan:
+    """A query as its user starts it: options of source and sink, and where its checkpoint is.
+
+    `token`: the batches go through foreachBatch and df.write, this is their write.token's beginning.
+    `told`: checkpointLocation is an option (else: of the session).
+    """
+
+    checkpoint: Path
+    source: dict[str, str]
+    sink: dict[str, str]
+    token: str | None = None
+    told: bool = True
+    kind: type[EoslogDataSource] = EoslogDataSource
+
+
+@dataclass
+class Batch:
+    """A micro-batch that a run has planned or found planned."""
+
+    number: int
+    begin: dict[str, Any] | None
+    end: dict[str, Any]
+
+
+@dataclass
+class Told:
+    """What a harness hears of a run. Called with the batch's number."""
+
+    planned: Callable[[int], None] = lambda _: None
+    completed: Callable[[int], None] = lambda _: None
+    read: Callable[[int, pa.RecordBatch], pa.RecordBatch] = lambda _, rows: rows
+
+
+class Stream:
+    """One run of a streaming query, from start() to its end."""
+
+    def __init__(self, plan: Plan, app: Application, clock: Clock, told: Told | None = None) -> None:
+        self.plan, self.app, self.clock, self.told = plan, app, clock, told or Told()
+        self._batch: Batch | None = None
+        self._next, self._committed = 0, None
+        self._committed: dict[str, Any] | None
+        self._begun = self.until_now = False
+        plan.checkpoint.mkdir(parents=True, exist_ok=True)
+        for name in ("offsets", "commits"):
+            (plan.checkpoint / name).mkdir(exist_ok=True)
+        if not (plan.checkpoint / "metadata").exists():
+            _write(plan.checkpoint / "metadata", json.dumps({"id": str(uuid.uuid4())}))
+        self.query_id = str(json.loads((plan.checkpoint / "metadata").read_text())["id"])
+        with app.source.runs():
+            made = plan.kind(plan.source)
+            self.reader = made.streamReader(made.schema())
+        assert isinstance(self.reader, StreamReader)
+
+    # -- MicroBatchExecution --------------------------------------------------------------------
+
+    def trigger(self, strike: Strike | None = None) -> bool:
+        """One trigger; whether there was a batch. Raises what the connector raises, Killed, Stopped."""
+        self.app.arm(strike)
+        try:
+            if not self._begun:
+                self._populate()
+            if self._batch is None and not self._construct():
+                return False
+            assert self._batch is not None
+            self._run(self._batch)
+            return True
+        finally:
+            self.app.arm(None)
+
+    def available_now(self, strike: Strike | None = None) -> None:
+        """Trigger.AvailableNow: batches until all is read that is there at the beginning."""
+        self.until_now = True
+        while self.trigger(strike):
+            strike = None
+        self.stop()
+
+    def stop(self) -> None:
+        """The end in order, between two batches. Spark ends the source's process without a word to it."""
+        self.app.ended = "stopped"
+
+    def _populate(self) -> None:
+        self._begun = True
+        if self.until_now:
+            with self.app.source.runs():
+                self.reader.prepareForTriggerAvailableNow()
+        planned, completed = (
+            _newest(self.plan.checkpoint / "offsets"),
+            _newest(self.plan.checkpoint / "commits"),
+        )
+        if planned is None:
+            return
+        end = self._logged(planned)
+        if completed == planned:
+            self._next, self._committed = planned + 1, end
+            return
+        self._committed = self._logged(planned - 1) if planned else None
+        self._batch = Batch(planned, self._committed, end)
+
+    def _construct(self) -> bool:
+        with self.app.source.runs():
+            start = self._committed
+            if start is None:
+                start = self.reader.initialOffset()
+            limit = self.reader.getDefaultReadLimit()
+            end = _json(self.reader.latestOffset(_json(start), limit))
+            self.reader.reportLatestOffset()
+        if self._committed is not None and end == self._committed:
+            return False
+        self.told.planned(self._next)
+        self._step("before offsets")
+        settings = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": self.clock.ms, "conf": {}})
+        _write(self.plan.checkpoint / "offsets" / str(self._next), f"v1\n{settings}\n{json.dumps(end)}")
+        self._step("after offsets")
+        if self._next:
+            with self.app.source.runs():
+                self.reader.commit(self._committed or {})
+        self._batch = Batch(self._next, self._committed, end)
+        return True
+
+    def _run(self, batch: Batch) -> None:
+        with self.app.source.runs():
+            begin = batch.begin
+            if begin is None:
+                begin = _json(self.reader.initialOffset())
+            ranges: list[Any] = []
+            if begin != batch.end or batch.begin is None:
+                ranges = list(self.reader.partitions(begin, batch.end))
+        reader = pickle.dumps(self.reader.options)
+        rows = [self._rows(batch.number, reader, part) for part in ranges] or [lambda: iter(())]
+        if self.plan.token is not None:
+            sink = {**self.plan.sink, "write.token": f"{self.plan.token}-{batch.number}"}
+            Job(self.app, self.clock, BatchSink(self.app, sink, self.plan.kind)).run(rows)
+        else:
+            options = dict(self.plan.sink)
+            if self.plan.told:
+                options["checkpointLocation"] = str(self.plan.checkpoint)
+            Job(
+                self.app,
+                self.clock,
+                StreamSink(self.app, options, self.plan.kind, self.query_id, batch.number),
+            ).run(rows)
+        self._step("before commits")
+        _write(self.plan.checkpoint / "commits" / str(batch.number), 'v1\n{"nextBatchWatermarkMs":0}')
+        self.told.completed(batch.number)
+        self._batch, self._committed, self._next = None, batch.end, batch.number + 1
+        self._step("after commits")
+
+    def _rows(self, number: int, reader: bytes, part: Any) -> Callable[[], Rows]:
+        def read() -> Rows:
+            for rows in StreamReader(pickle.loads(reader)).read(part):
+                yield self.told.read(number, rows)
+
+        return read
+
+    def _step(self, what: str) -> None:
+        self.app.step(None, what)
+        if self.app.dead:
+            raise Killed
+
+    def _logged(self, number: int) -> dict[str, Any]:
+        text = (self.plan.checkpoint / "offsets" / str(number)).read_text()
+        found: dict[str, Any] = json.loads(text.splitlines()[2])
+        return found
+
+
+# -- a job that writes --------------------------------------------------------------------------
+
+
+class StreamSink:
+    """The writer of a micro-batch, as Spark makes it: one for the tasks, another one for commit or abort."""
+
+    def __init__(
+        self, app: Application, options: dict[str, str], kind: type[EoslogDataSource], query: str, batch: int
+    ) -> None:
+        self.app, self.options, self.kind, self.query, self.batch = app, options, kind, query, batch
+
+    def plan(self) -> bytes:
+        with self.app.planner(self.batch).runs():
+            return pickle.dumps(self.kind(self.options).streamWriter(SCHEMA, False))
+
+    def context(self, partition: int) -> TaskContext:
+        return TaskContext(partition, self.query, self.batch)
+
+    def commit(self, pickled: bytes, messages: Sequence[WriterCommitMessage | None]) -> None:
+        with self.app.committer.runs():
+            self.kind(self.options).streamWriter(SCHEMA, False).commit(messages, self.batch)
+
+    def abort(self, pickled: bytes, messages: Sequence[WriterCommitMessage | None]) -> None:
+        with Worker(self.app, "abort").runs():
+            self.kind(self.options).streamWriter(SCHEMA, False).abort(messages, self.batch)
+
+
+class BatchSink:
+    """The writer of df.write: the same pickle goes to the tasks, to commit and to abort."""
+
+    def __init__(
+        self, app: Application, options: dict[str, str], kind: type[EoslogDataSource] = EoslogDataSource
+    ) -> None:
+        self.app, self.options, self.kind = app, options, kind
+
+    def plan(self) -> bytes:
+        with self.app.planner(0).runs():
+            return pickle.dumps(self.kind(self.options).writer(SCHEMA, False))
+
+    def context(self, partition: int) -> TaskContext:
+        return TaskContext(partition)
+
+    def commit(self, pickled: bytes, messages: Sequence[WriterCommitMessage | None]) -> None:
+        with self.app.committer.runs():
+            pickle.loads(pickled).commit(messages)
+
+    def abort(self, pickled: bytes, messages: Sequence[WriterCommitMessage | None]) -> None:
+        with Worker(self.app, "abort").runs():
+            pickle.loads(pickled).abort(messages)
+
+
+class Job:
+    """WriteToDataSourceV2: plan, tasks, commit; abort if a task or the commit fails."""
+
+    def __init__(self, app: Application, clock: Clock, sink: StreamSink | BatchSink) -> None:
+        self.app, self.clock, self.sink = app, clock, sink
+        self._stopping = False
+        self._committing: tuple[bytes, Sequence[WriterCommitMessage | None]] | None = None
+        self._abort_meanwhile = False
+
+    def run(self, rows: Sequence[Callable[[], Rows]]) -> None:
+        """Raises what the connector raises, Killed, Stopped."""
+        strike = self.app.strike
+        if strike is not None and strike.kind == "stop":
+            strike.act, self._abort_meanwhile = self._stop, bool(strike.more % 2)
+        pickled = self.sink.plan()
+        if self._stopping:
+            raise self._ended()
+        messages: list[WriterCommitMessage | None] = [None] * len(rows)
+        try:
+            for number, mine in enumerate(rows):
+                if strike is not None and strike.kind == "stop" and self.app.strike is strike:
+                    self._stoppable(pickled, messages, number, rows, strike)
+                else:
+                    messages[number] = self._task(pickled, number, mine, self.app.worker(number))
+            self._committing = pickled, messages
+            self.sink.commit(pickled, messages)
+        except Stopped:
+            raise
+        except Killed:
+            if self.app.dead:
+                raise
+            self._abort(pickled, messages)
+            raise TaskFailed("a task was killed") from None
+        except Exception:
+            self._abort(pickled, messages)
+            raise
+        if self._stopping:
+            if not self._abort_meanwhile:
+                self._abort(pickled, messages)
+            raise self._ended()
+
+    def _abort(self, pickled: bytes, messages: Sequence[WriterCommitMessage | None]) -> None:
+        self.app.arm(None)
+        try:
+            self.sink.abort(pickled, messages)
+        except Exception:  # Spark logs it and goes on with the first error
+            log.warning("abort failed", exc_info=True)
+
+    def _task(
+        self, pickled: bytes, number: int, rows: Callable[[], Rows], worker: Worker
+    ) -> WriterCommitMessage:
+        with worker.runs():
+            kept, TaskContext.now = TaskContext.now, self.sink.context(number)
+            try:
+                message: WriterCommitMessage = pickle.loads(pickled).write(rows())
+                return pickle.loads(pickle.dumps(message))
+            finally:
+                TaskContext.now = kept
+
+    # -- query.stop() in the middle -------------------------------------------------------------
+
+    def _stop(self) -> None:
+        """In begin or commit, which the Python process carries to its end; Spark may call abort meanwhile."""
+        self._stopping = True
+        if self._committing and self._abort_meanwhile:
+            self._abort(*self._committing)
+
+    def _ended(self) -> Stopped:
+        self.app.ended = "stopped"
+        return Stopped()
+
+    def _stoppable(
+        self, pickled: bytes, messages: list[WriterCommitMessage | None], number: int,
+        rows: Sequence[Callable[[], Rows]], strike: Strike,
+    ) -> None:  # fmt: skip
+        """A task that stop() may meet: Spark calls abort while it lives on, for 2 s at most.
+
+        It runs in a thread of its own, and only when nobody else does.
+        """
+        dying = self._dying(pickled, number, rows, self.app.worker(number))
+        strike.act, strike.kind = dying.pause, "stopped"
+        try:
+            if dying.until_paused():
+                messages[number] = dying.result()
+                return
+            others = range(number + 1, len(rows))
+            tasks = [dying, *(self._dying(pickled, at, rows, Worker(self.app, "task")) for at in others)]
+            self._outlive(pickled, messages, tasks, strike.more)
+            raise self._ended()
+        finally:
+            strike.act, strike.kind = self._stop, "stop"
+
+    def _dying(
+        self, pickled: bytes, number: int, rows: Sequence[Callable[[], Rows]], worker: Worker
+    ) -> "_Dying":
+        return _Dying(lambda: self._task(pickled, number, rows[number], worker), worker)
+
+    def _outlive(
+        self,
+        pickled: bytes,
+        messages: Sequence[WriterCommitMessage | None],
+        tasks: Sequence["_Dying"],
+        steps: int,
+    ) -> None:
+        """Abort is called; meanwhile and afterwards each task does so many steps, until it is killed."""
+        until, passed = self.clock.now + TASK_KILL_SECONDS, self.clock.passed
+        left, busy = dict.fromkeys(tasks, steps), False
+
+        def step(task: "_Dying") -> bool:
+            nonlocal busy
+            if busy or task.over or left[task] <= 0 or self.clock.now >= until:
+                return False
+            busy, left[task] = True, left[task] - 1
+            task.one_step(self.app)
+            busy = False
+            return True
+
+        def meanwhile() -> None:
+            passed()
+            if self.clock.now >= until and not busy:
+                for task in tasks:
+                    task.kill(self.app)
+            for task in tasks:
+                step(task)
+
+        self.clock.passed = meanwhile
+        try:
+            self._abort(pickled, messages)
+        finally:
+            self.clock.passed = passed
+        for task in tasks:
+            while step(task):
+                continue
+            task.kill(self.app)
+
+
+class _Dying:
+    """Something that is done a step at a time, in a thread that runs only when it is let."""
+
+    def __init__(self, work: Callable[[], WriterCommitMessage], worker: Worker) -> None:
+        self.worker, self._work = worker, work
+        self._mine, self._yours = threading.Semaphore(0), threading.Semaphore(0)
+        self._answer: WriterCommitMessage | BaseException | None = None
+        self.over = self._killed = False
+        self._thread = threading.Thread(target=self._go, daemon=True)
+        self._begun = False
+
+    def _go(self) -> None:
+        self._mine.acquire()
+        try:
+            self._answer = self._work()
+        except BaseException as error:
+            self._answer = error
+        self.over = True
+        self._yours.release()
+
+    def pause(self) -> None:
+        """Called in its thread at a step: the others go on."""
+        kept = _swap_out()
+        self._yours.release()
+        self._mine.acquire()
+        _swap_in(kept)
+        if self._killed:
+            raise Killed
+
+    def until_paused(self) -> bool:
+        """Run it; whether it came to its end."""
+        self._resume()
+        return self.over
+
+    def one_step(self, app: Application) -> None:
+        """Let it go to its next step."""
+        if not self.over:
+            app.arm(Strike("step", 1, act=self.pause))
+            self._resume()
+            app.arm(None)
+
+    def kill(self, app: Application) -> None:
+        """SIGKILL."""
+        self._killed = self.worker.dead = True
+        if self._begun and not self.over:
+            app.arm(None)
+            self._resume()
+
+    def result(self) -> WriterCommitMessage:
+        """Its report; raises what it raised."""
+        assert self._answer is not None
+        if isinstance(self._answer, BaseException):
+            raise self._answer
+        return self._answer
+
+    def _resume(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self._thread.start()
+        kept = _swap_out()
+        self._mine.release()
+        self._yours.acquire()
+        _swap_in(kept)
+
+
+def _swap_out() -> tuple[Any, ...]:
+    from tests.histories.processes import _FRESH, memory
+    from tests.histories.sim_connection import Network
+
+    modules = {(module, name): getattr(module, name) for module, name, _ in _FRESH}
+    return modules, memory.driver_token, Network.process, TaskContext.now
+
+
+def _swap_in(kept: tuple[Any, ...]) -> None:
+    from tests.histories.processes import memory
+    from tests.histories.sim_connection import Network
+
+    modules, memory.driver_token, Network.process, TaskContext.now = kept
+    for (module, name), value in modules.items():
+        setattr(module, name, value)
+
+
+# -- files --------------------------------------------------------------------------------------
+
+
+def _newest(folder: Path) -> int | None:
+    return max((int(path.name) for path in folder.iterdir() if path.name.isdecimal()), default=None)
+
+
+def _write(path: Path, text: str) -> None:
+    """With the time of the history as the file's own."""
+    path.write_text(text)
+    os.utime(path, (time.time(), time.time()))
+
+
+def _json(value: Any) -> dict[str, Any]:
+    """Through Spark, as text."""
+    found: dict[str, Any] = json.loads(json.dumps(value))
+    return found

@@ -1,0 +1,68 @@
+"""Puts the imitation in the places of Spark and the network, for as long as a history takes."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+
+from eoslog.connector import batch_writer, guard, source, writer
+from eoslog.connector.client import cluster as client_cluster
+from eoslog.connector.options import SinkOptions, SourceOptions, sink_options, source_options
+from tests.histories.sim_cluster import SimCluster
+from tests.histories.sim_connection import Network, Process, SimConnection
+from tests.histories.spark import TaskContext
+
+
+@contextmanager
+def stage(clusters: dict[str, SimCluster], warned: Counter[str]) -> Iterator[None]:
+    """Within it clients find these clusters by host name; warnings are counted."""
+    Network.clusters, Network.process = clusters, Process()
+    kept = client_cluster.Connection, writer.TaskContext, batch_writer.TaskContext
+    parsed, detached = (source.sink_options, source.source_options), guard.detached
+    guard.detached = lambda work: None  # what comes after a driver's end is not relied upon
+    source.sink_options, source.source_options = _sink_options, _source_options
+    client_cluster.Connection = SimConnection  # type: ignore[assignment, misc]
+    writer.TaskContext = batch_writer.TaskContext = TaskContext  # type: ignore[assignment, misc]
+    handler, log = _Warnings(warned), logging.getLogger("eoslog")
+    before = log.propagate, log.level
+    log.addHandler(handler)
+    log.propagate = False
+    log.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.propagate = before[0]
+        log.setLevel(before[1])
+        client_cluster.Connection, writer.TaskContext, batch_writer.TaskContext = kept
+        source.sink_options, source.source_options = parsed
+        guard.detached = detached
+
+
+class _Warnings(logging.Handler):
+    def __init__(self, counted: Counter[str]) -> None:
+        super().__init__(logging.WARNING)
+        self._counted = counted
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._counted[str(record.msg)[:60]] += 1
+
+
+@cache
+def _sinks(raw: tuple[tuple[str, str], ...], stream: bool) -> SinkOptions:
+    return sink_options(dict(raw), stream=stream)
+
+
+def _sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
+    """Reading options takes as long as all the rest of a begin, and histories repeat them."""
+    return _sinks(tuple(raw.items()), stream)
+
+
+@cache
+def _sources(raw: tuple[tuple[str, str], ...], stream: bool) -> SourceOptions:
+    return source_options(dict(raw), stream=stream)
+
+
+def _source_options(raw: Mapping[str, str], *, stream: bool) -> SourceOptions:
+    return _sources(tuple(raw.items()), stream)

@@ -1,0 +1,187 @@
+"""What an error's text tells its reader to do, done: the way out that is named must work.
+
+Each way is what a careful person does who has read the error and nothing else.
+"""
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.histories.query import Query
+    from tests.histories.world import World
+
+TRIES = 8
+"""So many ways out, one after another, may be needed until a query goes on."""
+
+
+def take(world: "World", query: "Query", error: Exception, tried: list[str]) -> str | None:
+    """Do the next thing that the error names and that was not tried in vain; its name, None: nothing left."""
+    text = f"{type(error).__name__}: {error}"
+    for pattern, way in _WAYS:
+        name = way.__name__.strip("_")
+        left = tried.count(name) < (2 if way in _REPEATABLE else 1)
+        if left and re.search(pattern, text) and way(world, query, text):
+            return name
+    return None
+
+
+def _old_id(world: "World", query: "Query", text: str) -> bool:
+    """Give the old transactional.id back."""
+    told = re.search(r"sink ([\w.-]+)", text)
+    for old in reversed(query.ids[:-1]):
+        if old != query.ids[-1] and (told is None or old):
+            query.set_id(old)
+            return True
+    return False
+
+
+def _right_checkpoint(world: "World", query: "Query", text: str) -> bool:
+    """Bring the right checkpoint back."""
+    return query.bring_back()
+
+
+def _committed(world: "World", query: "Query", text: str) -> bool:
+    """A new checkpoint with startingOffsets=committed."""
+    if query.sink.get("kafka.group.id") is None or query.token is not None:
+        return False
+    elsewhere = query.source["startingOffsets"] != "committed" and not query.lineage.done
+    if (elsewhere and "checkpoint is new" in text) or world.tells_of_another(query, text):
+        return False  # that is not what is meant
+    query.new_checkpoint("committed")
+    return True
+
+
+def _behind(world: "World", query: "Query", text: str) -> bool:
+    """Publish what is missing by hand; a new checkpoint and transactional.id behind that batch."""
+    told = re.search(r"batch (\d+)", text)
+    return told is not None and world.publish_and_go_on(query, int(told.group(1)))
+
+
+def _no_fail(world: "World", query: "Query", text: str) -> bool:
+    """failOnDataLoss=false, knowing what is gone."""
+    if query.source.get("failOnDataLoss") == "false":
+        return False
+    query.source["failOnDataLoss"] = "false"
+    world.accept_loss(query)
+    return True
+
+
+def _create(world: "World", query: "Query", text: str) -> bool:
+    """Create the topic."""
+    told = re.search(r"topic '([\w-]+)'", text)
+    if told is None or told.group(1) in world.cluster.topics:
+        return False
+    world.cluster.create(told.group(1), 1)
+    return True
+
+
+def _option(world: "World", query: "Query", text: str) -> bool:
+    """The option that the error names."""
+    told = re.search(r"((?:start\.accepted|cluster\.moved\.to)=[\w.,:-]+)", text)
+    if told is None:
+        return False
+    name, _, value = told.group(1).rstrip(".,:").partition("=")
+    kind, _, of = value.partition(":")
+    if kind == "offsets-of" and of not in query.lineage.sinks:
+        return False  # they are another query's
+    if query.sink.get(name) == value:
+        return False
+    query.sink[name] = value
+    if name == "cluster.moved.to":
+        query.source[name] = value
+    world.accept(query)
+    return True
+
+
+def _checkpoint_option(world: "World", query: "Query", text: str) -> bool:
+    """checkpointLocation as an option."""
+    done, query.told = not query.told, True
+    return done
+
+
+def _another_token(world: "World", query: "Query", text: str) -> bool:
+    """A token that is not taken."""
+    if query.token is None:
+        return False
+    query.token = f"{query.token}'"
+    return True
+
+
+def _earliest(world: "World", query: "Query", text: str) -> bool:
+    """startingOffsets that the error names: where it stood, unless that went with a restored broker."""
+    held = any(world.gone[f"{query.lineage.name}:{uid}"] for uid in query.lineage.tried)
+    known = None if held else query.before
+    plain = {topic: at for topic, at in (known or {}).items() if ":" not in topic}
+    query.new_checkpoint(json.dumps(plain) if plain else "earliest")
+    return True
+
+
+def _own_group(world: "World", query: "Query", text: str) -> bool:
+    """Another new checkpoint at startingOffsets of its own, and a kafka.group.id of its own."""
+    starting = query.source["startingOffsets"]
+    if starting == "committed":
+        if query.before is None:
+            return False
+        starting = json.dumps({topic: at for topic, at in query.before.items() if ":" not in topic})
+    query.sink["kafka.group.id"] = f"group-{query.name}-{len(world.told)}"
+    query.new_checkpoint(starting)
+    query.lineage.began = bool(query.lineage.done)
+    return True
+
+
+def _own_id(world: "World", query: "Query", text: str) -> bool:
+    """A transactional.id of its own."""
+    query.set_id(f"{query.name}-own-{len(query.ids)}")
+    return True
+
+
+def _own_names(world: "World", query: "Query", text: str) -> bool:
+    """A transactional.id and a kafka.group.id of its own."""
+    query.sink["kafka.group.id"] = f"group-{query.name}-{len(world.told)}"
+    return _own_id(world, query, text)
+
+
+def _named_id(world: "World", query: "Query", text: str) -> bool:
+    """The transactional.id that the error names, in source and sink."""
+    told = re.search(r"transactional\.id=([\w-]+(?:\.[\w-]+)*)", text)
+    if told is None or query.ids[-1] == told.group(1) or told.group(1) not in query.lineage.sinks:
+        return False  # it is another query's
+    query.set_id(told.group(1))
+    if query.source["startingOffsets"] == "committed" and not query.lineage.began:
+        return True
+    if "new checkpoint" in text and query.source["startingOffsets"] == "committed":
+        query.new_checkpoint("committed")
+    return True
+
+
+def _again(world: "World", query: "Query", text: str) -> bool:
+    """Start the query again."""
+    return True
+
+
+def _later(world: "World", query: "Query", text: str) -> bool:
+    """The same after a while."""
+    world.clock.sleep(1000)
+    return True
+
+
+_WAYS = (
+    (r"(give it|with) transactional\.id=\w", _named_id),
+    (r"Give the old transactional.id back|old transactional\.id", _old_id),
+    (r"[Bb]ring the right checkpoint|right checkpoint back", _right_checkpoint),
+    (r"startingOffsets=committed", _committed),
+    (r"Publish\b.*missing rows", _behind),
+    (r"failOnDataLoss", _no_fail),
+    (r"give the option checkpointLocation|checkpointLocation is not among", _checkpoint_option),
+    (r"create the topic", _create),
+    (r"kafka\.group\.id of its own", _own_group),
+    (r"(another|other|new|own) (write\.)?token", _another_token),
+    (r"give startingOffsets as earliest", _earliest),
+    (r"[Ss]tart the query again|another driver owns|safe to start|start it again|again", _again),
+    (r"start\.accepted=\w|cluster\.moved\.to=\w", _option),
+    (r"transactional\.id and (a )?kafka\.group\.id of its own", _own_names),
+    (r"transactional\.id of its own|give each its own", _own_id),
+    (r".", _later),
+)
+_REPEATABLE = (_again,)

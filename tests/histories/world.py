@@ -1,0 +1,477 @@
+"""A history happens here: queries, writes and people's acts on clusters in memory, act by act."""
+
+import json
+import re
+import shutil
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from eoslog.connector.errors import EoslogError
+from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.records import encode_batches
+from tests.histories import judge
+from tests.histories.clock import Clock
+from tests.histories.ending import end
+from tests.histories.judge import Finding, Lineage
+from tests.histories.processes import Application, Strike, machine
+from tests.histories.query import Query, age, identity, logged
+from tests.histories.shapes import SINKS, SOURCES, Act
+from tests.histories.sim_cluster import SimCluster
+from tests.histories.sim_connection import Killed, Network
+from tests.histories.sim_log import Log
+from tests.histories.spark import BatchSink, Job, Plan, Stopped, Stream, TaskFailed, Told
+from tests.histories.stage import stage
+
+LOUD = (EoslogError, KafkaError)
+
+
+class World:
+    """One history. `acts` are done by `play`; `findings` are what was broken in the end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.clock = folder, Clock()
+        self.clusters = {"a": SimCluster("a", self.clock)}
+        self.queries: dict[str, Query] = {}
+        self.lineages: list[Lineage] = []
+        self.writes: list[tuple[Lineage, dict[str, str]]] = []
+        self.findings: list[Finding] = []
+        self.errors: Counter[str] = Counter()
+        self.warned: Counter[str] = Counter()
+        self.ways: Counter[str] = Counter()
+        self.told: list[str] = []
+        self.acts_done = 0
+        self._numbers = Counter[str]()
+        self._snapshots: list[Any] = []
+        self._cuts: dict[str, list[Any]] = {}
+        self._acts: list[Act] = []
+        self._depth = 0
+        self.deleted: Counter[str] = Counter()
+        self.gone: Counter[str] = Counter()
+        for name, partitions in (SOURCES | SINKS).items():
+            self.cluster.create(name, partitions)
+
+    @property
+    def cluster(self) -> SimCluster:
+        """The one there is."""
+        return self.clusters["a"]
+
+    # -- the frame ------------------------------------------------------------------------------
+
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        """Within it the connector lives in this world."""
+        self.clock.passed = self._passed
+        self.cluster.opener = lambda: getattr(Network.process, "app", None)
+        with stage(self.clusters, self.warned), self.clock.rules(), machine(self.folder / "tmp"):
+            yield
+
+    def _passed(self) -> None:
+        for cluster in self.clusters.values():
+            cluster.tick()
+
+    def play(self, acts: Sequence[Act]) -> list[Finding]:
+        """Do all acts and judge."""
+        with self.around():
+            self._acts = list(acts)
+            self._until_wake()
+            end(self)
+        return self.findings
+
+    def _until_wake(self) -> None:
+        while self._acts:
+            act, *_ = (self._acts.pop(0),)
+            if act[0] == "wake":
+                return
+            self.acts_done += 1
+            getattr(self, f"do_{act[0]}")(*act[1:])
+            self.clock.sleep(0.01)
+
+    # -- acts -----------------------------------------------------------------------------------
+
+    def do_cluster(self, tv: int, keeps: bool) -> None:
+        self.cluster.tv, self.cluster.keeps = tv, keeps
+        self.cluster.life += 1
+
+    def do_query(self, name: str, options: dict[str, str]) -> None:
+        """A user writes a query down. Keys beside the connector's: in, told, token, starting."""
+        given = dict(options)
+        topic, out = given.pop("in", "in"), given.pop("out", "out")
+        told, token = given.pop("told", "yes") == "yes", given.pop("token", None)
+        starting, ident = given.pop("starting", "earliest"), given.pop("id", None)
+        most = given.pop("most", None)
+        servers = {"kafka.bootstrap.servers": "a:9092"}
+        source = {**servers, "subscribe": topic, "startingOffsets": starting}
+        if most:
+            source["maxOffsetsPerTrigger"] = most
+        sink = {**servers, "topic": out, **given}
+        if token:
+            sink.pop("kafka.group.id", None)
+        query = Query(self, name, source, sink, self.lineage(name, topic), told, token)
+        query.set_id(ident)
+        query.checkpoint = self.folder / uuid.uuid4().hex
+        self.queries[name] = query
+
+    def do_produce(self, topic: str, count: int) -> None:
+        if topic not in self.cluster.topics:
+            return
+        logs = self.cluster.topics[topic].logs
+        numbers = [self._next("record") for _ in range(count)]
+        for at, log in enumerate(logs):
+            mine = [f"{topic}/{number}" for number in numbers if number % len(logs) == at]
+            if mine:
+                self._append(log, mine)
+
+    def do_run(self, name: str, triggers: int, strike: tuple[Any, ...] | None = None) -> None:
+        """Triggers of a query; it is started if it does not run."""
+        query = self.queries.get(name)
+        if query is None:
+            return
+        for number in range(triggers):
+            if not self.trigger(query, self._strike(strike) if number == 0 else None):
+                return
+
+    def do_now(self, name: str) -> None:
+        """A run of Trigger.AvailableNow, to its end."""
+        self.do_stop(name)
+        query = self.queries.get(name)
+        going = query is not None
+        while going and query is not None:
+            before = age(query.checkpoint)
+            going = self.trigger(query, None, until_now=True) and age(query.checkpoint) != before
+        self.do_stop(name)
+
+    def do_stop(self, name: str) -> None:
+        query = self.queries.get(name)
+        if query is not None and query.run is not None:
+            query.run.stop()
+            query.run = None
+
+    def do_kill(self, name: str) -> None:
+        query = self.queries.get(name)
+        if query is not None and query.run is not None:
+            query.run.app.kill()
+            query.run = None
+
+    def do_anew(self, name: str, starting: str) -> None:
+        """A new checkpoint. `committed` carries on; the others begin another lineage."""
+        query = self.queries.get(name)
+        if query is None:
+            return
+        self.do_stop(name)
+        if starting == "committed":
+            if query.sink.get("kafka.group.id") is None or query.token or not query.lineage.done:
+                return
+            query.new_checkpoint("committed")
+        else:
+            query.begin_anew(starting)
+
+    def do_follow(self, name: str, old: str) -> None:
+        """`name` takes over from `old`, which may live still: new checkpoint, same names, committed."""
+        query, before = self.queries.get(name), self.queries.get(old)
+        if query is None or before is None or query is before or before.token or not before.lineage.done:
+            return
+        if before.sink.get("kafka.group.id") is None:
+            return
+        self.do_stop(name)
+        if before.ids[-1] is None:
+            self.do_stop(old)  # without a name in common nothing keeps the two apart
+        if query.lineage is not before.lineage and not query.left:
+            query.lineage.live = False
+        query.lineage, query.token, query.told = before.lineage, None, before.told
+        query.source, query.sink, query.ids = dict(before.source), dict(before.sink), list(before.ids)
+        query.new_checkpoint("committed")
+        query.used, query.left, before.left = True, False, True
+
+    def do_fork(self, name: str, old: str, same: bool) -> None:
+        """`name` starts on a copy of `old`'s checkpoint: the same pipeline, or another of its own names."""
+        query, before = self.queries.get(name), self.queries.get(old)
+        if (
+            query is None
+            or before is None
+            or query is before
+            or before.token
+            or not before.checkpoint.exists()
+        ):
+            return
+        if not before.lineage.began or age(before.checkpoint)[0] < 0:
+            return
+        self.do_stop(name)
+        query.checkpoint = self.folder / uuid.uuid4().hex
+        shutil.copytree(before.checkpoint, query.checkpoint)
+        if query.lineage is not before.lineage and not query.left:
+            query.lineage.live = False
+        query.source, query.sink, query.token, query.told = (
+            dict(before.source),
+            dict(before.sink),
+            None,
+            before.told,
+        )
+        query.ids = list(before.ids)
+        query.used = True
+        if same:
+            query.lineage, query.left, before.left = before.lineage, False, True
+            return
+        query.left = False
+        query.lineage = self.lineage(name, before.lineage.topic)
+        ends = logged(query.checkpoint, age(query.checkpoint)[0])
+        held = judge.in_log(self.cluster, query.lineage.topic, ends)
+        query.lineage.before = held | before.lineage.before
+        query.lineage.began = True
+        query.set_id(f"{name}-fork-{len(query.ids)}")
+        if "kafka.group.id" in query.sink:
+            query.sink["kafka.group.id"] = f"group-{name}"
+
+    def do_backup(self, name: str) -> None:
+        query = self.queries.get(name)
+        if query is not None and query.checkpoint.exists():
+            copy = self.folder / uuid.uuid4().hex
+            shutil.copytree(query.checkpoint, copy)
+            query.copies.append(copy)
+
+    def do_restore(self, name: str) -> None:
+        query = self.queries.get(name)
+        if query is None or not query.copies:
+            return
+        copy = query.copies[-1]
+        if identity(copy) != identity(query.checkpoint):
+            return
+        self.do_stop(name)
+        query.aside.append(query.checkpoint)
+        query.checkpoint = self.folder / uuid.uuid4().hex
+        shutil.copytree(copy, query.checkpoint)
+
+    def do_set(self, name: str, option: str, value: str | None) -> None:
+        """An option is changed, from the next start on."""
+        query = self.queries.get(name)
+        if query is None:
+            return
+        self.do_stop(name)
+        if option == "id":
+            query.set_id(value)
+        elif option == "told":
+            query.told = value == "yes"
+        elif value is None:
+            query.sink.pop(option, None)
+        elif query.token is None or option not in ("kafka.group.id", "processing.guarantee"):
+            query.sink[option] = value
+
+    def do_write(
+        self, token: str | None, ident: str | None, topic: str, rows: str, strike: Any = None
+    ) -> None:
+        """df.write of the rows called so. The same token with the same rows and topic is the same write."""
+        options = {"kafka.bootstrap.servers": "a:9092", "topic": topic}
+        if token is not None:
+            options["write.token"] = token
+        if ident is not None:
+            options["transactional.id"] = ident
+        name = f"w-{ident}-{token}-{topic}-{rows}" if token else f"w-{self._next('write')}-{rows}"
+        lineage = next((w for w, _ in self.writes if w.name == name), None)
+        if lineage is None:
+            lineage = Lineage(name, topic, began=True)
+            self.writes.append((lineage, options))
+            lineage.tried = {f"{rows}.{n}": {"exactly_once"} for n in range(4)}
+        self.write(lineage, options, strike)
+
+    def write(self, lineage: Lineage, options: dict[str, str], strike: Any = None) -> None:
+        app, name = Application(uuid.uuid4().hex), lineage.name
+        rows = sorted(lineage.tried)
+        batches = [[f"{name}:{row}" for row in half] for half in (rows[:2], rows[2:])]
+        readers = [lambda b=b: iter([_rows(b)]) for b in batches]
+        app.arm(self._strike(strike))
+        job = Job(app, self.clock, BatchSink(app, options))
+        if self._guarded(lambda: job.run(readers), app, None) == "done":
+            lineage.done |= set(lineage.tried)
+
+    def do_delete(self, topic: str) -> None:
+        """Deleted, and made anew under its name."""
+        if topic not in self.cluster.topics:
+            return
+        if topic in SINKS:
+            self.deleted += judge.written(self.cluster, [topic])
+        partitions = len(self.cluster.topics[topic].logs)
+        self.cluster.delete(topic)
+        self.cluster.create(topic, partitions)
+
+    def do_drop(self, topic: str) -> None:
+        """Deleted for good."""
+        if topic in self.cluster.topics:
+            self.cluster.delete(topic)
+
+    def do_grow(self, topic: str) -> None:
+        if topic in self.cluster.topics:
+            self.cluster.add_partition(topic)
+
+    def do_snapshot(self) -> None:
+        self._snapshots.append((self.cluster.snapshot(), judge.written(self.cluster, SINKS)))
+
+    def do_restored(self) -> None:
+        """The cluster is started on its last snapshot."""
+        if not self._snapshots:
+            return
+        now = judge.written(self.cluster, SINKS)
+        disk, _ = self._snapshots[-1]
+        self.cluster.restore(disk)
+        gone = now - judge.written(self.cluster, SINKS)
+        self.gone += gone
+        for lineage, _ in self.writes:
+            lineage.may_lack |= {uid for uid in lineage.tried if gone[f"{lineage.name}:{uid}"]}
+        current = [q.lineage for q in self.queries.values() if q.token is None]
+        for lineage in self.lineages:
+            if lineage not in current:
+                lineage.may_lack |= {uid for uid in lineage.tried if gone[f"{lineage.name}:{uid}"]}
+
+    def do_keep(self, topic: str) -> None:
+        """A replica falls behind: it has the log up to here."""
+        if topic in self.cluster.topics:
+            self._cuts[topic] = [log.copy() for log in self.cluster.topics[topic].logs]
+
+    def do_cut(self, topic: str) -> None:
+        """That replica becomes the leader."""
+        now = self.cluster.topics.get(topic)
+        if now is not None and topic in self._cuts and len(self._cuts[topic]) <= len(now.logs):
+            self.cluster.cut(topic, self._cuts[topic])
+
+    def do_restart(self) -> None:
+        self.cluster.restart()
+
+    def do_wait(self, seconds: float) -> None:
+        self.clock.sleep(seconds)
+
+    # -- how they are done ------------------------------------------------------------------------
+
+    def lineage(self, name: str, topic: str) -> Lineage:
+        """A new one."""
+        found = Lineage(f"{name}{self._next(name)}", topic)
+        self.lineages.append(found)
+        return found
+
+    def accept_loss(self, query: Query) -> None:
+        """Somebody was told that source records are gone, and goes on."""
+        held = judge.in_log(self.cluster, query.lineage.topic)
+        query.lineage.may_lack |= held
+        query.lineage.may_double |= held
+
+    def accept(self, query: Query) -> None:
+        """Somebody was told what may be lost or doubled, and means it."""
+        held = set(query.lineage.tried)
+        query.lineage.may_lack |= held
+        query.lineage.may_double |= held
+
+    def tells_of_another(self, query: Query, text: str) -> bool:
+        """Whether an error says that a query of another pipeline has taken this one's place."""
+        told = re.search(r"query (\S+) has taken the place", text)
+        others = [q for q in self.queries.values() if q.lineage is not query.lineage]
+        return told is not None and any(told.group(1) in identity(q.checkpoint) for q in others)
+
+    def publish_and_go_on(self, query: Query, batch: int) -> bool:
+        """What the error of a lost batch asks for."""
+        path = query.checkpoint / "offsets" / str(batch)
+        if not path.exists():
+            return False
+        query.lineage.may_lack |= query.lineage.batches.get(batch, set())
+        ends = {t: p for t, p in logged(query.checkpoint, batch).items() if ":" not in t}
+        query.checkpoint = self.folder / uuid.uuid4().hex
+        query.source["startingOffsets"] = json.dumps(ends)
+        query.set_id(f"{query.name}-behind-{len(query.ids)}")
+        return True
+
+    def _strike(self, given: tuple[Any, ...] | None) -> Strike | None:
+        if given is None:
+            return None
+        kind, at, *more = given
+        strike = Strike(kind, at, *more)
+        if kind == "hold":
+            strike.act = self._nested
+        return strike
+
+    def _nested(self) -> None:
+        """A process stands still; the world goes on until it wakes."""
+        if self._depth < 2:
+            self._depth += 1
+            try:
+                self._until_wake()
+            finally:
+                self._depth -= 1
+
+    def trigger(self, query: Query, strike: Strike | None, *, until_now: bool = False) -> bool:
+        """One trigger; whether the query goes on."""
+        run = query.run
+        outcome: list[bool] = []
+        if run is None:
+            app = Application(uuid.uuid4().hex, planners=1 + self._next("app") % 2)
+            self._guarded(lambda: self._start(query, app), app, query)
+            run = query.run
+            if run is None:
+                return False
+            run.until_now = until_now
+        query.used = True
+        ended = self._guarded(lambda: outcome.append(run.trigger(strike)), run.app, query)
+        if ended != "done":
+            if query.run is run:
+                query.run = None
+            return False
+        return not run.app.ended and query.run is run
+
+    def _start(self, query: Query, app: Application) -> None:
+        plan = Plan(query.checkpoint, dict(query.source), dict(query.sink), query.token, query.told)
+        lineage, guarantee = query.lineage, query.sink.get("processing.guarantee", "exactly_once")
+
+        def read(batch: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+            uids = [value.decode() for value in rows.column("value").to_pylist()]
+            for uid in uids:
+                lineage.tried.setdefault(uid, set()).add(guarantee)
+            lineage.batches.setdefault(batch, set()).update(uids)
+            return _rows([f"{lineage.name}:{uid}" for uid in uids])
+
+        def planned(batch: int) -> None:
+            lineage.sinks.add(plan.sink.get("transactional.id") or stream.query_id)
+            if not lineage.began:
+                began = stream.reader._began or {}
+                lineage.before, lineage.began = judge.in_log(self.cluster, lineage.topic, began), True
+
+        def completed(batch: int) -> None:
+            lineage.done |= lineage.batches.pop(batch, set())
+
+        lineage.again |= query.left
+        stream = Stream(plan, app, self.clock, Told(planned, completed, read))
+        query.run, query.error = stream, None
+
+    def _guarded(self, do: Callable[[], Any], app: Application, query: Query | None) -> str:
+        """Done, or how it ended; an error that names itself ends a query loudly."""
+        try:
+            do()
+            return "done"
+        except Killed:
+            app.kill()
+            return "killed"
+        except (Stopped, TaskFailed) as ended:
+            app.ended = app.ended or "failed"
+            if isinstance(ended, TaskFailed) and query is not None:
+                query.error = ended
+            return type(ended).__name__
+        except LOUD as error:
+            app.ended = app.ended or "failed"
+            self.errors[type(error).__name__] += 1
+            self.told.append(f"{query.name if query else 'write'}: {type(error).__name__}: {error}")
+            if query is not None:
+                query.error = error
+            return "loud"
+
+    def _append(self, log: Log, values: Sequence[str]) -> None:
+        column = pa.array([value.encode() for value in values])
+        (batch,) = encode_batches(None, column, None, self.clock.ms, codec=0, max_batch_bytes=1 << 20)
+        log.append(b"".join(bytes(part) for part in batch.finish()), self.clock.ms)
+
+    def _next(self, name: str) -> int:
+        self._numbers[name] += 1
+        return self._numbers[name]
+
+
+def _rows(values: Sequence[str]) -> pa.RecordBatch:
+    return pa.record_batch({"value": pa.array([v.encode() for v in values], pa.binary())})

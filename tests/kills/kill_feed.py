@@ -1,0 +1,122 @@
+"""The source of a round: numbered rows, written for as long as the round lasts, by stock clients.
+
+They speak to the brokers directly, over no proxy. Aborted rows of another producer lie between: nobody may
+see one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from itertools import islice
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+from copy_rows import POISON, Id, ids, row
+
+_FOR_EVER = 1 << 40
+_CHUNK = 50
+_LATER = 8
+
+
+class Feed:
+    """A thread that writes `rate` rows a second until it is told to end. `written`: how many so far."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        rate: float,
+        twice: str | None = None,
+        first: int = 0,
+    ) -> None:
+        """`twice`: a topic that gets each row two times, the second time some hundred rows later. `first`:
+        how many rows there are already."""
+        self._twice = twice
+        self._bootstrap, self._topic, self._partitions, self._rate = bootstrap, topic, partitions, rate
+        self.written = first
+        self.aborted = 0
+        self._failed: list[Any] = []
+        self._over = threading.Event()
+        self._failure: BaseException | None = None
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(w,)) for w in (self._write, self._abort)
+        ]
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> int:
+        """Write no more; how many rows there are. Raises what went wrong."""
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+        if self._failure is not None:
+            raise self._failure
+        return self.written
+
+    def _guarded(self, work: Any) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self._failure = error
+
+    def _write(self) -> None:
+        """Idempotent and without a time-out: a broker's death costs time, and no row is there twice."""
+        producer = Producer({
+            "bootstrap.servers": self._bootstrap, "enable.idempotence": True, "message.timeout.ms": 0,
+            "linger.ms": 5, "log_level": 0, "reconnect.backoff.max.ms": 500,
+        })  # fmt: skip
+        wanted = islice(ids(_FOR_EVER, self._partitions), self.written, None)
+        again = deque[list[Id]]()
+        while not self._over.is_set():
+            chunk = list(islice(wanted, _CHUNK))
+            self._send(producer, self._topic, chunk)
+            if self._twice is not None:
+                self._send(producer, self._twice, chunk)
+                again.append(chunk)
+                if len(again) > _LATER:
+                    self._send(producer, self._twice, again.popleft())
+            self.written += len(chunk)
+            while len(producer) > 20 * _CHUNK:  # no broker; let it not pile up
+                producer.poll(0.1)
+            self._over.wait(_CHUNK / self._rate)
+        for chunk in again:
+            self._send(producer, str(self._twice), chunk)
+        left = producer.flush(180)
+        assert left == 0 and not self._failed, f"the source is not written: {left} left, {self._failed[:3]}"
+
+    def _send(self, producer: Producer, topic: str, chunk: list[Id]) -> None:
+        for partition, number in chunk:
+            made = row(partition, number)
+            producer.produce(
+                topic, made.value, made.key, partition, headers=list(made.headers), on_delivery=self._told
+            )
+        producer.poll(0)
+
+    def _told(self, error: Any, _: Any) -> None:
+        if error:
+            self._failed.append(error)
+
+    def _abort(self) -> None:
+        """Rows that are aborted: whether all of them arrive does not matter, so no failure of it does."""
+        while not self._over.wait(1.0):
+            try:
+                producer = Producer({
+                    "bootstrap.servers": self._bootstrap, "transactional.id": f"{self._topic}-aborts",
+                    "transaction.timeout.ms": 10_000, "log_level": 0,
+                })  # fmt: skip
+                producer.init_transactions(20)
+                while not self._over.wait(1.0):
+                    producer.begin_transaction()
+                    for partition in range(self._partitions):
+                        producer.produce(self._topic, POISON, partition=partition)
+                    producer.flush(10)
+                    producer.abort_transaction(10)
+                    self.aborted += self._partitions
+            except KafkaException:
+                time.sleep(0.2)

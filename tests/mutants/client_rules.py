@@ -1,0 +1,361 @@
+"""Rules of the Kafka client, broken."""
+
+from tests.mutants.mutant import Break, Mutant, mutants_of
+
+HERE = "tests/connector/client/"
+WINDOW = (f"{HERE}test_window.py", f"{HERE}test_produce.py")
+PRODUCE = (f"{HERE}test_window.py", f"{HERE}test_produce.py", f"{HERE}test_real_broker.py")
+TRANSACTIONS = (f"{HERE}test_transactions.py", f"{HERE}test_pipelined.py", f"{HERE}test_real_broker.py")
+RETRY = (f"{HERE}test_transactions.py", f"{HERE}test_cluster.py", f"{HERE}test_error_pairs.py", *PRODUCE)
+READ = (f"{HERE}test_visible.py", f"{HERE}test_fetch.py", f"{HERE}test_real_broker.py")
+
+MUTANTS: list[Mutant] = [
+    *mutants_of(
+        "connector/client/window.py",
+        WINDOW,
+        Break("sequences do not wrap", "add(base, count)", "base + count"),
+        Break("every batch has the first sequence", "self._next[where] = add(base, count)", "pass"),
+        Break("the oldest is taken off", "].remove(batch.number)", "].popleft()"),
+        Break("a second batch out of order is fatal", "and not self.oldest(batch)", "and False"),
+        Break("a gap before the oldest batch is tried again", "and not self.oldest(batch)", "and True"),
+        Break(
+            "a second batch leaves beside the first one",
+            "return batch.where in self._begun or self.oldest(batch)",
+            "return True",
+        ),
+        Break(
+            "a batch that is in the log already fails",
+            "or outcome(code, ApiKey.PRODUCE) is Outcome.ANSWER",
+            "",
+        ),
+        Break("a refused batch is sent again", "else Verdict.FAILED", "else Verdict.AGAIN"),
+        Break("six requests may be unanswered", "MAX_UNANSWERED = 5", "MAX_UNANSWERED = 6"),
+        Break("two batches of a partition in a request", "batch.where in taken or ", ""),
+        Break("requests of any size", "or size + batch.size > max_bytes", ""),
+        Break("the size of a request is not summed up", "size += batch.size", "pass"),
+    ),
+    *mutants_of(
+        "connector/client/verdicts.py",
+        RETRY,
+        Break("nothing is tried again", "Outcome.AGAIN if info(code).retriable else", ""),
+        Break("everything is tried again", "if info(code).retriable else Outcome.REFUSED", ""),
+        Break("departures do not count", "if departure is not None:", "if False:"),
+    ),
+    *mutants_of(
+        "connector/client/retry.py",
+        RETRY,
+        Break("a negative error code is none", "    if code:\n", "    if code > 0:\n"),
+        Break(
+            "what passes within a moment is refused",
+            "in (Outcome.AGAIN, Outcome.BRIEFLY)",
+            "is Outcome.AGAIN",
+        ),
+        Break("a lost connection is final", "(ConnectionLost, BrokerUnreachable))", "BrokerUnreachable)"),
+        Break("a broker that is away is final", "(ConnectionLost, BrokerUnreachable))", "ConnectionLost)"),
+        Break("final codes are tried again", "error.code in final", "False"),
+        Break("what should pass in a moment is waited for", "if brief.over:", "if False:"),
+        Break("wrong addresses are waited for", "and not cluster.reached", "and False"),
+        Break("the old coordinator is asked for ever", "            forget()\n", ""),
+        Break(
+            "lost brokers are not noted",
+            "            cluster.note(error)\n",
+            "",
+            (*RETRY, "tests/connector/test_writer_disturbed.py"),
+        ),
+        Break(
+            "pauses go beyond the deadline",
+            "min(wait / 1000, self.deadline - time.monotonic())",
+            "wait / 1000",
+        ),
+        Break("pauses do not grow", "self._first * 2**self._tries", "self._first"),
+    ),
+    *mutants_of(
+        "connector/client/produce.py",
+        PRODUCE,
+        Break("an idempotent producer without acks", "acks != -1 or ", ""),
+        Break(
+            "an idempotent producer with any number in flight",
+            "not 0 < max_in_flight <= MAX_UNANSWERED",
+            "max_in_flight < 1",
+        ),
+        Break(
+            "a transaction without an identity",
+            "if transactional_id is not None and identity is None:",
+            "if False:",
+        ),
+        Break(
+            "every cluster has version 2",
+            "transactional_id is None or cluster.transaction_version() >= transactions.TV2",
+            "True",
+        ),
+        Break("a producer that failed goes on", "        if self._failed is not None:", "        if False:"),
+        Break("one more in flight", "self.max_in_flight - 1)", "self.max_in_flight)"),
+        Break(
+            "nobody waits for the first batch",
+            "if not all(map(self._unanswered.may_leave, request)):",
+            "if False:",
+        ),
+        Break("partitions are enlisted again", "} - self._enlisted", "}"),
+        Break("partitions are not enlisted", "new and not self._tv2:", "False:"),
+        Break(
+            "a topic that is gone is created",
+            "create=topic not in self.topic_ids",
+            "create=True",
+            (*PRODUCE, "tests/connector/test_writer_routing.py"),
+        ),
+        Break("half of a batch in the old topic", "if pinned is not None and any(", "if False and any("),
+        Break("another topic of the name is not noticed", "if now == pinned or now is None:", "if True:"),
+        Break(
+            "topics are named, not told by their ids", "_PRODUCE_BY_ID if all(", "_PRODUCE_BY_NAME if all("
+        ),
+        Break(
+            "an old broker in a transaction of version 2",
+            "_PRODUCE_TV2_MIN if in_transaction and self._tv2 else 0",
+            "0",
+        ),
+        Break("version 1 enlists by itself", "highest if self._tv2 else _PRODUCE_TV1_MAX", "highest"),
+        Break(
+            "not named in an answer is written",
+            'raise self._failure(batch, ErrorCode.UNKNOWN_SERVER_ERROR, "the answer leaves this partition out")',
+            "return None",
+        ),
+        Break("a refused batch goes again", "if verdict is Verdict.FAILED:", "if False:"),
+        Break(
+            "what goes again is in disorder",
+            "key=lambda batch: batch.number",
+            "key=lambda batch: -batch.number",
+        ),
+        Break("what was on its way is forgotten", "(*self._queue, *uncertain)", "self._queue"),
+        Break("what was sent stays in the queue", "if id(batch) not in sent)", ")"),
+        Break("an unknown outcome is tried again", "(uncertain or unclear)", "unclear"),
+        Break("an unclear answer is tried again", "(uncertain or unclear)", "uncertain"),
+        Break(
+            "batches go for ever",
+            "self._queue and (backoff.over or",
+            "False and (backoff.over or",
+            hangs=True,
+        ),
+        Break(
+            "the old leader is asked again",
+            "            self.cluster.forget_topic(topic)\n",
+            "            pass\n",
+        ),
+        Break(
+            "a refusal while settling is dropped",
+            "            except ProduceFailed as error:\n                self._give_up(error)",
+            "            except ProduceFailed:\n                pass",
+        ),
+        Break("flush does not wait", "self._pump(settle=True)", "self._pump()"),
+        Break(
+            "connections with answers to come are used again",
+            "            if waiting:\n                connection.close()",
+            "            pass",
+        ),
+        Break(
+            "records are not told as a transaction's",
+            "base, self.transactional_id is not None",
+            "base, False",
+        ),
+        Break("records are not counted", "self.records += batch.count", "pass"),
+        Break(
+            "a request is packed without a limit",
+            "pack(batches, self.cluster.config.max_request_bytes)",
+            "pack(batches, 1 << 40)",
+        ),
+    ),
+    *mutants_of(
+        "connector/client/transactions.py",
+        TRANSACTIONS,
+        Break(
+            "a broker that does not know who goes on",
+            "min_version=_INIT_CURRENT if current else 0",
+            "min_version=0",
+        ),
+        Break("nobody says who goes on", "if current is not None:", "if False:"),
+        Break(
+            "a refused identity is taken",
+            'check(answer["error_code"], f"InitProducerId of {transactional_id!r} with time-out {timeout_ms} ms")',
+            "pass",
+        ),
+        Break("a repeat at another version", "if name not in chosen:", "if True:"),
+        Break("version 1 ends as version 2", "_END_TXN_TV2 if tv2 else _END_TXN_TV1", "_END_TXN_TV2"),
+        Break(
+            "the raised epoch is not taken",
+            'chosen[name] < _END_TXN_TV2 or answer["producer_id"] < 0',
+            "True",
+        ),
+        Break(
+            "a refused end is done",
+            'check(answer["error_code"], f"{verb} of {name!r} as {identities[name]}")',
+            "pass",
+        ),
+        Break("commit is abort", '"committed": commit', '"committed": False'),
+        Break("sealed by a broker that starts anew", "min_version=_INIT_KEEPS)", "min_version=0)"),
+        Break("nothing is kept", '"keep_prepared_txn": True', '"keep_prepared_txn": False'),
+        Break("two-phase commit is not asked for", '"enable2_pc": True', '"enable2_pc": False'),
+        Break("nothing open looks like something", "wrote if wrote.producer_id >= 0 else None", "wrote"),
+        Break(
+            "a refused seal is done",
+            'check(answer["error_code"], f"InitProducerId(keepPreparedTxn) of {name!r}")',
+            "pass",
+        ),
+        Break("what is known is asked again", "[i for i in ids if i not in found]", "list(ids)"),
+        Break(
+            "left out by the coordinator",
+            '            if missing:\n                raise RefusedByBroker(\n                    ErrorCode.UNKNOWN_SERVER_ERROR, f"DescribeTransactions',
+            '            if False:\n                raise RefusedByBroker(\n                    ErrorCode.UNKNOWN_SERVER_ERROR, f"DescribeTransactions',
+        ),
+        Break("version 1 adds offsets by itself", "    if not tv2:\n", "    if False:\n"),
+        Break("an old broker takes offsets in version 2", "_TXN_OFFSETS_TV1 + 1 if tv2 else 0", "0"),
+        Break("version 1 asks as version 2", "None if tv2 else _TXN_OFFSETS_TV1,", "None,"),
+        Break(
+            "offsets that are not answered are taken",
+            '    if missing:\n        raise RefusedByBroker(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}',
+            '    if False:\n        raise RefusedByBroker(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}',
+        ),
+        Break("what passes hides what does not", "worst = refused[0][2]", "worst = refused[-1][2]"),
+        Break("refused offsets are taken", "    if refused:\n", "    if False:\n"),
+        Break(
+            "an unknown id is an error",
+            'state["error_code"] == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND',
+            "False",
+        ),
+        Break("version 1 is version 2", "TV2 = 2", "TV2 = 1"),
+    ),
+    *mutants_of(
+        "connector/client/offsets.py",
+        (
+            f"{HERE}test_transactions.py",
+            f"{HERE}test_real_broker.py",
+            "tests/connector/test_trap_defences_outside.py",
+        ),
+        Break("a broker that cannot wait is asked", "_REQUIRE_STABLE if require_stable else 2", "2"),
+        Break("pending offsets do not count", '"require_stable": require_stable', '"require_stable": False'),
+        Break("pending offsets are never told", "if waited * 1000 < pending_ms:", "if True:"),
+        Break("pending offsets are told at once", "if waited * 1000 < pending_ms:", "if False:"),
+        Break("the patience begins anew", "since = since or time.monotonic()", "since = time.monotonic()"),
+        Break(
+            "a refused partition has no offset",
+            'check(part["error_code"], f"OffsetFetch of {where[0]}-{where[1]} in group {group!r}")',
+            "pass",
+        ),
+        Break(
+            "a refused group has no offsets",
+            'check(answer["error_code"], f"OffsetFetch of group {group!r}")',
+            "pass",
+        ),
+        Break("none is an offset", 'if part["committed_offset"] >= 0:', "if True:"),
+        Break(
+            "refused offsets are committed",
+            'check(part["error_code"], f"OffsetCommit of {name} to group {group!r}")',
+            "pass",
+        ),
+        Break(
+            "a decision on its way is not waited for",
+            "max(cluster.config.api_timeout_ms, least_ms)",
+            "cluster.config.api_timeout_ms",
+            (f"{HERE}test_transactions.py", "tests/connector/test_source_stream.py"),
+        ),
+    ),
+    *mutants_of(
+        "connector/client/pipelined.py",
+        (f"{HERE}test_pipelined.py", f"{HERE}test_transactions.py"),
+        Break("all are asked again", "[name for name in wanted if name not in found]", "list(wanted)"),
+        Break("what passes is final", "            if passes(error):\n", "            if False:\n"),
+        Break("what is final is tried again", "            if passes(error):\n", "            if True:\n"),
+        Break("those without an answer are left out", "found |= dict.fromkeys(left(), error)", "raise"),
+        Break(
+            "the coordinator is not looked for again",
+            'cluster.forget_coordinator("transaction", *left())',
+            "pass",
+        ),
+        Break(
+            "one broker that does not serve it stops all",
+            "            found[name] = error\n            continue",
+            "            raise",
+        ),
+        Break(
+            "answers are read in another order",
+            "    for name in sent:\n",
+            "    for name in reversed(sent):\n",
+        ),
+    ),
+    *mutants_of(
+        "connector/client/visible.py",
+        READ,
+        Break(
+            "aborted rows are shown",
+            "hidden.hides(records, pos, header) or header.is_control",
+            "header.is_control",
+        ),
+        Break(
+            "markers are rows",
+            "hidden.hides(records, pos, header) or header.is_control",
+            "hidden.hides(records, pos, header)",
+        ),
+        Break("a damaged batch is passed over", "if not crc_ok(records, pos, header):", "if False:"),
+        Break("hidden too late", "<= header.last_offset:", "< header.base_offset:"),
+        Break(
+            "hidden too early",
+            "while self._coming and self._coming[-1][1] <= header.last_offset:",
+            "while self._coming:",
+        ),
+        Break("hidden for ever", "self._now.discard(header.producer_id)", "pass"),
+        Break("everybody is hidden", "if header.producer_id not in self._now:", "if not self._now:"),
+        Break("rows outside of transactions are hidden", "return header.is_transactional", "return True"),
+        Break("aborted transactions in disorder", ", reverse=True", ""),
+        Break(
+            "one damaged batch leaves all behind it out",
+            "next_offset = max(next_offset, header.next_offset)",
+            "next_offset = header.base_offset",
+        ),
+    ),
+    *mutants_of(
+        "connector/client/fetch.py",
+        READ,
+        Break("aborted rows are read", "answer.aborted if committed else None", "None"),
+        Break(
+            "what was aborted is hidden from all", "answer.aborted if committed else None", "answer.aborted"
+        ),
+        Break("open transactions are read", '"isolation_level": int(self.committed)', '"isolation_level": 0'),
+        Break(
+            "a replica's word counts",
+            "ErrorCode.OFFSET_OUT_OF_RANGE and self._near is None",
+            "ErrorCode.OFFSET_OUT_OF_RANGE",
+        ),
+        Break(
+            "an error is no records",
+            'check(part["error_code"], f"Fetch of {self.name} at {position}")',
+            "pass",
+        ),
+        Break("another topic of the name is read", "now is not None and now != self.topic_id", "False"),
+        Break(
+            "old brokers are not asked for the topic's id",
+            "if self.topic_id is not None and version < _BY_ID:",
+            "if False:",
+        ),
+        Break("a wrong id is tried for ever", 'if part["error_code"] in _OTHER_TOPIC:', "if False:"),
+        Break(
+            "a batch that does not fit is asked for again",
+            "min(self.max_bytes * 2, 1 << 30)",
+            "self.max_bytes",
+        ),
+        Break(
+            "rows before the position",
+            "np.searchsorted(offsets, (start, end))",
+            "np.searchsorted(offsets, (0, end))",
+        ),
+        Break(
+            "rows behind the end",
+            "np.searchsorted(offsets, (start, end))",
+            "np.searchsorted(offsets, (start, 1 << 62))",
+        ),
+        Break("the position is not moved on", "            position = seen.next_offset\n", "", hangs=True),
+        Break("no records for ever", "if self._backoff.over:", "if False:", hangs=True),
+        Break(
+            "the wrong partition's records",
+            'if named and part["partition_index"] == self.partition:',
+            "if named:",
+        ),
+    ),
+]

@@ -1,0 +1,548 @@
+"""Rules of the sink's driver and tasks, broken."""
+
+from tests.mutants.mutant import Break, Mutant, mutants_of
+
+HERE = "tests/connector/"
+STEPS = (f"{HERE}test_sink_steps.py",)
+ON_A_BROKER = tuple(
+    f"{HERE}test_{name}.py"
+    for name in (
+        "writer_memory",
+        "writer_checkpoint",
+        "writer_disturbed",
+        "late_losers",
+        "crosscheck_broker",
+        "lost_rows",
+    )
+)
+SINK = (*STEPS, *ON_A_BROKER)
+TASK = (
+    f"{HERE}test_task_steps.py",
+    f"{HERE}test_late_losers.py",
+    f"{HERE}test_lost_rows.py",
+    f"{HERE}test_deadletters.py",
+)
+CROSSCHECK = (f"{HERE}test_crosscheck.py", f"{HERE}test_crosscheck_broker.py")
+MARKERS = (
+    f"{HERE}client/test_markers_written.py",
+    f"{HERE}test_writer_markers.py",
+    f"{HERE}test_trap_defences_outside.py",
+)
+
+MUTANTS: list[Mutant] = [
+    *mutants_of(
+        "connector/sink.py",
+        SINK,
+        Break(
+            "the sink's own transaction may be open for long",
+            "min(OWN_TIMEOUT_MS, options.transaction_timeout_ms)",
+            "options.transaction_timeout_ms",
+        ),
+        Break(
+            "a fresh process is acquainted",
+            "acquainted = last_run is not None and driver.acquainted",
+            "acquainted = driver.acquainted",
+        ),
+        Break(
+            "who remembers is acquainted",
+            "acquainted = last_run is not None and driver.acquainted",
+            "acquainted = last_run is not None",
+        ),
+        Break("two queries share a memory", "sink.id, batch.query_id", "sink.id"),
+        Break("two sinks share a memory", "sink.id, batch.query_id", "batch.query_id"),
+        Break("another cluster's offsets", "        start.before()\n", "        pass\n"),
+        Break("what is complete is not told", "            completed=view.completed,\n", ""),
+        Break(
+            "at most once is exactly once",
+            "once_at_most=options.guarantee is Guarantee.AT_MOST_ONCE",
+            "once_at_most=False",
+        ),
+        Break(
+            "two.phase.commit does not count for a stream's begin",
+            "            two_phase=options.two_phase,\n            on_lost",
+            "            on_lost",
+        ),
+        Break(
+            "on.lost.transaction does not count",
+            "            on_lost=options.on_lost,\n        )\n    )",
+            "        )\n    )",
+        ),
+        Break(
+            "a lost broker does not matter", "if driver.disturbed() or not acquainted:", "if not acquainted:"
+        ),
+        Break("strangers believe", "if driver.disturbed() or not acquainted:", "if driver.disturbed():"),
+        Break("the start is not compared", "        start.after(begun)\n", "        pass\n"),
+        Break(
+            "remembered before the start is compared",
+            "    if driver.disturbed() or not acquainted:\n        driver.run(prove_last(sink, begun.identity))\n",
+            "    if run is not None:\n        memory.keep(run, *key)\n    if driver.disturbed() or not acquainted:\n        driver.run(prove_last(sink, begun.identity))\n",
+        ),
+        Break("nothing is remembered", "    memory.keep(run, *key)\n", "    pass\n"),
+        Break(
+            "a memory is left by a begin that fails",
+            "last_run = memory.take(*key)",
+            "last_run = memory.take(*key)\n    if last_run is not None:\n        memory.keep(last_run, *key)",
+        ),
+        Break(
+            "at least once commits no offsets",
+            "        if source is not None and source.offsets:",
+            "        if False:",
+        ),
+        Break(
+            "committed without source offsets",
+            "commit(sink, reports, batch_id, source, options.two_phase)",
+            "commit(sink, reports, batch_id, None, options.two_phase)",
+        ),
+        Break(
+            "two.phase.commit does not count for a commit",
+            "commit(sink, reports, batch_id, source, options.two_phase)",
+            "commit(sink, reports, batch_id, source)",
+        ),
+        Break(
+            "a commit does not look for lost markers",
+            "_sink_of(reports)\n    spent: dict[str, float] = {}\n    driver.run(timed(commit(sink, reports, batch_id, source, options.two_phase), spent, sink))\n    _prove_if_disturbed(driver, sink, reports)\n",
+            "_sink_of(reports)\n    spent: dict[str, float] = {}\n    driver.run(timed(commit(sink, reports, batch_id, source, options.two_phase), spent, sink))\n",
+        ),
+        Break(
+            "a write does not look for lost markers",
+            "    _prove_if_disturbed(driver, sink, reports)\n    if options.write_token",
+            "    if options.write_token",
+        ),
+        Break(
+            "partitions are asked after every commit",
+            "    if driver.disturbed():\n        own",
+            "    if True:\n        own",
+        ),
+        Break(
+            "the offsets of the newest planned batch",
+            "planned = Checkpoint.at(options.checkpoint_location).planned(batch_id)",
+            "planned = Checkpoint.at(options.checkpoint_location).newest_planned()",
+        ),
+        Break("offsets without a note", "if stamp is None else Note(", "if True else Note("),
+        Break(
+            "a group without a checkpoint",
+            '        if options.group_id is not None:\n            raise OptionError(_needs_checkpoint("kafka.group.id", error)) from error\n',
+            "",
+        ),
+        Break(
+            "one sink for all of a query",
+            'return Sink(next((report.stamp.sink_id for report in reports if report is not None), ""))',
+            'return Sink("sink")',
+        ),
+    ),
+    *mutants_of(
+        "connector/commit/write.py",
+        STEPS,
+        Break(
+            "a token that is finished is not known",
+            "last is not None and (yield from is_finished(sink, last))",
+            "False",
+        ),
+    ),
+    *mutants_of(
+        "connector/start_of_run.py",
+        (*STEPS, *CROSSCHECK),
+        Break("warnings are not said", "        log.warning(warning)\n", "        pass\n"),
+        Break("the story is not checked", "for warning in check_story(story):", "for warning in ():"),
+        Break(
+            "another query's batch is ours",
+            "decided is None or decided.query_id != view.batch.query_id or",
+            "decided is None or",
+        ),
+        Break(
+            "an older batch has the newest offsets",
+            "    if decided.batch_id < planned.batch_id:\n",
+            "    if False:\n",
+        ),
+        Break(
+            "the group is not asked",
+            "    if group is None or not wanted:\n        return {}",
+            "    if True:\n        return {}",
+        ),
+        Break("the group of the ended batch is not asked", "{**(ended[1] if ended else {}), **ends}", "ends"),
+        Break(
+            "sources of any cluster",
+            "check_group_cluster(view.planned.clusters(), now, self._options.group_id)",
+            "pass",
+        ),
+        Break(
+            "what is completed is not compared",
+            "            completed=view.completed,\n            decided",
+            "            completed=None,\n            decided",
+        ),
+        Break("notes are not read", "Committed(at, read_note(text))", "Committed(at, None)"),
+    ),
+    *mutants_of(
+        "connector/crosscheck.py",
+        CROSSCHECK,
+        Break("cluster.moved.to is not asked for", "if moved_to == now:", "if True:"),
+        Break("cluster.moved.to does not count", "if moved_to == now:", "if False:"),
+        Break("offsets of other clusters are committed", "    if others:\n", "    if False:\n"),
+        Break(
+            "a sink that is not known is another cluster", "if sink is not None else []", "if True else []"
+        ),
+        Break("notes longer than Kafka takes", "if len(said) <= _NOTE_LIMIT else", "if True else"),
+        Break("notes of others are ours", 'if found["eoslog"] else None', "if True else None"),
+        Break("other texts stop the query", "except (ValueError, KeyError, TypeError):", "except KeyError:"),
+        Break("offsets of several sinks are one place", "if len(sinks) > 1:", "if False:"),
+        Break("offsets of somebody else are not told", "if sinks and strange:", "if False:"),
+        Break(
+            "any decision is ours",
+            "self.decided is not None and self.decided.query_id == self.batch.query_id",
+            "self.decided is not None",
+        ),
+        Break(
+            "completed and new",
+            "self.completed is None and self.batch.batch_id == 0 and self.ours is None",
+            "self.batch.batch_id == 0 and self.ours is None",
+        ),
+        Break(
+            "decided and new",
+            "and self.batch.batch_id == 0 and self.ours is None",
+            "and self.batch.batch_id == 0",
+        ),
+        Break(
+            "notes are not compared",
+            "    _check_notes(story)\n    _check_decided(story)",
+            "    _check_decided(story)",
+        ),
+        Break(
+            "the decided batch is not compared",
+            "    _check_notes(story)\n    _check_decided(story)",
+            "    _check_notes(story)",
+        ),
+        Break(
+            "other queries' notes count", "if c.note and c.note.query == story.batch.query_id]", "if c.note]"
+        ),
+        Break("the oldest note counts", "newest = max(claims", "newest = min(claims"),
+        Break(
+            "older notes stop the query",
+            "newest is None or newest.batch < story.batch.batch_id or",
+            "newest is None or",
+        ),
+        Break("what the sink knows stops the query", " or newest.batch <= story.last:", ":"),
+        Break(
+            "a checkpoint set back is a decision gone",
+            "    if newest.batch > story.batch.batch_id:\n",
+            "    if False:\n",
+        ),
+        Break(
+            "other offsets of the decided batch",
+            "if decided.digest and digest != decided.digest:",
+            "if False:",
+        ),
+        Break(
+            "no digest is another one",
+            "if decided.digest and digest != decided.digest:",
+            "if digest != decided.digest:",
+        ),
+        Break("a new checkpoint is never told", "    if story.is_new:\n", "    if False:\n"),
+        Break(
+            "it begins anywhere",
+            "if stands and all(story.ends.get(tp) == at for tp, at in stands.items()):",
+            "if stands:",
+        ),
+        Break(
+            "where it begins does not matter",
+            "if stands and all(story.ends.get(tp) == at for tp, at in stands.items()):",
+            "if False:",
+        ),
+        Break("one partition is enough", "if stands and all(", "if stands and any("),
+        Break(
+            "missing decisions are not told",
+            "if story.since is not None or story.completed is None or story.last >= story.completed:",
+            "if True:",
+        ),
+        Break("a group that was moved is not told", "    if not moved:\n        return []", "    return []"),
+        Break("a group that stands is moved", "if found.offset != at}", "}"),
+    ),
+    *mutants_of(
+        "connector/checkpoint.py",
+        (f"{HERE}test_writer_checkpoint.py", *STEPS),
+        Break(
+            "the oldest batch is the newest",
+            "return max((int(info.base_name)",
+            "return min((int(info.base_name)",
+        ),
+        Break(
+            "drafts are batches",
+            "if info.base_name.isdecimal()",
+            "if info.base_name.strip('.').split('.')[0].isdecimal()",
+        ),
+        Break("any format is read", 'if version != "v1" or not lines:', "if False:"),
+        Break("no lines are read", 'if version != "v1" or not lines:', 'if version != "v1":'),
+        Break("settings are a source", "tuple(lines[1:])", "tuple(lines)"),
+        Break(
+            "the settings are in the digest",
+            'hashlib.sha256("\\n".join(self.sources)',
+            'hashlib.sha256(f"{self.batch_id}".join(self.sources)',
+        ),
+        Break(
+            "the first source alone",
+            'hashlib.sha256("\\n".join(self.sources)',
+            'hashlib.sha256("\\n".join(self.sources[:1])',
+        ),
+        Break(
+            "what Spark has removed stops the query",
+            "return None if gone else self.planned(batch_id)",
+            "return self.planned(batch_id)",
+        ),
+        Break("nothing is kept", "return None if gone else self.planned(batch_id)", "return None"),
+        Break(
+            "the higher offset of two sources",
+            "min(offset, ends.get(place, offset))",
+            "max(offset, ends.get(place, offset))",
+        ),
+        Break("the last of two sources", "min(offset, ends.get(place, offset))", "offset"),
+        Break("offsets below 0", "isinstance(offset, int) and offset >= 0", "isinstance(offset, int)"),
+        Break("offsets of any kind", "isinstance(offset, int) and offset >= 0", "True"),
+        Break("partitions of any name", "number.isdecimal() and isinstance", "isinstance"),
+        Break(
+            "notations of other sources are read",
+            "if not isinstance(topics, dict) or not all(_is_topic(parts) for parts in topics.values()):",
+            "if not isinstance(topics, dict):",
+        ),
+        Break("an empty folder is an error", "allow_not_found=True", "allow_not_found=False"),
+        Break("clusters are not told", "{cluster for cluster in found if cluster is not None}", "set()"),
+    ),
+    *mutants_of(
+        "connector/memory.py",
+        (f"{HERE}test_writer_memory.py", *STEPS),
+        Break("remembered twice", "        path.unlink()\n", ""),
+        Break(
+            "all drivers are one",
+            "return _hash(*map(str, driver_process()), secret)[:16]",
+            'return ""',
+        ),
+        Break(
+            "a driver is known by its JVM",
+            "_hash(*map(str, driver_process()), secret)",
+            "_hash(*map(str, driver_process()))",
+        ),
+        Break("all sinks are one", "driver.started, *key)", "driver.started)"),
+        Break("names run together", '"\\0".join(words)', '"".join(words)'),
+        Break(
+            "folders of others are used", "status.st_uid != os.getuid() or status.st_mode & 0o077", "False"
+        ),
+        Break(
+            "folders that others can write",
+            "status.st_uid != os.getuid() or status.st_mode & 0o077",
+            "status.st_uid != os.getuid()",
+        ),
+        Break(
+            "a damaged memory stops the query",
+            'TypeError, KeyError) as error:\n        log.warning("the memory of the last micro-batch cannot be read; ',
+            'ZeroDivisionError) as error:\n        log.warning("the memory of the last micro-batch cannot be read; ',
+        ),
+        Break("written in place", "        draft.rename(path)\n", "        path.write_text(text[:10])\n"),
+        Break("nothing is swept", "            _sweep(folder)\n", ""),
+        Break("swept before its time", "if entry.stat().st_mtime < limit:", "if True:"),
+        Break("swept each time", "if time.monotonic() >= _swept + _SWEEP_SECONDS:", "if True:"),
+    ),
+    *mutants_of(
+        "connector/task.py",
+        TASK,
+        Break(
+            "no checksum where a replay compares", "checksum=options.on_lost is OnLost.REPLAY or", "checksum="
+        ),
+        Break("decided rows are written again", "    if task is Task.WRITE:\n", "    if True:\n"),
+        Break(
+            "decided rows are not counted",
+            "    for _ in rows:  # Spark expects",
+            "    for _ in ():  # Spark expects",
+        ),
+        Break("dropped is decided", "    if task is Task.DROP:\n", "    if False:\n"),
+        Break("decided without its checksum", "tally.rows, tally.checksum))", "tally.rows))"),
+        Break(
+            "decided without its rows",
+            "Decided(stamp, attempt.partition, tally.rows, tally.checksum)",
+            "Decided(stamp, attempt.partition, 0, tally.checksum)",
+        ),
+        Break(
+            "the first rows are left out",
+            "            send(first)\n            for batch in rows:\n                send(batch)\n            producer.flush()\n    except",
+            "            for batch in rows:\n                send(batch)\n            producer.flush()\n    except",
+        ),
+        Break(
+            "the last rows are left out",
+            "                send(batch)\n            producer.flush()\n    except",
+            "                break\n            producer.flush()\n    except",
+        ),
+        Break(
+            "nobody waits for acknowledgements",
+            "                send(batch)\n            producer.flush()\n    except",
+            "                send(batch)\n    except",
+        ),
+        Break(
+            "at least once waits for no acknowledgement",
+            "            send(batch)\n        producer.flush()\n\n",
+            "            send(batch)\n\n",
+        ),
+        Break("a failed task stays open", "        _give_up(cluster, name, identity, error)\n", ""),
+        Break(
+            "a failed task commits",
+            "transactions.end_txn(cluster, name, identity, commit=False)",
+            "transactions.end_txn(cluster, name, identity, commit=True)",
+        ),
+        Break(
+            "a second failure hides the first",
+            "    except Exception as second:",
+            "    except ZeroDivisionError as second:",
+        ),
+        Break(
+            "a late attempt does not look",
+            "    late = Driver(cluster, options.transaction_timeout_ms).run(withdraw_if_late(stamp, participant))\n",
+            "    late = None\n",
+        ),
+        Break(
+            "where it has written is not told", "written = tuple(sorted(producer.partitions))", "written = ()"
+        ),
+        Break(
+            "which topics it has written is not told",
+            "ids = tuple(sorted((topic, number) for topic, number in producer.topic_ids.items() if number))",
+            "ids = ()",
+        ),
+        Break("rows are not told", "told = (tally.rows, written", "told = (0, written"),
+        Break("the checksum is not told", "written, tally.checksum, ids", "written, None, ids"),
+        Break("a topic that is gone is created", "create=topic not in seen", "create=True"),
+        Break("a topic is never created", "create=topic not in seen", "create=False"),
+        Break(
+            "runs share their slots",
+            "key = (stamp.sink_id, stamp.incarnation, stamp",
+            "key = (stamp.sink_id, Identity(0, 0), stamp",
+        ),
+        Break(
+            "sinks share their slots",
+            "key = (stamp.sink_id, stamp.incarnation, stamp",
+            'key = ("", stamp.incarnation, stamp',
+        ),
+        Break("parities share their slots", "stamp.batch.batch_id % 2)", "0)"),
+        Break("names never come again", "    if batch_id != stamp.batch.batch_id:\n        number = 0\n", ""),
+        Break(
+            "one name for all transactions of a batch",
+            "(stamp.batch.batch_id, number + 1)",
+            "(stamp.batch.batch_id, number)",
+        ),
+        Break("processes share a word", "uuid.uuid4().hex[:16]", '"0" * 16'),
+        Break(
+            "a forked process has its parent's word",
+            "if _slots.process != os.getpid():",
+            "if _slots.process == -1:",
+        ),
+        Break("dead letters are dropped", "            send(dead, letters)\n", "            pass\n"),
+        Break(
+            "an empty batch is the end of rows",
+            "first = next((batch for batch in rows if len(batch)), None)\n    if first is None:\n        return Empty",
+            "first = next((batch for batch in rows), None)\n    if not first:\n        return Empty",
+        ),
+    ),
+    *mutants_of(
+        "connector/markers.py",
+        MARKERS,
+        Break(
+            "whoever is open there is ours",
+            "for who, epoch in _open_in(answer) if who in names]",
+            "for who, epoch in _open_in(answer)]",
+        ),
+        Break("idle producers are open", 'if state["current_txn_start_offset"] >= 0', "if True"),
+        Break(
+            "producer ids of others",
+            "for who, epoch in _open_in(part) if who.producer_id == producer_id]",
+            "for who, epoch in _open_in(part)]",
+        ),
+        Break(
+            "patience is over while a leader is away",
+            "    backoff: Backoff | None = None  #",
+            "    backoff: Backoff | None = Backoff(cluster.config, PATIENCE_MS)  #",
+        ),
+        Break(
+            "brokers that cannot tell stop the query",
+            "        except UnsupportedByBroker:\n            return ()",
+            "        except ZeroDivisionError:\n            return ()",
+        ),
+        Break(
+            "who lacks the right to read stops",
+            "if error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:  #",
+            "if False:  #",
+        ),
+        Break(
+            "a topic that is gone stops",
+            "if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:",
+            "if False:",
+        ),
+        Break("aborts are commits", '"transaction_result": commit', '"transaction_result": True'),
+        Break(
+            "refused markers are written",
+            'check(part["error_code"], f"WriteTxnMarkers',
+            '(part["error_code"], f"WriteTxnMarkers',
+        ),
+        Break(
+            "markers of the next epoch",
+            '"producer_epoch": participant.identity.epoch,',
+            '"producer_epoch": participant.identity.epoch + 1,',
+        ),
+    ),
+    *mutants_of(
+        "connector/driver.py",
+        (
+            *STEPS,
+            f"{HERE}client/test_pipelined.py",
+            f"{HERE}test_writer_markers.py",
+            f"{HERE}test_trap_defences_outside.py",
+            f"{HERE}test_writer_disturbed.py",
+            f"{HERE}test_round_trips.py",
+            f"{HERE}test_crosscheck_broker.py",
+        ),
+        Break(
+            "all partitions are asked as one",
+            "wanted = [(ANCHOR, number) for number in range(anchors)]",
+            "wanted = None",
+        ),
+        Break(
+            "one partition is asked",
+            "wanted = [(ANCHOR, number) for number in range(anchors)]",
+            "wanted = [(ANCHOR, 0)]",
+        ),
+        Break(
+            "pending decisions are no decisions",
+            "command.group, wanted, require_stable=True, pending_ms=pending_ms",
+            "command.group, wanted, require_stable=False, pending_ms=pending_ms",
+        ),
+        Break(
+            "switched off is a refusal",
+            "_NOT_OFFERED = frozenset({ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION})",
+            "_NOT_OFFERED = frozenset({ErrorCode.UNSUPPORTED_VERSION})",
+        ),
+        Break("old brokers are refusals", "isinstance(answer, UnsupportedByBroker) or (", "False or ("),
+        Break(
+            "any refusal is not offered",
+            "isinstance(answer, KafkaError) and answer.code in _NOT_OFFERED",
+            "isinstance(answer, KafkaError)",
+        ),
+        Break(
+            "no answer is a refusal",
+            "        return Unknown(str(error))\n",
+            "        return Refused(-1, str(error))\n",
+        ),
+        Break(
+            "who wrote is the holder",
+            "_own(answer.wrote) if answer.wrote else None",
+            "_own(answer.holder) if answer.wrote else None",
+        ),
+        Break(
+            "anybody may raise the epoch",
+            "current = _theirs(command.current) if command.current else None",
+            "current = None",
+        ),
+        Break(
+            "commit is abort",
+            "transactions.end_txns(self._cluster, identities, command.commit)",
+            "transactions.end_txns(self._cluster, identities, False)",
+        ),
+        Break(
+            "all open transactions are listed",
+            "transactions.list_transactions(self._cluster, command.prefix, [ONGOING])",
+            "transactions.list_transactions(self._cluster, command.prefix)",
+        ),
+    ),
+]

@@ -1,0 +1,376 @@
+"""Rules of the source, broken; and where rows go, and what they are."""
+
+from tests.mutants.mutant import Break, Mutant, mutants_of
+
+HERE = "tests/connector/"
+READER = tuple(
+    f"{HERE}test_{name}.py"
+    for name in (
+        "read_range",
+        "trap_defences_outside",
+        "source_stream",
+        "source_anew",
+        "source_times",
+        "crosscheck_broker",
+    )
+)
+PLAN = (
+    f"{HERE}test_plan.py",
+    f"{HERE}test_crosscheck.py",
+    f"{HERE}test_source_anew.py",
+    f"{HERE}test_source_stream.py",
+)
+ROUTING = (f"{HERE}test_writer_routing.py",)
+TALLY = (f"{HERE}test_tally.py",)
+
+MUTANTS: list[Mutant] = [
+    *mutants_of(
+        "connector/reader.py",
+        READER,
+        Break(
+            "the position is not moved on", "                position = records.offset[-1].as_py() + 1\n", ""
+        ),
+        Break(
+            "the last record is read again",
+            "position = records.offset[-1].as_py() + 1",
+            "position = records.offset[-1].as_py()",
+        ),
+        Break(
+            "open transactions are read",
+            "committed=options.committed,\n                topic_id",
+            "committed=False,\n                topic_id",
+        ),
+        Break("another topic of the name is read", "                topic_id=task.topic_id,\n", ""),
+        Break(
+            "offsets that are gone are no loss",
+            "        except OffsetsGone as error:\n            report_loss(options.fail_on_data_loss, str(error))\n",
+            "        except OffsetsGone:\n",
+        ),
+        Break(
+            "a topic made anew is no loss",
+            "        except TopicMadeAnew as error:\n            report_loss(options.fail_on_data_loss, str(error))\n",
+            "        except TopicMadeAnew:\n",
+        ),
+        Break(
+            "after a loss nothing is read",
+            "return first if first > position else task.end",
+            "return task.end",
+        ),
+        Break(
+            "after a loss it begins before",
+            "return first if first > position else task.end",
+            "return first",
+            hangs=True,
+        ),
+        Break("a range that is turned is empty", "        if turned:\n", "        if False:\n"),
+        Break(
+            "where it began is not stored",
+            "        if first and stood.offsets == self._initial:\n            return offsets.to_json(*stood)\n",
+            "",
+        ),
+        Break(
+            "asked for its beginning twice it begins twice",
+            "        if self._began is None:\n",
+            "        if True:\n",
+        ),
+        Break(
+            "the log's cluster is not compared",
+            "        stood = self._on_this_cluster(stood, self._log.met_cluster())\n",
+            "",
+        ),
+        Break(
+            "losses are not looked for",
+            "            report_loss(self.options.fail_on_data_loss, str(lost))\n        self._say_absent",
+            "            pass\n        self._say_absent",
+        ),
+        Break(
+            "the log's beginning is never compared",
+            "        if self._compared:\n            return {}\n        self._compared = True",
+            "        if True:\n            return {}\n        self._compared = True",
+        ),
+        Break("the log's beginning is asked for each time", "        self._compared = True\n", ""),
+        Break("available now goes on for ever", "if self._target is None:", "if True:"),
+        Break(
+            "the limit does not count",
+            "        if isinstance(limit, ReadMaxRows):\n            until",
+            "        if False:\n            until",
+        ),
+        Break(
+            "a replay is not compared",
+            "if not self._compared and stood.offsets != planned.offsets:",
+            "if False:",
+        ),
+        Break(
+            "a batch that goes back is no loss",
+            "        if lost:\n            report_loss(self.options.fail_on_data_loss, str(lost))\n        return _tasks(",
+            "        return _tasks(",
+        ),
+        Break(
+            "a beginning found later is a loss",
+            "if self._initial.get(tp) == at} if self._moved() else set()",
+            "if False} if self._moved() else set()",
+        ),
+        Break(
+            "whatever goes back was found later",
+            "if self._initial.get(tp) == at} if self._moved() else set()",
+            "if True} if self._moved() else set()",
+        ),
+        Break(
+            "new partitions begin at their end",
+            "found = self._log.ends(unknown, EARLIEST)",
+            "found = self._log.ends(unknown, LATEST)",
+        ),
+        Break(
+            "what new partitions have lost is not told", "            if late:\n", "            if False:\n"
+        ),
+        Break("new partitions are looked for each time", "self._begins.update(", "{}.update("),
+        Break(
+            "topics made anew are read on",
+            "known = plan.without(start[0], plan.made_anew(start[1], end[1]))",
+            "known = start[0]",
+        ),
+        Break("a target before the beginning", "max(at, self._initial.get(tp, at))", "at"),
+        Break("fixed offsets move", "starting in (LATEST, COMMITTED)", "True"),
+        Break("the group's offsets do not move", "starting in (LATEST, COMMITTED)", "starting == LATEST"),
+        Break("minOffsetsPerTrigger waits for ever", ">= delay_ms:", ">= 1e18:"),
+        Break("minOffsetsPerTrigger does not wait", "for tp in end) < least", "for tp in end) < 0"),
+        Break(
+            "a new query waits",
+            "or self._last_batch is None:\n            return False",
+            ":\n            return False\n        if self._last_batch is None:\n            return True",
+        ),
+        Break(
+            "the end of a replay may be gone",
+            "read = {tp: at for tp, at in until.offsets.items() if begin.offsets.get(tp, 0) < at}",
+            "read = {}",
+        ),
+        Break("the beginning of a replay may be gone", ".early\n", ".early and {}\n"),
+    ),
+    *mutants_of(
+        "connector/plan.py",
+        PLAN,
+        Break(
+            "the limit is passed", "end[tp] - size + max(size * most // total, 1) if size", "end[tp] if size"
+        ),
+        Break(
+            "small partitions starve", "max(size * most // total, 1) if size", "size * most // total if size"
+        ),
+        Break(
+            "what lies behind counts",
+            "max(end[tp] - start.get(tp, end[tp]), 0)",
+            "end[tp] - start.get(tp, end[tp])",
+        ),
+        Break("partitions without a start are read from 0", "start.get(tp, end[tp])", "start.get(tp, 0)"),
+        Break("ranges that are turned", "if end[tp] > start[tp]]", "if end[tp] != start[tp]]"),
+        Break(
+            "ranges do not know their topic's id",
+            "start[tp], end[tp], known.get(tp[0]))",
+            "start[tp], end[tp])",
+        ),
+        Break(
+            "pieces overlap",
+            "replace(whole, start=a, end=b)",
+            "replace(whole, start=max(a - 1, whole.start), end=b)",
+        ),
+        Break(
+            "pieces leave gaps",
+            "replace(whole, start=a, end=b)",
+            "replace(whole, start=a, end=max(b - 1, a))",
+        ),
+        Break("more pieces than offsets", "count = min(max(count, 1), whole.size)", "count = max(count, 1)"),
+        Break(
+            "maxRecordsPerPartition does not count", "-(-r.size // max_records) if max_records else 1", "1"
+        ),
+        Break(
+            "maxRecordsPerPartition rounds down",
+            "-(-r.size // max_records) if max_records else 1",
+            "r.size // max_records if max_records else 1",
+        ),
+        Break(
+            "minPartitions does not count",
+            "if min_partitions is None or len(pieces) >= min_partitions:",
+            "if True:",
+        ),
+        Break(
+            "what is gone is no loss",
+            "gone = tuple(sorted(tp for tp in start if tp not in latest and tp[0] not in anew))",
+            "gone = ()",
+        ),
+        Break("what was cut is no loss", "if tp in latest and latest[tp] < start[tp]}", "if False}"),
+        Break("a quiet log is cut", "latest[tp] < start[tp]}", "latest[tp] <= start[tp]}"),
+        Break("what was deleted is no loss", "if found[0] < found[1] and tp[0] not in anew}", "if False}"),
+        Break(
+            "what begins where it stands is deleted",
+            "if found[0] < found[1] and",
+            "if found[0] <= found[1] and",
+        ),
+        Break("made anew is the same", "if t in now and then[t] != now[t]}", "if False}"),
+        Break("gone is made anew", "if t in now and then[t] != now[t]}", "if then[t] != now.get(t, '')}"),
+        Break("losses are none", "self.anew or self.early or self.parted)", "self.anew or self.parted)"),
+        Break(
+            "topics made anew are no loss",
+            "self.anew or self.early or self.parted)",
+            "self.early or self.parted)",
+        ),
+        Break("offsets of topics made anew are kept", "if tp[0] not in topics}", "if True}"),
+    ),
+    *mutants_of(
+        "connector/offsets.py",
+        (f"{HERE}test_offsets.py", f"{HERE}test_crosscheck.py", f"{HERE}test_source_anew.py"),
+        Break(
+            "texts differ by their order",
+            "in sorted(offsets.items()):\n        nested",
+            "in offsets.items():\n        nested",
+        ),
+        Break(
+            "topics' ids are not stored", "for topic, number in known.items()]", "for topic, number in ()]"
+        ),
+        Break("the cluster is not stored", "[] if cluster is None else", "[] if True else"),
+        Break(
+            "ids of topics that are not read",
+            "for topic in nested if ids is not None and topic in ids}",
+            "for topic in ids or {}}",
+        ),
+        Break("ids are not read", 'if key.startswith(f"{_ID}:")]', "if False]"),
+        Break("the cluster is not read", 'if key.startswith(f"{_CLUSTER}:")]', "if False]"),
+        Break(
+            "endingOffsets may be committed",
+            'START_WORDS if option == "startingOffsets" else WORDS',
+            "START_WORDS",
+        ),
+        Break("a partition given twice", "    if doubled:\n", "    if False:\n"),
+        Break("offsets below -2", "or number < least:", ":"),
+        Break("truth is an offset", "isinstance(number, bool) or", "False or"),
+        Break("partitions below 0 are assigned", "and p >= 0 for p in parts", "for p in parts"),
+        Break(
+            "an empty assignment",
+            "wanted = isinstance(parts, list) and bool(parts)",
+            "wanted = isinstance(parts, list)",
+        ),
+    ),
+    *mutants_of(
+        "connector/discover.py",
+        (*READER, f"{HERE}test_source_batch.py", f"{HERE}client/test_pattern_topics.py"),
+        Break("topics' ids are not noted", "if info.topic_id is not None}", "if False}"),
+        Break("the cluster is not noted", "        self.cluster_id = self.cluster.cluster_id\n", ""),
+        Break(
+            "an end that lies behind is believed",
+            "if not left or all(found.get(tp, -1) >= at for tp, at in waited.items()):",
+            "if True:",
+        ),
+        Break(
+            "a partition that is not told of is gone", "found.get(tp, -1) >= at", "found.get(tp, at) >= at"
+        ),
+        Break(
+            "beginnings are ends", "dict.fromkeys(partitions, EARLIEST)", "dict.fromkeys(partitions, LATEST)"
+        ),
+        Break("partitions left out are not read", "        if missing:\n", "        if False:\n"),
+        Break("partitions that are not read are taken", "        if extra:\n", "        if False:\n"),
+        Break("offsets outside of the log are taken", "        if odd:\n", "        if False:\n"),
+        Break("offsets outside of the log are not moved", "min(max(at, first[tp]), last[tp])", "at"),
+        Break(
+            "a group without offsets begins at the start",
+            "        if not at:\n            raise",
+            "        if False:\n            raise",
+        ),
+        Break(
+            "new partitions of a group begin at their end",
+            "**self.ends(new, EARLIEST), **self._not_parted",
+            "**self.ends(new, LATEST), **self._not_parted",
+        ),
+        Break("a decision on its way is not waited for", ", least_ms=PENDING_MS", ""),
+        Break(
+            "what notes tell is not said",
+            "            log.warning(warning)\n        at = ",
+            "            pass\n        at = ",
+        ),
+        Break(
+            "no record is as young and nobody says so", "if none and not bound.none_is_latest:", "if False:"
+        ),
+        Break("a pattern matches a part", "pattern.fullmatch(t.name)]", "pattern.match(t.name)]"),
+        Break(
+            "topics that cannot be told of are gone",
+            '                    check(code, f"Metadata of {name}")  #',
+            "                    pass  #",
+        ),
+        Break("internal topics are read", "if not t.internal and", "if"),
+    ),
+    *mutants_of(
+        "connector/routing.py",
+        ROUTING,
+        Break(
+            "rows of a partition change their order",
+            "order = stable_order(place)",
+            "order = np.argsort(-place, kind='stable')[::-1]",
+        ),
+        Break(
+            "destinations run together",
+            "place = topic_of * (int(partition_of.max()) + 1) + partition_of",
+            "place = topic_of * int(partition_of.max()) + partition_of",
+        ),
+        Break(
+            "topics run together",
+            "place = topic_of * (int(partition_of.max()) + 1) + partition_of",
+            "place = partition_of",
+        ),
+        Break(
+            "the column beats the option",
+            "if self._topic is not None:",
+            "if self._topic is not None and rows.schema.get_field_index('topic') < 0:",
+        ),
+        Break("rows without a topic", "if column.null_count:", "if False:"),
+        Break(
+            "the key beats the column",
+            "if given is None and key is not None and len(topics) == 1",
+            "if key is not None and len(topics) == 1",
+        ),
+        Break("null keys are hashed", "len(topics) == 1 and not key.null_count:", "len(topics) == 1:"),
+        Break("partitions that do not exist", "        if len(wrong):\n", "        if False:\n"),
+        Break(
+            "partitions below 0", "((found < 0) | (found >= counts[topic_of]))", "(found >= counts[topic_of])"
+        ),
+        Break("the partition behind the last", "(found >= counts[topic_of])", "(found > counts[topic_of])"),
+        Break("one turn for all", "            self._turn += 1\n", ""),
+        Break(
+            "all topics have the first one's partitions",
+            "murmur2_partition(keys, int(counts[number]))",
+            "murmur2_partition(keys, int(counts[0]))",
+        ),
+        Break(
+            "keys of rows that have a partition",
+            "(topic_of == number) & (found == NO_PARTITION)",
+            "topic_of == number",
+        ),
+        Break(
+            "keys of other rows",
+            "keys = key if len(mine) == len(rows) else _take(key, mine)",
+            "keys = key.slice(0, len(mine))",
+        ),
+        Break(
+            "large batches as they are",
+            "taken = columns if not begins else [_take(column, part) for column in columns]",
+            "taken = columns",
+        ),
+        Break("the first row's place for all", "                row += batch.count\n", ""),
+        Break("headers are left out", '("key", "value", "headers")]', '("key", "value", "no headers")]'),
+        Break("columns of any type", "if name in types and not any(", "if False and not any("),
+        Break("no value", 'if "value" not in types:', "if False:"),
+        Break("nowhere to go", 'if topic is None and "topic" not in types:', "if False:"),
+    ),
+    *mutants_of(
+        "connector/tally.py",
+        TALLY,
+        Break("rows are not counted", "self.rows += len(rows)", "pass"),
+        Break("order counts", "(self.checksum + int(", "(self.checksum * 31 + int("),
+        Break("topics do not count", '_BYTES = ("key", "value", "topic")', '_BYTES = ("key", "value")'),
+        Break("keys do not count", '_BYTES = ("key", "value", "topic")', '_BYTES = ("value", "topic")'),
+        Break("partitions do not count", "    if partition is not None:\n", "    if False:\n"),
+        Break("headers do not count", "return found if headers is None else", "return found if True else"),
+        Break("the high bits only of the last", "% 2**32", "% 2**4"),
+        Break(
+            "null headers differ from none",
+            "pc.fill_null(pc.list_value_length(column), 0)",
+            "pc.fill_null(pc.list_value_length(column), 1)",
+        ),
+    ),
+]

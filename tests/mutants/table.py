@@ -1,0 +1,11 @@
+"""All mutants: the rules that a guarantee leans on, each broken once or more."""
+
+from tests.mutants import client_rules, commit_rules, sink_rules, source_rules
+from tests.mutants.mutant import Mutant
+
+MUTANTS: list[Mutant] = [
+    *client_rules.MUTANTS,
+    *commit_rules.MUTANTS,
+    *sink_rules.MUTANTS,
+    *source_rules.MUTANTS,
+]
