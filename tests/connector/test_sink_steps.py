@@ -282,7 +282,7 @@ def test_a_group_that_was_moved_is_compared_with_the_batch_that_was_decided(
     sink.memory.take(repr(query.options.client.bootstrap), "sink", "q")
     wanted: list[Any] = []
 
-    def holds(cluster: Any, group: str, places: Any) -> dict[tuple[str, int], tuple[int, str]]:
+    def holds(cluster: Any, group: str, places: Any, **_: Any) -> dict[tuple[str, int], tuple[int, str]]:
         wanted.extend(places)
         return {("in", 0): (10, ""), ("old", 0): (3, "")}
 
