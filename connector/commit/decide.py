@@ -167,7 +167,7 @@ def commit(
             raise fenced(sink, f"it has decided {last.batch if last else 'nothing'} since")
         if last is not None and stamp.lost:
             check_replay(last, decision, stamp.lost)
-        last = yield from _decide(sink, decision, stamp, source, two_phase)
+        last = yield from _decide(sink, decision, stamp, source, two_phase, last)
     elif last is not None and not ballot.decided and last.unsealed != decision:
         raise fenced(sink, f"it has decided {last.batch} since")
     if last is not None:
@@ -209,7 +209,12 @@ def _covers(last: Decision | None, batch: Batch) -> bool:
 
 
 def _decide(
-    sink: Sink, decision: Decision, stamp: Stamp, source: SourceOffsets | None, two_phase: TwoPhase
+    sink: Sink,
+    decision: Decision,
+    stamp: Stamp,
+    source: SourceOffsets | None,
+    two_phase: TwoPhase,
+    last: Decision | None,
 ) -> Rules[Decision]:
     """From "prepared" to "decided", or to a fault with nothing left behind that could still decide."""
     own = Participant(sink.coordinator, stamp.identity)
@@ -226,7 +231,7 @@ def _decide(
         if isinstance(answer, (Refused, Unknown)):
             yield from _withdraw(own, decision)
             raise _refusal(sink, decision, f"offsets for group {command.group} could not be added", answer)
-    yield from _verify(sink, own, decision, began_ms)
+    yield from _verify(sink, own, decision, began_ms, last)
     answers = yield from ask(End(True, (own,)))
     outcome = answers if isinstance(answers, (Refused, Unknown)) else answers[own.name]
     return decision if isinstance(outcome, Identity) else (yield from _find_out(sink, own, decision, outcome))
@@ -261,15 +266,19 @@ def _refusal(sink: Sink, decision: Decision, what: str, answer: Failure) -> Comm
     )
 
 
-def _verify(sink: Sink, own: Participant, decision: Decision, began_ms: int) -> Rules[None]:
-    """Every winner is open under the identity it reported, with time left.
+def _verify(
+    sink: Sink, own: Participant, decision: Decision, began_ms: int, last: Decision | None
+) -> Rules[None]:
+    """Every winner is open under the identity it reported, with time left; and none of the last decision's is
+    open again: with this batch that would be forgotten, and the next begin would abort it.
 
     Done with the sink's transaction open: that is closest to the commit point, and its start tells
     the time by the brokers' clocks, whatever this machine's clock says. This machine's clock only tells how
     long ago that is at most: `began_ms` was read before that transaction was opened. A driver that stood
     still since then has less time left than it seems.
     """
-    names = (own.name, *(p.name for p in decision.participants))
+    before = last.winners if last is not None and last.incarnation == decision.incarnation else ()
+    names = (own.name, *(w.participant.name for w in (*decision.winners, *before)))
     states = yield from ask(Describe(names))
     if isinstance(states, (Refused, Unknown)):
         yield from _withdraw(own, decision)
@@ -278,6 +287,10 @@ def _verify(sink: Sink, own: Participant, decision: Decision, began_ms: int) -> 
     if state is None or not is_open(state, own):
         yield from _withdraw(own, decision)
         raise fenced(sink, f"its transaction is {state}")
+    again = [w for w in before if is_open(states[w.participant.name], w.participant, w.holder)]
+    if again and last is not None:
+        yield from _withdraw(own, decision)
+        raise _reopened(last, again)
     now_ms = state.start_ms + (yield from demand(Clock(), "the clock cannot be read")) - began_ms
     wrong = [
         f"partition {winner.partition}: {why}"
@@ -287,6 +300,14 @@ def _verify(sink: Sink, own: Participant, decision: Decision, began_ms: int) -> 
     if wrong:
         yield from _withdraw(own, decision)
         raise _unprepared(decision, wrong)
+
+
+def _reopened(last: Decision, winners: Sequence[Winner]) -> BatchRefused:
+    return BatchRefused(
+        f"{last.batch} is decided and was committed, and {len(winners)} of its transactions are open again "
+        f"({winners[0].participant.name}): the brokers have lost what they acknowledged, or were put back to "
+        "an older copy. Nothing more was decided. Start the query again: it commits them first"
+    )
 
 
 def _unfit(state: Description | None, winner: Winner, now_ms: int) -> str | None:

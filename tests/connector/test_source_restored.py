@@ -55,7 +55,7 @@ class Site:
         self.broker.start()
 
     def cut(self, share: float) -> int:
-        """Cut the tail off the log's file, as somebody does who lost a disk's last blocks; where it ends now."""
+        """Cut the tail off the log's file, as somebody does who lost a disk's last blocks; its new end."""
         self.broker.stop()
         log = self.broker.data / f"{TOPIC}-0" / f"{0:020d}.log"
         with log.open("r+b") as file:

@@ -6,6 +6,7 @@ request that a client would try again until it passes (CONCURRENT_TRANSACTIONS, 
 is answered as after the wait.
 """
 
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -219,6 +220,17 @@ class ModelBroker:
     def visible(self) -> list[str]:
         """What a read_committed reader gets, in the order of the log."""
         return [row for _, row in sorted(self._committed)]
+
+    # -- copies -------------------------------------------------------------------------------
+
+    def copied(self) -> dict[str, object]:
+        """All that its disks hold; of clocks and settings nothing."""
+        kept = ("transactions", "groups", "held", "_places", "log_end", "_committed", "_next_producer")
+        return copy.deepcopy({name: getattr(self, name) for name in kept})
+
+    def restore(self, older: dict[str, object]) -> None:
+        """Start on a copy."""
+        vars(self).update(copy.deepcopy(older))
 
     # -- what happens by itself ---------------------------------------------------------------
 

@@ -19,6 +19,7 @@ class Fault(Enum):
     EXPIRE = "before it, an open transaction times out: a participant's, or the sink's own"
     HANG = "the task hangs before it; another attempt is started, and later this one wakes up"
     LATE = "sent twice: one is answered, the other comes to the cluster at some later moment"
+    RESTORE = "before it, the brokers are put back to an older copy; processes die with them, or live"
     FORGET = "the sink's own transaction ends; the node dies after its answer, and markers are lost"
     TIMEOUT_LATE = "the client gives up, and later it comes to the cluster all the same"
 
@@ -26,8 +27,8 @@ class Fault(Enum):
 LATE = (Fault.LATE, Fault.TIMEOUT_LATE)
 DISTURBING = {Fault.END, Fault.SUSPEND, Fault.HANDOVER, Fault.HANG, *LATE}
 """Faults after which somebody or something else is still on its way."""
-BY_ITSELF = tuple(kind for kind in Fault if kind is not Fault.FORGET)
-"""All but that of a cluster that breaks its word; histories with it have shapes of their own."""
+BY_ITSELF = tuple(kind for kind in Fault if kind not in (Fault.FORGET, Fault.RESTORE))
+"""All but those of a cluster that breaks its word; histories with these have shapes of their own."""
 AT_ONCE = tuple(kind for kind in BY_ITSELF if kind not in (Fault.HANG, *LATE))
 """Faults whose harm is done, or begins, where they strike: a history for each place of theirs. The others
 strike again at any later moment: as many histories as there are pairs of places."""

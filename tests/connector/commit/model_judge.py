@@ -17,7 +17,8 @@ def judge(done: Simulation) -> str:
     if done.lost:
         # An InitProducerId that comes late ends what is open under its name, and hides what was committed.
         anew = any(kind in LATE and "InitProducerId" in label for label, kind in done.places)
-        assert Fault.EXPIRE in done.used or anew, "lost without a time-out"
+        gone = {Fault.EXPIRE, Fault.RESTORE} & set(done.used)
+        assert gone or anew, "lost without a time-out"
         assert missing or anew, "loud without need"
         return "lost"
     if done.broker.held:

@@ -12,7 +12,7 @@ from eoslog.connector.commit import begin as begin_rules
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit import decide as decide_rules
 from eoslog.connector.commit.ending import Aborted, Ended, clear_again, end_run
-from eoslog.connector.commit.faults import CommitFault, StartsElsewhere
+from eoslog.connector.commit.faults import CheckpointOlder, CommitFault, DecisionGone, StartsElsewhere
 from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Run
 from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.commit.prepare import Task, judge, participant_name, withdraw_if_late
@@ -140,7 +140,7 @@ class Programs:
                 yield from self._batch(process, mine, batch)
                 yield from self._local("Spark's commit log", lambda b=batch_id: self._log(mine.completed, b))
                 batch_id += 1
-        except StartsElsewhere as fault:
+        except (StartsElsewhere, DecisionGone, CheckpointOlder) as fault:
             self.faults.append(fault)
             if self.ledger is mine:  # the way out that the error names: another new checkpoint
                 self.begin_at_the_group()
@@ -212,7 +212,7 @@ class Programs:
         yield from self._prove(begun)
         if self.calm:
             assert not self.broker.ongoing(self.sink.prefix), "begin leaves readers held back"
-        if Fault.HANDOVER in self.used:
+        if begun.anew and (Fault.HANDOVER in self.used or Fault.RESTORE in self.shape.kinds):
             yield from self._compare(mine, begun)
         process.reports = {}
         process.memory[planner] = process.run = run
@@ -238,6 +238,7 @@ class Programs:
             ended=(ours.digest, {SOURCE: mine.first + ours.batch_id + 1}) if ours else None,
             group=USER_GROUP,
             committed={SOURCE: Committed(found[0], read_note(found[1]))} if found else {},
+            since=0,
         )
         check_story(story)
 

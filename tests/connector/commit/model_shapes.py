@@ -118,6 +118,15 @@ def suite() -> list[Case]:
     strikes = tuple(kind for kind in STRIKES if kind is not Fault.EXPIRE)
     late = Shape(batches=1, partitions=1, faults=2, kinds=(Fault.HANG, *strikes), struck="task")
     cases.append(_case("1 batch, 1 task hangs and is struck", late))
+    restored = Shape(partitions=1, kinds=(Fault.RESTORE,))
+    cases += [
+        _case("2 batches of 1 task, brokers are restored: TV2", restored, "lost"),
+        _case(
+            "2 batches of 1 task, brokers are restored, sealed: TV1",
+            _alter(restored, tv=1, keeps=True),
+            "lost",
+        ),
+    ]
     at_most_once = Shape(batches=1, kinds=(*LOSSES, Fault.REPEAT, Fault.SUSPEND), at_most_once=True)
     for tv in (1, 2):
         lost = Shape(tv=tv, partitions=1, faults=2, kinds=(Fault.FORGET, Fault.KILL), late_markers=tv == 2)
@@ -141,6 +150,11 @@ def deep(faults: int) -> list[Case]:
             _case(
                 f"3 batches, late or hung: {name}",
                 _alter(cluster, batches=3, kinds=(*LATE, Fault.HANG)),
+                "lost",
+            ),
+            _case(
+                f"3 batches of 1 task, brokers are restored: {name}",
+                _alter(cluster, batches=3, partitions=1, kinds=(Fault.RESTORE,)),
                 "lost",
             ),
             _case(f"2 batches, {faults} losses: {name}", _alter(cluster, faults=faults, kinds=LOSSES), *lost),

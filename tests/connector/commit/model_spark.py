@@ -42,6 +42,9 @@ class Simulation(Programs):
         """Which request each fault hit."""
         self.ended = False
         """The query was stopped, and has not been started again."""
+        self.copy: dict[str, object] | None = None
+        """Of the brokers' disks, made at some moment."""
+        self.copied_in = (0, 0)
         self.labels: set[str] = set()
         self.states: set[int] = set()
 
@@ -150,9 +153,13 @@ class Simulation(Programs):
     def _request(self, process: Process, request: Request) -> None:
         self.labels.add(request.label)
         self.states.add(state_of(self))
+        if Fault.RESTORE in self.shape.kinds and self.copy is None and self.choices.pick(2):
+            self.copy, self.copied_in = self.broker.copied(), self._batch_now()
         fault = self._fault(process, request)
         if fault is Fault.END:
             self._end(process)
+        elif fault is Fault.RESTORE and self._restore(request):
+            return
         elif fault in (Fault.SUSPEND, Fault.HANDOVER, Fault.HANG):
             process.suspended = True
             if fault is Fault.HANDOVER:
@@ -206,6 +213,8 @@ class Simulation(Programs):
         own = self.broker.transactions.get(self.sink.coordinator)
         if kind is Fault.EXPIRE:
             return bool(self.broker.mortal(self.sink.coordinator))
+        if kind is Fault.RESTORE:
+            return self.copy is not None
         if kind is Fault.FORGET:
             ends = "EndTxn" in request.label and request.label.endswith(" of the sink")
             return ends and own is not None and own.state == "Ongoing"
@@ -262,6 +271,25 @@ class Simulation(Programs):
         self.broker.settle_all()
         self.begin_at_the_group()
         self.slices = max(self.slices, self.ledger.first + 1)  # a query without rows never begins a batch
+
+    def _restore(self, request: Request) -> bool:
+        """The brokers go back to the copy. Whether everybody dies of it: a driver that lives on in the batch
+        that the copy was made in, or begins the next one, may just be committing winners whose decision is
+        not in the copy (docs/guarantees.md). A batch more is there then: who has nothing to do asks nobody.
+        """
+        assert self.copy is not None
+        self.broker.restore(self.copy)
+        self.slices = max(self.slices, self.ledger.first + max(self.ledger.planned, default=-1) + 2)
+        far = self.copied_in != self._batch_now() and not request.label.startswith("begin")
+        if far and not self.choices.pick(2):
+            return False
+        for process in list(self.live):
+            self._close(process)
+        self.memory = {}
+        return True
+
+    def _batch_now(self) -> tuple[int, int]:
+        return self.ledger.query, max(self.ledger.planned, default=-1)
 
     def _end(self, process: Process) -> None:
         """query.stop(): the stream's thread is interrupted, wherever it is. Whoever is at work goes on at any

@@ -186,6 +186,16 @@ def successors_not_looked_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(begin, "_keep", nothing)  # a process that remembers nothing acquires the sink
 
 
+def lost_decisions_not_missed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(crosscheck, "check_completed", lambda *told: None)
+
+
+def reopened_winners_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    verify = decide._verify
+    patch.setattr(decide, "_verify", lambda sink, own, made, at, last: verify(sink, own, made, at, None))
+
+
+RESTORED = Shape(partitions=1, kinds=(Fault.RESTORE,))
 STOPPED = Shape(batches=1, partitions=1, kinds=(Fault.END,), keeps=True)
 FORGETS = Shape(partitions=1, faults=2, kinds=(Fault.FORGET, Fault.KILL))
 BROKEN: list[tuple[Callable[[pytest.MonkeyPatch], None], Shape]] = [
@@ -197,6 +207,8 @@ BROKEN: list[tuple[Callable[[pytest.MonkeyPatch], None], Shape]] = [
     (parity_ignored, Shape(kinds=CRASHES)),
     (hand_overs_not_compared, Shape(kinds=(Fault.HANDOVER,), batches=1, switches=1)),
     (successors_not_looked_for, Shape(kinds=(Fault.HANDOVER,))),
+    (lost_decisions_not_missed, RESTORED),
+    (reopened_winners_not_looked_at, RESTORED),
     (decided_batches_written_again, Shape(kinds=CRASHES)),
     (abort_without_asking, Shape(kinds=CRASHES)),
     (aborted_while_the_outcome_is_unknown, Shape(kinds=CRASHES)),
