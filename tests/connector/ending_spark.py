@@ -1,9 +1,9 @@
 """A Spark application for test_orderly_end.py: copies a topic, and is ended in the middle of a batch.
 
-Arguments: bootstrap, source topic, target topic, checkpoint, how it ends: `wait` (until somebody ends the
-application), `run` (until all is copied), or the ends that a program makes itself, one after another, each
-with a query of its own: `<end>@<place>` of spark_probe.py. What of the sink was open, from its end on, goes
-to ends.jsonl in the probe's folder.
+Arguments: bootstrap, source topic, target topic, checkpoint, how it ends: `run` (until all is copied), or the
+ends, one after another, each with a query of its own: `<end>@<place>` of spark_probe.py. What of the sink was
+open, from its end on, goes to ends.jsonl in the probe's folder. `wait` at a place is the last one: somebody
+else ends the application.
 """
 
 import json
@@ -37,7 +37,7 @@ def main(bootstrap: str, source: str, target: str, checkpoint: str, *ends: str) 
     )
     spark.sparkContext.setLogLevel("OFF")
     spark.dataSource.register(ProbeSource)
-    if ends in (("wait",), ("run",)):
+    if ends == ("run",):
         start(rows(spark, bootstrap, source), bootstrap, target, checkpoint).awaitTermination()
         return
     with Cluster(ClientConfig(parse_addresses(bootstrap))) as cluster:
@@ -67,7 +67,7 @@ def one_end(
     for path in (*FOLDER.glob("go-*"), *FOLDER.glob("notes.jsonl")):
         path.unlink()
     order: list[dict[str, Any]] = [{"at": place, "batch": 0 if kind == "write" else 1, "do": "wait"}]
-    (FOLDER / "orders.json").write_text(json.dumps(order if kind == "stop" else []))
+    (FOLDER / "orders.json").write_text(json.dumps(order if kind in ("stop", "wait") else []))
     if kind == "write":
         frame = broken(everything(spark, bootstrap, source))
         try:
@@ -83,6 +83,8 @@ def one_end(
         except Exception as error:
             print("failed as told:", str(error)[:100])
         return
+    if kind == "wait":
+        query.awaitTermination()
     while not any(json.loads(line)["at"] == place and json.loads(line)["batch"] == 1 for line in notes()):
         assert query.isActive, query.exception()
         time.sleep(0.02)

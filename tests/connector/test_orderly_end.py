@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -51,17 +52,27 @@ def still_open(kafka: Kafka, prefix: str) -> list[str]:
     return [listing.transactional_id for listing in found]
 
 
-def judge_ends(broker: Broker, folder: Path, ends: list[str]) -> None:
-    """Each of the ends, in one application; after each the same is run again, to its end."""
+def judge_ends(broker: Broker, folder: Path, ends: list[str], how: str) -> None:
+    """Each of the ends, in one application; after each the same is run again, to its end. Then a signal ends
+    the application while its tasks write, and it is run again, to its end."""
     kafka = Kafka(broker.bootstrap)
     source, target = filled(kafka), kafka.topic(2)
-    for number in range(len(ends)):
+    last = f"{target}-{len(ends)}"
+    for number in range(len(ends) + 1):
         kafka.topic(2, name=f"{target}-{number}")
-    with Application(
-        folder / "ends", "ending_spark.py", kafka.bootstrap, source, target, folder / "c", *ends
-    ) as app:
-        assert app.end() == 0, app.tail()
-        told = [json.loads(line) for line in (app.folder / "ends.jsonl").read_text().splitlines()]
+    copy = ("ending_spark.py", kafka.bootstrap, source)
+    with Application(folder / "ends", *copy, target, folder / "c", *ends, f"wait@{WRITING}") as app:
+        app.wait_until("the ends", lambda: len(notes(app)) == len(ends))
+        app.wait_for(2, WRITING, batch=1)
+        told = notes(app)
+        assert still_open(kafka, last)
+        java = jvm_of(app)
+        SIGNALS[how](app)
+        java.wait(60)
+        judge_signal(kafka, last, how)
+    with Application(folder / "again", *copy, last, f"{folder / 'c'}-{len(ends)}", "run") as again:
+        assert again.end() == 0, again.tail()
+    assert sorted(row[3] for row in kafka.rows(last, 2)) == [*ROWS, b"somebody else's"]
     assert [note["end"] for note in told] == ends
     print(*told, sep="\n")
     for number, note in enumerate(told):
@@ -70,35 +81,22 @@ def judge_ends(broker: Broker, folder: Path, ends: list[str]) -> None:
         assert sorted(row[3] for row in kafka.rows(f"{target}-{number}", 2)) == [*ROWS, b"somebody else's"]
 
 
-def judge_signal(broker: Broker, tmp_path: Path, how: str) -> None:
-    """The application is ended by it while its tasks write; then it is run to its end."""
-    kafka = Kafka(broker.bootstrap)
-    source, target = filled(kafka), kafka.topic(2)
-    copy = ("ending_spark.py", kafka.bootstrap, source, target, tmp_path / "checkpoint")
-    with Application(tmp_path / "first", *copy, "wait") as first:
-        first.order({"at": WRITING, "batch": 1, "do": "wait"})
-        first.wait_for(2, WRITING, batch=1)
-        assert still_open(kafka, target)
-        java = jvm_of(first)
-        SIGNALS[how](first)
-        java.wait(60)
-        ended = time.monotonic()
-        seen = []
-        while (passed := time.monotonic() - ended) < AT_ONCE_SECONDS + 1:
-            seen.append((round(passed, 2), still_open(kafka, target)))
-            time.sleep(0.2)
-        print(how, seen)
-        assert not seen[-1][1] and not any(names for after, names in seen if after >= AT_ONCE_SECONDS)
+def notes(app: Application) -> list[dict[str, Any]]:
+    path = app.folder / "ends.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def judge_signal(kafka: Kafka, target: str, how: str) -> None:
+    """The JVM is gone: nothing of the sink is open two seconds later, and somebody else's row is seen."""
+    ended, seen = time.monotonic(), []
+    while (passed := time.monotonic() - ended) < AT_ONCE_SECONDS + 1:
+        seen.append((round(passed, 2), still_open(kafka, target)))
+        time.sleep(0.2)
+    print(how, seen)
+    assert not seen[-1][1] and not any(names for after, names in seen if after >= AT_ONCE_SECONDS)
     kafka.put(target, [b"somebody else's"])
     assert b"somebody else's" in [row[3] for row in kafka.rows(target, 2)]
-    with Application(tmp_path / "again", *copy, "run") as again:
-        assert again.end() == 0, again.tail()
-    assert sorted(row[3] for row in kafka.rows(target, 2)) == [*ROWS, b"somebody else's"]
 
 
-def test_an_application_that_is_terminated_leaves_nothing_open(broker: Broker, tmp_path: Path) -> None:
-    judge_signal(broker, tmp_path, "SIGTERM to the JVM")
-
-
-def test_a_stopped_query_and_a_failed_write_leave_nothing_open(broker: Broker, tmp_path: Path) -> None:
-    judge_ends(broker, tmp_path, [f"stop@{WRITING}", "write@-"])
+def test_a_stop_a_failed_write_and_a_signal_leave_nothing_open(broker: Broker, tmp_path: Path) -> None:
+    judge_ends(broker, tmp_path, [f"stop@{WRITING}", "write@-"], "SIGTERM to the JVM")

@@ -6,16 +6,17 @@ import pytest
 from brokers import Broker
 from spark_application import PATIENCE_SECONDS
 from spark_probe import DECIDED, PREPARED, STARTED, UNDECIDED, WRITING
-from test_orderly_end import SIGNALS, judge_ends, judge_signal
+from test_orderly_end import SIGNALS, judge_ends
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(6 * PATIENCE_SECONDS)]
 
 
 @pytest.mark.parametrize("how", SIGNALS)
 def test_an_application_that_is_ended_leaves_nothing_open(broker: Broker, tmp_path: Path, how: str) -> None:
-    judge_signal(broker, tmp_path, how)
+    judge_ends(broker, tmp_path, [], how)
 
 
 def test_a_query_that_is_stopped_or_fails_leaves_nothing_open(broker: Broker, tmp_path: Path) -> None:
     places = (STARTED, WRITING, PREPARED, UNDECIDED, DECIDED)
-    judge_ends(broker, tmp_path, [*(f"stop@{place}" for place in places * 2), "udf@-", "write@-"])
+    ends = [*(f"stop@{place}" for place in places * 2), "udf@-", "write@-"]
+    judge_ends(broker, tmp_path, ends, "SIGTERM to the JVM")
