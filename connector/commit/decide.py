@@ -277,7 +277,7 @@ def _verify(
     long ago that is at most: `began_ms` was read before that transaction was opened. A driver that stood
     still since then has less time left than it seems.
     """
-    before = last.winners if last is not None and last.incarnation == decision.incarnation else ()
+    before = last.winners if last is not None else ()
     names = (own.name, *(w.participant.name for w in (*decision.winners, *before)))
     states = yield from ask(Describe(names))
     if isinstance(states, (Refused, Unknown)):

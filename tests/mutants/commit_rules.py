@@ -600,7 +600,14 @@ MUTANTS: list[Mutant] = [
             '            yield from _withdraw(own, decision)\n            raise _refusal(sink, decision, f"offsets',
             '            raise _refusal(sink, decision, f"offsets',
         ),
-        Break("winners are not verified", "    yield from _verify(sink, own, decision, began_ms)\n", ""),
+        Break(
+            "winners that are open again are forgotten",
+            "before = last.winners if last is not None else ()",
+            "before = ()",
+        ),
+        Break(
+            "winners are not verified", "    yield from _verify(sink, own, decision, began_ms, last)\n", ""
+        ),
         Break(
             "no answer is a decision",
             "isinstance(outcome, Identity) else",

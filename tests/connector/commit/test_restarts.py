@@ -271,3 +271,22 @@ def test_left_overs_that_stay_are_told(tv: int, seen: bool) -> None:
     bench.intercept = refuse
     with pytest.raises(CommitFault, match=r"left-over transaction sink/.* cannot be aborted: no answer"):
         bench.begin(0)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_winners_that_are_open_again_are_committed_before_the_next_decision(keeps: bool) -> None:
+    """Brokers that were put back to a copy made between decision and winners: the driver has seen them
+    committed. The next decision would make them left-overs, and the begin after it would abort them."""
+    bench = Bench(keeps=keeps)
+    copies: list[dict[str, object]] = []
+    bench.intercept = lambda command: copies.append(bench.broker.copied()) if finishes(command) else None
+    bench.whole_batch(0)
+    bench.intercept = None
+    begun = bench.begin(1, run=bench.remembered, completed=0)
+    bench.broker.restore(copies[0])
+    reports = bench.prepare_all(begun)
+    with pytest.raises(BatchRefused, match=r"batch 0 .* 2 of its transactions are open again \(sink/"):
+        bench.commit(reports, 1)
+    assert bench.broker.visible() == []
+    bench.whole_batch(1, completed=0)
+    assert bench.broker.visible() == ["q0p0", "q0p1", "q1p0", "q1p1"] and not bench.open()
