@@ -24,6 +24,8 @@ LONG = (
     "tests/connector/test_crash_table.py",
     "tests/stateful/",
     "tests/connector/executors/",
+    "tests/connector/test_orderly_end.py",
+    "tests/kills/",
 )
 """Files of few tests that take a minute each: begun last, one worker would wait for the other."""
 
