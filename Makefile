@@ -146,7 +146,7 @@ test-connector-kafka: setup $(KAFKA)  ## the connector's tests on Apache Kafka; 
 		$(addprefix tests/connector/,test_crash_table.py test_writer_spark.py test_writer_markers.py test_writer_disturbed.py) $(TEST_ARGS)
 
 test-connector-cluster: setup $(KAFKA)  ## queries on three Apache Kafka nodes that are killed, or whose leaders move, in mid-batch
-	$(BIN)/python -m pytest -q -s --timeout 900 $(addprefix tests/connector/cluster/,kills.py moves.py last_node.py unclean.py) $(TEST_ARGS)
+	$(BIN)/python -m pytest -q -s --timeout 900 $(addprefix tests/connector/cluster/,kills.py moves.py last_node.py unclean.py rules_change.py) $(TEST_ARGS)
 
 EXECUTORS := $(addprefix tests/connector/executors/,test_executors.py losses.py speculation.py)
 

@@ -126,9 +126,11 @@ class ApacheKafka:
         self._process.kill()
         self._process.wait()
 
-    def restart(self) -> Self:
-        """Start again on the same directory and ports; stops it first if it runs."""
+    def restart(self, settings: Mapping[str, str] | None = None) -> Self:
+        """Start again on the same directory and ports, with other `settings`; stops it first if it runs."""
         self._stop()
+        self._settings |= settings or {}
+        self._properties()
         return self._run()
 
     def _stop(self) -> None:
