@@ -94,7 +94,6 @@ class Broker:
         self.groups.load()
         config = self.config
         self._tasks = [
-            asyncio.create_task(self.transactions.complete()),
             asyncio.create_task(_every(config.transaction_abort_interval_ms, self.transactions.tick)),
             asyncio.create_task(
                 _every(config.transactional_id_cleanup_interval_ms, self.transactions.forget_idle)

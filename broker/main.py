@@ -139,6 +139,7 @@ class Node:
         try:
             self._pages = _open_pages(self)
             self.console = await _open_console(self)
+            await self.broker.transactions.complete()  # so nobody sees a part of what ends together
             await self.server.serve(self.broker)
         except BaseException:
             await self.server.stop(0)

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 LATEST = 0x7FFF
+OWN_TAGS = 0x656F73
+"""Tagged fields from this tag on are eoslog's own: Kafka counts its tags from 0, and skips unknown ones."""
 _UNSET: Any = object()
 
 

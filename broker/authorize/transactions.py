@@ -21,9 +21,21 @@ from eoslog.protocol.schema import Message
 
 _ID = ResourceType.TRANSACTIONAL_ID
 
-end_txn = needs(Operation.WRITE, _ID, "transactional_id")
+_writes = needs(Operation.WRITE, _ID, "transactional_id")
 
-add_offsets_to_txn = in_turn(end_txn, needs(Operation.READ, ResourceType.GROUP, "group_id"))
+
+def _together(asked: Asked) -> Mend | None:
+    return cut(
+        asked.request, "together", lambda named: asked.may(Operation.WRITE, _ID, named["transactional_id"]),
+        "together", lambda named: {
+            "transactional_id": named["transactional_id"], "error_code": TRANSACTION_DENIED
+        },
+    )  # fmt: skip
+
+
+end_txn = in_turn(_writes, _together)
+
+add_offsets_to_txn = in_turn(_writes, needs(Operation.READ, ResourceType.GROUP, "group_id"))
 
 txn_offset_commit = in_turn(
     needs(Operation.WRITE, _ID, "transactional_id", every_partition),

@@ -1,7 +1,10 @@
 """Carries out what the rules decided about a transactional id, one change at a time for each id.
 
     record -> durable -> apply in memory, and for the end of a transaction:
-    a marker on every partition -> all durable -> record the completion -> apply that
+    a marker on every partition -> all durable -> readers see them -> record the completion -> apply that
+
+Changes of several ids can go this way together: each step waits for all of them, and what fails for one is no
+matter of the others. So readers see all of what ends together in one moment, or nothing yet.
 
 A change is seen through even if the one who asked for it stops waiting. Where it fails, nothing has
 happened, or a decision stands whose rest is tried again, or the id answers nothing any more until the
@@ -12,13 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from eoslog.broker.coordinator.transaction_entries import Entries
 from eoslog.broker.coordinator.transaction_entry import Entry, Joining
 from eoslog.broker.coordinator.transaction_journal import TransactionJournal
-from eoslog.broker.coordinator.transaction_markers import MarkerWriter
+from eoslog.broker.coordinator.transaction_markers import Curtain, MarkerWriter
 from eoslog.broker.rules.transaction import add_partitions
 from eoslog.broker.rules.transaction_decision import Decision
 from eoslog.broker.rules.transaction_state import PREPARED, TV2, Metadata, State, complete
@@ -27,7 +31,12 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from eoslog.broker.ports import Clock
 
+T = TypeVar("T")
+
 NOBODY = (-1, -1)
+
+Failures = dict[Entry, Exception]
+"""What became of those changes, of several, that failed."""
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +51,7 @@ class Changes:
         self._journal = journal
         self._markers = markers
         self._clock = clock
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def carry_out(self, entry: Entry, decision: Decision) -> tuple[int, int]:
         """Do what was decided, and answer it; it is seen through even if the one who asked stops waiting.
@@ -56,30 +65,51 @@ class Changes:
 
     def begin(self, entry: Entry, following: Metadata) -> Awaitable[None]:
         """Let a change begin: from now on no other one may."""
-        task = self._spawn(self._apply(entry, following))
+        task = self._spawn(self._apply_one(entry, following))
         entry.begin(task, following.state)
         return asyncio.shield(task)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def begin_together(self, changes: Mapping[Entry, Metadata]) -> Awaitable[Failures]:
+        """Let open transactions end together; answers which of them failed."""
+        task = self._spawn(self._apply(_linked(changes)))
+        for entry, following in changes.items():
+            entry.begin(task, following.state)
+        return asyncio.shield(task)
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._spawned_ended)
         return task
 
-    def _spawned_ended(self, task: asyncio.Task[None]) -> None:
+    def _spawned_ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, KafkaError):
             _log.error("a change of a transactional id failed", exc_info=error)
 
-    async def _apply(self, entry: Entry, following: Metadata) -> None:
-        """Record, wait for the disk, apply, and end the transaction if that is what was decided."""
+    async def _apply_one(self, entry: Entry, following: Metadata) -> None:
+        for error in (await self._apply({entry: following})).values():
+            raise error
+
+    async def _apply(self, changes: Mapping[Entry, Metadata]) -> Failures:
+        """Record, wait for the disk, apply, and end the transactions for which that was decided."""
         try:
-            await self._record(entry, following)
-            if following.state in PREPARED:
-                await self._finish(entry)
+            failures = await self._record_all(changes)
+            decided = [entry for entry, following in changes.items() if following.state in PREPARED]
+            return failures | await self._finish([entry for entry in decided if entry not in failures])
         finally:
-            entry.end()
+            for entry in changes:
+                entry.end()
+
+    async def _record_all(self, changes: Mapping[Entry, Metadata]) -> Failures:
+        """The first record decides for all, see `_linked`: it must be durable before the others begin."""
+        first, *others = changes
+        failures = await _failures({first: self._record(first, changes[first])})
+        if failures and others:
+            text = f"not recorded, as {first.id} could not be: {failures[first]}"
+            return failures | dict.fromkeys(others, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text))
+        return failures | await _failures({entry: self._record(entry, changes[entry]) for entry in others})
 
     async def _record(self, entry: Entry, following: Metadata) -> None:
         partition, offset = self._journal.append(following)
@@ -93,34 +123,57 @@ class Changes:
             raise
         self._entries.take_over(entry, following)
 
-    async def _finish(self, entry: Entry) -> None:
-        """From PrepareX to CompleteX. Raises KafkaError CONCURRENT_TRANSACTIONS: to be tried again."""
+    async def _finish(self, entries: Sequence[Entry]) -> Failures:
+        """From PrepareX to CompleteX. What fails does so with CONCURRENT_TRANSACTIONS: to be tried again."""
+        curtain = Curtain()
+        try:
+            failures = await _failures({entry: self._mark(entry, curtain) for entry in entries})
+        finally:
+            curtain.lift()
+        for entry in entries:
+            if entry not in failures:
+                try:
+                    self._complete(entry)
+                except KafkaError as error:
+                    failures[entry] = error
+        return failures
+
+    async def _mark(self, entry: Entry, curtain: Curtain) -> None:
         prepared = entry.metadata
         assert prepared is not None
         try:
-            await self._markers.write(prepared, entry.unmarked)
-            completed = complete(prepared, self._clock.now_ms())
+            await self._markers.write(prepared, entry.unmarked, curtain)
+        except KafkaError as error:
+            raise _unfinished(prepared, error) from error
+
+    def _complete(self, entry: Entry) -> None:
+        prepared = entry.metadata
+        assert prepared is not None
+        completed = complete(prepared, self._clock.now_ms())
+        try:
             self._journal.append(completed)
         except KafkaError as error:
-            text = f"{entry.id} is decided ({prepared.state.text}), but not all is written yet: {error}"
-            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, text) from error
+            raise _unfinished(prepared, error) from error
         self._entries.take_over(entry, completed)
-
-    async def _finish_again(self, entry: Entry) -> None:
-        try:
-            await self._finish(entry)
-        finally:
-            entry.end()
 
     async def finish_all(self, entries: Iterable[Entry]) -> None:
         """Finish what is decided and not finished; what fails is logged, the next call tries again."""
-        waiting = []
-        for entry in entries:
-            if entry.free and entry.metadata is not None and entry.metadata.state in PREPARED:
-                task = self._spawn(self._finish_again(entry))
-                entry.begin(task, entry.metadata.state)
-                waiting.append(asyncio.shield(task))
-        await all_of(waiting)
+        waiting = [e for e in entries if e.free and e.metadata is not None and e.metadata.state in PREPARED]
+        if not waiting:
+            return
+        task = self._spawn(self._finish_again(waiting))
+        for entry in waiting:
+            assert entry.metadata is not None
+            entry.begin(task, entry.metadata.state)
+        for error in (await asyncio.shield(task)).values():
+            _log.error("%s", error)
+
+    async def _finish_again(self, entries: Sequence[Entry]) -> Failures:
+        try:
+            return await self._finish(entries)
+        finally:
+            for entry in entries:
+                entry.end()
 
     # -- expiry --------------------------------------------------------------------------------
 
@@ -177,7 +230,7 @@ class Changes:
         raise_to_producer(decision)
         if decision.following is not None:
             entry.begin(joining.task, State.ONGOING)
-            await self._apply(entry, decision.following)
+            await self._apply_one(entry, decision.following)
 
 
 def raise_refusal(decision: Decision) -> None:
@@ -191,6 +244,36 @@ def raise_to_producer(decision: Decision) -> None:
     if decision.error is ErrorCode.PRODUCER_FENCED:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, decision.reason)
     raise_refusal(decision)
+
+
+def _linked(changes: Mapping[Entry, Metadata]) -> dict[Entry, Metadata]:
+    """The first change names the others: a crash that loses their records does not undo their decision."""
+    (first, following), *others = changes.items()
+    known = [(entry.id, entry.metadata) for entry, _ in others]
+    named = tuple((name, *metadata.holder) for name, metadata in known if metadata is not None)
+    return {**changes, first: replace(following, together=named)}
+
+
+def _unfinished(prepared: Metadata, error: KafkaError) -> KafkaError:
+    what = f"{prepared.transactional_id} is decided ({prepared.state.text})"
+    return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{what}, but not all is written yet: {error}")
+
+
+async def _failures(work: Mapping[Entry, Coroutine[Any, Any, None]]) -> Failures:
+    """Wait for all; which have failed, and how."""
+    if len(work) > 1:
+        results = await asyncio.gather(*map(_failure, work.values()))
+    else:
+        results = [await _failure(one) for one in work.values()]  # needs no task of its own
+    return {entry: error for entry, error in zip(work, results, strict=True) if error is not None}
+
+
+async def _failure(work: Coroutine[Any, Any, None]) -> Exception | None:
+    try:
+        await work
+    except Exception as error:
+        return error
+    return None
 
 
 async def all_of(work: Sequence[Awaitable[Any]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Any
 
 from eoslog.broker.rules.transaction_state import PREPARED, Metadata, State
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -42,7 +43,7 @@ class Entry:
         self.unmarked: set[tuple[str, int]] = set()
         """Partitions of a prepared transaction that have no durable marker yet."""
         self.joining: Joining | None = None
-        self._running: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[Any] | None = None
         self._going_to: State | None = None
         self._lost: str | None = None
         if metadata is not None:
@@ -59,12 +60,12 @@ class Entry:
         return self._going_to in PREPARED
 
     @property
-    def running(self) -> asyncio.Task[None]:
+    def running(self) -> asyncio.Task[Any]:
         """The change on its way; only where there is one."""
         assert self._running is not None
         return self._running
 
-    def begin(self, task: asyncio.Task[None], going_to: State) -> None:
+    def begin(self, task: asyncio.Task[Any], going_to: State) -> None:
         """A change begins."""
         self._running, self._going_to = task, going_to
 

@@ -3,6 +3,9 @@
 Written again after a restart, on all partitions, also where nothing of the transaction is open: a
 marker takes the partition's producer to the marker's epoch, and by that a batch that comes late is
 refused. For readers a second marker changes nothing.
+
+Markers become durable partition by partition. What they make visible is held behind a `Curtain` until all
+are, so that no fetch sees a part of it.
 """
 
 from __future__ import annotations
@@ -23,6 +26,25 @@ if TYPE_CHECKING:
 COORDINATOR_EPOCH = 0
 """There is one coordinator for ever: the data directory's lock sees to that."""
 
+
+class Curtain:
+    """Hides what is decided on partitions until it is lifted before all of them at once."""
+
+    def __init__(self) -> None:
+        self._before: dict[Partition, None] = {}
+
+    def draw(self, partition: Partition | None) -> None:
+        """Readers of committed data see nothing new of this partition, if it is there, for now."""
+        if partition is not None:
+            partition.hold_back(self)
+            self._before[partition] = None
+
+    def lift(self) -> None:
+        """They see all of it: nothing else runs on the event loop meanwhile."""
+        for partition in self._before:
+            partition.let_go(self)
+
+
 OnMarker = Callable[["Partition", int, int, bool], None]
 
 _log = logging.getLogger(__name__)
@@ -37,13 +59,15 @@ class MarkerWriter:
         self._clock = clock
         self._on_marker = on_marker
 
-    async def write(self, metadata: Metadata, missing: set[tuple[str, int]]) -> None:
+    async def write(self, metadata: Metadata, missing: set[tuple[str, int]], curtain: Curtain) -> None:
         """Bring the markers of a prepared transaction to all of `missing`, and take out what has one.
 
-        A partition that has been deleted needs none. Raises KafkaError, after having tried all, if some
-        is left.
+        What they make visible is behind the curtain. A partition that has been deleted needs none. Raises
+        KafkaError, after having tried all, if some is left.
         """
         places = sorted(missing)
+        for place in places:
+            curtain.draw(self._topics.partition(*place))
         results = await asyncio.gather(*(self._mark(metadata, *place) for place in places))
         failed = [error for error in results if error is not None]
         missing.difference_update(

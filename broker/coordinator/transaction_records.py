@@ -20,6 +20,8 @@ from eoslog.protocol.schema import Message, ProtocolError
 KEY_VERSION = 0
 VALUE_VERSION = 1
 
+_TOGETHER = ("transactional_id", "producer_id", "producer_epoch")
+
 
 def encode(metadata: Metadata) -> tuple[bytes, bytes]:
     """Key and value of the record that says `metadata`. Raises ValueError for a state never persisted."""
@@ -37,6 +39,7 @@ def encode(metadata: Metadata) -> tuple[bytes, bytes]:
         "transaction_last_update_timestamp_ms": metadata.last_update_ms,
         "transaction_start_timestamp_ms": metadata.start_ms,
         "client_transaction_version": metadata.client_version,
+        "together": [dict(zip(_TOGETHER, one, strict=True)) for one in metadata.together],
     }
     encoded = coordinator_records.encode(TRANSACTION_VALUE, VALUE_VERSION, value)
     return _key(metadata.transactional_id), encoded
@@ -96,6 +99,7 @@ def _metadata(transactional_id: str, value: Message) -> Metadata:
         ),
         start_ms=value["transaction_start_timestamp_ms"],
         client_version=version,
+        together=tuple(tuple(one[name] for name in _TOGETHER) for one in value.get("together", ())),
     )
 
 

@@ -8,7 +8,8 @@ no other change of the same id is let in (CONCURRENT_TRANSACTIONS):
 
 The end of a transaction goes on between applying and answering:
 
-    PrepareX durable -> a marker on every partition -> all of them durable -> CompleteX appended -> answer
+    PrepareX durable -> a marker on every partition -> all of them durable -> readers see all of it at once
+    -> CompleteX appended -> answer
 
 So who was told "committed" reads what was committed (Kafka answers after PrepareX), and a crash at any
 point leaves either no decision, and the transaction open, or a decision that `complete` carries out.
@@ -22,8 +23,8 @@ is compacted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from eoslog.broker.coordinator.producer_ids import ProducerIds
 from eoslog.broker.coordinator.transaction_changes import (
@@ -38,7 +39,7 @@ from eoslog.broker.coordinator.transaction_entry import Description, Entry
 from eoslog.broker.coordinator.transaction_journal import TransactionJournal
 from eoslog.broker.coordinator.transaction_markers import MarkerWriter, OnMarker
 from eoslog.broker.rules import transaction as rules
-from eoslog.broker.rules.transaction_end import EndRequest, end_txn
+from eoslog.broker.rules.transaction_end import EndRequest, decided_with, end_txn
 from eoslog.broker.rules.transaction_state import TV1, TV2, Metadata
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -49,6 +50,14 @@ if TYPE_CHECKING:
     from eoslog.broker.topics import Topics
 
 _log = logging.getLogger(__name__)
+
+
+class Producer(NamedTuple):
+    """Who asks to end a transaction."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
 
 
 class TransactionCoordinator:
@@ -97,8 +106,26 @@ class TransactionCoordinator:
                 )  # fmt: skip
 
     async def complete(self) -> None:
-        """Finish what was decided before the last stop: its markers again, then the completion."""
+        """Finish what was decided before the last stop: its markers again, then the completion.
+
+        Where several were decided together and only the first one's record was written, the others' come now.
+        """
+        changes = dict(self._decided_unrecorded())
+        if changes:
+            for error in (await self._changes.begin_together(changes)).values():
+                _log.error("%s", error)
         await self._changes.finish_all(self._entries.active())
+
+    def _decided_unrecorded(self) -> Iterator[tuple[Entry, Metadata]]:
+        now_ms = self._clock.now_ms()
+        prepared = [entry.metadata for entry in self._entries.active() if entry.metadata is not None]
+        for first, named in [(known, named) for known in prepared for named in known.together]:
+            entry = self._entries.get(named[0])
+            if entry is not None:
+                new_id = self._new_id(entry)
+                following = decided_with(first, entry.metadata, named[1:], now_ms, new_producer_id=new_id)
+                if following is not None:
+                    yield entry, following
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -232,12 +259,48 @@ class TransactionCoordinator:
         CONCURRENT_TRANSACTIONS if the outcome is decided but a marker could not be written yet: that is
         tried again until it works.
         """
-        entry = self._known(transactional_id)
-        entry.check_free()
-        request = EndRequest(producer_id, producer_epoch, commit, TV2 if bump else TV1)
-        now_ms = self._clock.now_ms()
-        decision = end_txn(entry.metadata, request, now_ms, new_producer_id=self._new_id(entry))
-        return await self._changes.carry_out(entry, decision)
+        producer = Producer(transactional_id, producer_id, producer_epoch)
+        (outcome,) = await self.end_together([producer], commit, bump=bump)
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        return outcome
+
+    async def end_together(
+        self, producers: Sequence[Producer], commit: bool, *, bump: bool
+    ) -> list[tuple[int, int] | KafkaError]:
+        """`end_txn` for several: each one's outcome. Readers see all of those that could be ended at once."""
+        changes: dict[Entry, Metadata] = {}
+        outcomes = [self._end(producer, commit, bump, changes) for producer in producers]
+        failures = await self._changes.begin_together(changes) if changes else {}
+        for error in failures.values():
+            if not isinstance(error, KafkaError):
+                raise error
+        failed = {entry.id: error for entry, error in failures.items() if isinstance(error, KafkaError)}
+        return [
+            outcome if isinstance(outcome, KafkaError) else failed.get(producer.transactional_id, outcome)
+            for producer, outcome in zip(producers, outcomes, strict=True)
+        ]
+
+    def _end(
+        self, producer: Producer, commit: bool, bump: bool, changes: dict[Entry, Metadata]
+    ) -> tuple[int, int] | KafkaError:
+        """What is answered if the change, which is added to `changes` where there is one, does not fail."""
+        transactional_id, producer_id, epoch = producer
+        request = EndRequest(producer_id, epoch, commit, TV2 if bump else TV1)
+        try:
+            entry = self._known(transactional_id)
+            entry.check_free()
+            if entry in changes:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{transactional_id} is named twice")
+            decision = end_txn(
+                entry.metadata, request, self._clock.now_ms(), new_producer_id=self._new_id(entry)
+            )
+            raise_refusal(decision)
+        except KafkaError as error:
+            return error
+        if decision.following is not None:
+            changes[entry] = decision.following
+        return decision.answer or NOBODY
 
     # -- time ----------------------------------------------------------------------------------
 

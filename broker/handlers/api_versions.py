@@ -2,8 +2,9 @@
 
 The list is made from the table of APIs, cut down to those that have a handler. From version 3 on it names
 finalized features: transaction.version=2, by which Java clients choose the newer transaction protocol
-(KIP-890), and group.version=1, which says that there are consumer groups (KIP-848). A client's name and
-version must follow KIP-511's pattern, else INVALID_REQUEST.
+(KIP-890), and group.version=1, which says that there are consumer groups (KIP-848). A client named
+eoslog is also told, in the tagged field `ends_together`, which is eoslog's own, what EndTxn offers. A client's
+name and version must follow KIP-511's pattern, else INVALID_REQUEST.
 
 Complete.
 """
@@ -20,6 +21,8 @@ from eoslog.protocol.schema import Message
 KEY = ApiKey.API_VERSIONS
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+OURS = "eoslog"
+"""The name of the client that is told what is our own; all others get Kafka's answer."""
 FEATURES = {"group.version": 1, "transaction.version": 2}
 """The finalized features and their levels."""
 
@@ -45,6 +48,7 @@ def handle(context: RequestContext, request: Message) -> Message:
             {"name": name, "max_version_level": level, "min_version_level": level}
             for name, level in FEATURES.items()
         ],
+        "ends_together": request.get("client_software_name") == OURS,
     }
 
 

@@ -7,11 +7,17 @@ and the same end twice is answered twice. The tables are in `rules.transaction_e
 INVALID_PRODUCER_EPOCH before version 2. CONCURRENT_TRANSACTIONS also where the outcome is decided but a
 marker could not be written yet.
 
+All partitions of a transaction become readable at once: a fetch sees what was committed on all that it names,
+or on none. So do several transactions, each with its own outcome, that a request of version 5 names in the
+tagged field `together`, which is eoslog's own: one record decides for all of them. A partition that cannot take
+its marker is not waited for: it follows when it can.
+
 Complete.
 """
 
 from __future__ import annotations
 
+from eoslog.broker.coordinator.transactions import Producer
 from eoslog.broker.dispatch import RequestContext
 from eoslog.broker.rules.transaction_errors import for_version
 from eoslog.protocol.apis import ApiKey
@@ -24,18 +30,25 @@ BUMPS_SINCE = 5
 
 
 async def handle(context: RequestContext, request: Message) -> Message:
-    """End the transaction by the rules of the request's version."""
-    version = context.header.api_version
-    try:
-        producer_id, epoch = await context.broker.transactions.end_txn(
-            request["transactional_id"],
-            request["producer_id"],
-            request["producer_epoch"],
-            request["committed"],
-            bump=version >= BUMPS_SINCE,
-        )
-    except KafkaError as error:
-        return {"error_code": for_version(KEY, version, error.code)}
+    """End the transactions by the rules of the request's version."""
+    version, together = context.header.api_version, request["together"]
+    outcomes = await context.broker.transactions.end_together(
+        [_producer(request), *map(_producer, together)], request["committed"], bump=version >= BUMPS_SINCE
+    )
+    answer, *others = (_answer(version, outcome) for outcome in outcomes)
+    if together:
+        pairs = zip(together, others, strict=True)
+        answer["together"] = [{"transactional_id": one["transactional_id"], **other} for one, other in pairs]
+    return answer
+
+
+def _producer(named: Message) -> Producer:
+    return Producer(named["transactional_id"], named["producer_id"], named["producer_epoch"])
+
+
+def _answer(version: int, outcome: tuple[int, int] | KafkaError) -> Message:
+    if isinstance(outcome, KafkaError):
+        return {"error_code": for_version(KEY, version, outcome.code)}
     if version < BUMPS_SINCE:
         return {"error_code": 0}
-    return {"error_code": 0, "producer_id": producer_id, "producer_epoch": epoch}
+    return {"error_code": 0, "producer_id": outcome[0], "producer_epoch": outcome[1]}

@@ -67,6 +67,7 @@ class PartitionBase:
         self._to_sync: list[Job] = []  # beside the active segment's file
         self._removed: list[tuple[int, str]] = []  # when a file may go (broker's clock, ms), and its path
         self._watch = Watch()
+        self._held: dict[object, int] = {}  # by whom: where readers of committed data stop until then
         self.subscribe = self._watch.subscribe  # called when the high watermark or last stable offset moves
         self.unsubscribe = self._watch.unsubscribe
         self._appended = self._checked = 0  # bytes in this life; those that a start need not read again
@@ -87,8 +88,18 @@ class PartitionBase:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where readers of committed data stop: the first record whose transaction is undecided."""
-        return max(self._producers.last_stable_offset(self.high_watermark), self.log_start_offset)
+        """Where readers of committed data stop: the first record that is undecided, or held back."""
+        stable = min((self._producers.last_stable_offset(self.high_watermark), *self._held.values()))
+        return max(stable, self.log_start_offset)
+
+    def hold_back(self, holder: object) -> None:
+        """What is not stable yet stays so until the holder lets go: the high watermark does not wait."""
+        self._held.setdefault(holder, self.last_stable_offset)
+
+    def let_go(self, holder: object) -> None:
+        """Readers may see what the holder held back; nothing happens if that is nothing."""
+        if self._held.pop(holder, None) is not None:
+            self._watch.stir()
 
     def _jittered(self) -> int:
         """After which span of timestamps the active segment is full; another one each time."""

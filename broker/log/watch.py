@@ -29,7 +29,7 @@ class Watch:
             for future in done:
                 if not future.done():
                     future.set_result(None)
-        self._notify()
+        self.stir()
 
     def refuse(self, error: KafkaError) -> None:
         """It will not come to pass: all who wait get the error, everybody is told."""
@@ -37,7 +37,7 @@ class Watch:
         for _, future in waiting:
             if not future.done():
                 future.set_exception(error)
-        self._notify()
+        self.stir()
 
     def subscribe(self, callback: Callable[[], None]) -> None:
         """Have `callback` called whenever something happened."""
@@ -47,6 +47,7 @@ class Watch:
         """End that; nothing happens if it was not subscribed."""
         self._callbacks.pop(callback, None)
 
-    def _notify(self) -> None:
+    def stir(self) -> None:
+        """Tell everybody that something happened."""
         for callback in tuple(self._callbacks):
             callback()

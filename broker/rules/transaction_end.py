@@ -118,6 +118,16 @@ def end_txn(metadata: Metadata | None, request: EndRequest, now_ms: int, *, new_
     return refuse(ErrorCode.CONCURRENT_TRANSACTIONS if busy else ErrorCode.INVALID_TXN_STATE, reason)
 
 
+def decided_with(
+    first: Metadata, metadata: Metadata | None, holder: tuple[int, int], now_ms: int, *, new_producer_id: int
+) -> Metadata | None:
+    """What follows for a transaction that was decided with the prepared `first`; None if it has gone on."""
+    if metadata is None or metadata.state is not State.ONGOING or metadata.holder != holder:
+        return None
+    request = EndRequest(*holder, first.state is State.PREPARE_COMMIT, first.client_version)
+    return _end(metadata, request, now_ms, new_producer_id).following
+
+
 def _age(metadata: Metadata, request: EndRequest) -> Age:
     """CURRENT for the very producer; under TV2, RETRY for the one that it was before its last end.
 

@@ -100,6 +100,8 @@ class Metadata:
     start_ms: int = -1
     client_version: int = TV1
     """TV1 or TV2: which rules the client that caused the last change follows."""
+    together: tuple[tuple[str, int, int], ...] = ()
+    """Prepared: the open transactions that were decided with it, as (transactional id, *holder)."""
 
     @property
     def kept(self) -> bool:
@@ -178,7 +180,7 @@ def complete(metadata: Metadata, now_ms: int) -> Metadata:
         metadata, state, producer_id=producer_id, producer_epoch=epoch,
         previous_producer_id=metadata.previous_producer_id if metadata.kept else metadata.producer_id,
         next_producer_id=NO_PRODUCER_ID, next_producer_epoch=NO_EPOCH, partitions=frozenset(),
-        last_update_ms=now_ms,
+        last_update_ms=now_ms, together=(),
     )  # fmt: skip
 
 

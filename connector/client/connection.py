@@ -47,13 +47,15 @@ class Connection:
     """A connection that is open once made; raises BrokerUnreachable where it cannot be.
 
     `versions`: (lowest, highest) served by the broker, by API key. `features`: finalized feature
-    levels, such as transaction.version (KIP-584). `waiting`: answers still to come.
+    levels, such as transaction.version (KIP-584). `ends_together`: it ends several transactions in one step
+    (the bundled broker's EndTxn). `waiting`: answers still to come.
     """
 
     def __init__(self, host: str, port: int, config: ClientConfig, *, timeout_ms: int | None = None) -> None:
         self.host, self.port, self.config = host, port, config
         self.versions: dict[int, tuple[int, int]] = {}
         self.features: dict[str, int] = {}
+        self.ends_together = False
         self._pending: deque[_Pending] = deque()
         self._next_id = 0
         self._socket: socket.socket | None = None
@@ -197,6 +199,7 @@ class Connection:
             )
         self.versions = {k["api_key"]: (k["min_version"], k["max_version"]) for k in answer["api_keys"]}
         self.features = {f["name"]: f["max_version_level"] for f in answer.get("finalized_features") or ()}
+        self.ends_together = answer["ends_together"]
 
     def _ask_versions(self, version: int, deadline: float) -> Message:
         body = {"client_software_name": "eoslog", "client_software_version": __version__}

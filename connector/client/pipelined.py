@@ -19,6 +19,9 @@ T = TypeVar("T")
 IN_FLIGHT = 100
 """Requests sent before their answers are read: neither side's socket fills up with these few bytes each."""
 
+Together = Callable[[Connection, Sequence[str]], Mapping[str, Message]]
+"""One request for several transactional ids, where the broker takes it: the answers to those it did."""
+
 Request = Callable[[Connection, str], tuple[Message, int]]
 """(connection, transactional id) -> body and version; may raise UnsupportedByBroker."""
 
@@ -30,8 +33,10 @@ def at_coordinators(
     api: ApiKey,
     request: Request,
     read: Callable[[str, Message], T],
+    together: Together = lambda connection, names: {},
 ) -> dict[str, T | EoslogError | KafkaError]:
-    """`request` for each transactional id, and what `read` makes of its answer or raises.
+    """`request` for each transactional id, and what `read` makes of its answer or raises. `together` goes
+    first, and who is answered there is not asked alone.
 
     Those whose failure may pass are tried again, for delivery_timeout_ms; the others are not asked a
     second time. Failures are returned; AuthenticationRefused is raised.
@@ -45,8 +50,11 @@ def at_coordinators(
     def attempt() -> None:
         failures: list[Exception] = []
         for connection, mine in by_connection(cluster.coordinators("transaction", left())).items():
-            for at in range(0, len(mine), IN_FLIGHT):
-                failures += _round(connection, mine[at : at + IN_FLIGHT], api, request, read, found)
+            answers = together(connection, mine)
+            failures += _settle(answers.items(), read, found)
+            alone = [name for name in mine if name not in answers]
+            for at in range(0, len(alone), IN_FLIGHT):
+                failures += _round(connection, alone[at : at + IN_FLIGHT], api, request, read, found)
         if failures:
             raise failures[0]
 
@@ -86,9 +94,17 @@ def _round(
             continue
         connection.send(api, body, version)
         sent.append(name)
+    return _settle(((name, connection.receive()) for name in sent), read, found)
+
+
+def _settle(
+    answers: Iterable[tuple[str, Message]],
+    read: Callable[[str, Message], T],
+    found: dict[str, T | EoslogError | KafkaError],
+) -> list[Exception]:
+    """What is settled goes to `found`, what may pass is returned."""
     passing: list[Exception] = []
-    for name in sent:
-        answer = connection.receive()
+    for name, answer in answers:
         try:
             found[name] = read(name, answer)
         except KafkaError as error:

@@ -5,7 +5,7 @@ their first answer was lost. InitProducerId then merely bumps the epoch once mor
 repeated request by its outcome as long as version and epoch stay the same (KIP-890), so a call keeps
 to the version of its first try. TV2 is transaction.version >= 2: no AddPartitionsToTxn, no
 AddOffsetsToTxn, and EndTxn 5 returns a bumped epoch. Ends and take-overs of many transactional ids
-are under way together (pipelined.py).
+are under way together (pipelined.py); the bundled broker ends them by one request, all visible at once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -104,22 +104,31 @@ def end_txns(
     cluster: Cluster, identities: Mapping[str, Identity], commit: bool
 ) -> dict[str, Identity | EoslogError | KafkaError]:
     """The same for several transactional ids, their requests under way together; each one's identity to go
-    on with, or why it was not ended."""
+    on with, or why it was not ended. A broker that can ends those it coordinates in one step."""
     verb = "commit" if commit else "abort"
     chosen: dict[str, int] = {}
 
-    def request(connection: Connection, name: str) -> tuple[Message, int]:
+    def choose(connection: Connection, name: str) -> int:
         if name not in chosen:
             tv2 = cluster.transaction_version() >= TV2
             chosen[name] = connection.pick(ApiKey.END_TXN, max_version=_END_TXN_TV2 if tv2 else _END_TXN_TV1)
-        producer_id, epoch = identities[name].producer_id, identities[name].epoch
-        body = {
-            "transactional_id": name,
-            "producer_id": producer_id,
-            "producer_epoch": epoch,
-            "committed": commit,
-        }
-        return body, chosen[name]
+        return chosen[name]
+
+    def named(name: str) -> Message:
+        who = identities[name]
+        return {"transactional_id": name, "producer_id": who.producer_id, "producer_epoch": who.epoch}
+
+    def request(connection: Connection, name: str) -> tuple[Message, int]:
+        return named(name) | {"committed": commit}, choose(connection, name)
+
+    def together(connection: Connection, names: Sequence[str]) -> dict[str, Message]:
+        offered = connection.ends_together and len(names) > 1
+        if not offered or {choose(connection, name) for name in names} != {_END_TXN_TV2}:
+            return {}
+        first, *others = names
+        body = named(first) | {"committed": commit, "together": [named(name) for name in others]}
+        answer = connection.call(ApiKey.END_TXN, body, version=_END_TXN_TV2)
+        return {first: answer} | {other["transactional_id"]: other for other in answer["together"]}
 
     def read(name: str, answer: Message) -> Identity:
         check(answer["error_code"], f"{verb} of {name!r} as {identities[name]}")
@@ -127,7 +136,7 @@ def end_txns(
             return identities[name]
         return Identity(answer["producer_id"], answer["producer_epoch"])
 
-    return at_coordinators(cluster, f"EndTxn({verb})", identities, ApiKey.END_TXN, request, read)
+    return at_coordinators(cluster, f"EndTxn({verb})", identities, ApiKey.END_TXN, request, read, together)
 
 
 def keep_prepared(

@@ -1,6 +1,9 @@
-"""ApiVersions (key 18): the versions the other side speaks, and finalized features (KIP-511, 584)."""
+"""ApiVersions (key 18): the versions the other side speaks, and finalized features (KIP-511, 584).
 
-from eoslog.protocol.fields import ARRAY, BOOL, INT16, INT32, INT64, STRING, F
+`ends_together` is eoslog's own: EndTxn 5 takes further transactions in its field `together`.
+"""
+
+from eoslog.protocol.fields import ARRAY, BOOL, INT16, INT32, INT64, OWN_TAGS, STRING, F
 from eoslog.protocol.schema import Schema
 
 REQUEST = Schema(
@@ -52,5 +55,6 @@ RESPONSE = Schema(
             ignorable=True,
         ),
         F("zk_migration_ready", BOOL, "3+", tag=3, ignorable=True),
+        F("ends_together", BOOL, "3+", tag=OWN_TAGS, ignorable=True),
     ),
 )

@@ -1,9 +1,10 @@
 """Records of `__transaction_state`: one key a transactional id, its state as the value (null: expired).
 
-Value version 1 (KIP-890, transaction.version 2) adds the tagged fields.
+Value version 1 (KIP-890, transaction.version 2) adds the tagged fields. `together` is eoslog's own, in a
+prepared state: the open transactions that the same record decides, and who held them.
 """
 
-from eoslog.protocol.fields import ARRAY, INT8, INT16, INT32, INT64, STRING, F
+from eoslog.protocol.fields import ARRAY, INT8, INT16, INT32, INT64, OWN_TAGS, STRING, F
 from eoslog.protocol.schema import Schema
 
 TRANSACTION_KEY = Schema("TransactionLogKey", "0", fields=(F("transactional_id", STRING),))
@@ -31,5 +32,15 @@ TRANSACTION_VALUE = Schema(
         F("transaction_last_update_timestamp_ms", INT64),
         F("transaction_start_timestamp_ms", INT64),
         F("client_transaction_version", INT16, "1+", tag=2),
+        F(
+            "together",
+            ARRAY(
+                F("transactional_id", STRING),
+                F("producer_id", INT64),
+                F("producer_epoch", INT16),
+            ),
+            "1+",
+            tag=OWN_TAGS,
+        ),
     ),
 )

@@ -32,6 +32,7 @@ from eoslog.broker.config import FlushMode
 from eoslog.broker.coordinator import transaction_records
 from eoslog.broker.coordinator.transaction_changes import Changes
 from eoslog.broker.coordinator.transaction_entry import Entry
+from eoslog.broker.coordinator.transaction_markers import Curtain
 from eoslog.broker.log.partition import Partition
 from eoslog.broker.rules.transaction_state import COMPLETE, PREPARED, Metadata, State, complete
 from eoslog.protocol.batch import COMMIT, read_control
@@ -288,24 +289,22 @@ class JoinsWithoutWaiting(Changes):
 
 
 class CompletesBeforeMarkers(Changes):
-    async def _finish(self, entry: Entry) -> None:
-        prepared = entry.metadata
-        assert prepared is not None
-        completed = complete(prepared, self._clock.now_ms())
-        self._journal.append(completed)
-        await self._markers.write(prepared, entry.unmarked)
-        self._entries.take_over(entry, completed)
+    async def _mark(self, entry: Entry, curtain: Curtain) -> None:
+        assert entry.metadata is not None
+        self._journal.append(complete(entry.metadata, self._clock.now_ms()))
+        await super()._mark(entry, curtain)
+
+    def _complete(self, entry: Entry) -> None:
+        assert entry.metadata is not None
+        self._entries.take_over(entry, complete(entry.metadata, self._clock.now_ms()))
 
 
 class DoesNotWaitForMarkers(Changes):
-    async def _finish(self, entry: Entry) -> None:
-        prepared = entry.metadata
-        assert prepared is not None
-        asyncio.ensure_future(self._markers.write(prepared, set(entry.unmarked)))  # noqa: RUF006
+    async def _mark(self, entry: Entry, curtain: Curtain) -> None:
+        assert entry.metadata is not None
+        late = self._markers.write(entry.metadata, set(entry.unmarked), curtain)
+        asyncio.ensure_future(late)  # noqa: RUF006
         await asyncio.sleep(0)
-        completed = complete(prepared, self._clock.now_ms())
-        self._journal.append(completed)
-        self._entries.take_over(entry, completed)
 
 
 class LeavesDecisionsUnfinished(Changes):

@@ -11,7 +11,7 @@ from crash_lives import Refused, follow, live, world
 from crash_machine import Disk, FakeFile, FakeFileSystem, Outcome
 
 from eoslog.broker.coordinator.transaction_journal import TransactionJournal
-from eoslog.broker.coordinator.transaction_markers import MarkerWriter
+from eoslog.broker.coordinator.transaction_markers import Curtain, MarkerWriter
 from eoslog.broker.log import opening, recovery
 from eoslog.broker.log.partition import Partition
 from eoslog.broker.rules.producer import ProducerStates
@@ -78,10 +78,12 @@ def a_new_epoch_is_not_waited_for(patch: Patch) -> None:
 def a_marker_is_forgotten(patch: Patch) -> None:
     write = MarkerWriter.write
 
-    async def broken(self: MarkerWriter, metadata: Any, missing: set[tuple[str, int]]) -> None:
+    async def broken(
+        self: MarkerWriter, metadata: Any, missing: set[tuple[str, int]], curtain: Curtain
+    ) -> None:
         if len(missing) > 1:
             missing.discard(max(missing))
-        await write(self, metadata, missing)
+        await write(self, metadata, missing, curtain)
 
     patch.setattr(MarkerWriter, "write", broken)
 

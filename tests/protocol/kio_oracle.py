@@ -20,7 +20,7 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from eoslog.protocol.fields import Array, Field, Struct, default_source
+from eoslog.protocol.fields import OWN_TAGS, Array, Field, Struct, default_source
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _LAST_DATE_MS = 4_102_444_800_000  # the year 2100; kio uses floats and loses milliseconds far beyond it
@@ -200,9 +200,10 @@ def _item_to_plain(field: KioField, value: Any) -> Any:
 def our_names(kind: type[Any], struct: Struct, version: int) -> dict[str, Field]:
     """kio's field names -> our fields of `version`: the same, but that kio drops the unit of times.
 
-    Fails unless both sides have the very same fields.
+    Fails unless both sides have the very same fields, but for the tagged ones that are eoslog's own.
     """
-    ours = {field.name: field for field in struct.fields if version in field.versions}
+    kafkas = [field for field in struct.fields if (field.tag or 0) < OWN_TAGS]
+    ours = {field.name: field for field in kafkas if version in field.versions}
     pairs = {}
     for field in fields_of(kind):
         name = field.name if field.name in ours else f"{field.name}_ms"

@@ -12,7 +12,7 @@ import kio_oracle as oracle
 import pytest
 
 from eoslog.protocol.apis import APIS, ApiKey
-from eoslog.protocol.fields import Array, Struct, default_source
+from eoslog.protocol.fields import OWN_TAGS, Array, Struct, default_source
 from eoslog.protocol.schema import Schema
 
 ROUNDS = 25
@@ -84,6 +84,36 @@ def compare_defaults(entity_type: type[Any], struct: Struct, version: int) -> No
             assert oracle.to_plain(theirs, theirs.default) == ours.default, f"default of {ours.name}"
         if not (theirs.kafka_type in ("uuid", "datetime_i64") and not theirs.is_array):
             assert theirs.nullable == (version in ours.nullable), f"nullability of {ours.name}"
+
+
+OWN: list[tuple[ApiKey, str, dict[str, Any]]] = [
+    (ApiKey.API_VERSIONS, "response", {"ends_together": True}),
+    (
+        ApiKey.END_TXN,
+        "request",
+        {"together": [{"transactional_id": "x", "producer_id": 7, "producer_epoch": 1}]},
+    ),
+    (ApiKey.END_TXN, "response", {"together": [{"transactional_id": "x", "error_code": 90}]}),
+]
+
+
+@pytest.mark.parametrize(("key", "kind", "own"), OWN)
+def test_who_does_not_know_what_is_our_own_reads_the_rest(
+    key: ApiKey, kind: str, own: dict[str, Any]
+) -> None:
+    """By tagged fields with numbers that Kafka will not come to."""
+    api = APIS[key]
+    schema, version = api.request if kind == "request" else api.response, api.max_version
+    kafkas = [field for field in schema.struct.fields if (field.tag or 0) < OWN_TAGS]
+    theirs = Schema(schema.name, f"0-{version}", flexible=schema.flexible_from, fields=kafkas)
+    entity_type = oracle.payload_type(key, kind, version)
+    value = oracle.random_value(entity_type, random.Random(1))
+    message = oracle.to_ours(entity_type, value, theirs.struct, version)
+    data = joined(schema, version, message | own)
+    assert len(data) > len(joined(theirs, version, message))
+    assert theirs.read(version, data) == (message, len(data))
+    (name,) = own
+    assert plain(schema.read(version, data)[0][name])
 
 
 @every_message

@@ -76,6 +76,7 @@ TRANSACTION: dict[str, Any] = {
     "transaction_last_update_timestamp_ms": 1_700_000_000_123,
     "transaction_start_timestamp_ms": 1_700_000_000_001,
     "client_transaction_version": 0,
+    "together": [],
 }
 TRANSACTION_START = i64(4000) + i16(7) + i32(60_000) + i8(1)
 TIMES = i64(1_700_000_000_123) + i64(1_700_000_000_001)
