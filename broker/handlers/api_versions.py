@@ -2,9 +2,9 @@
 
 The list is made from the table of APIs, cut down to those that have a handler. From version 3 on it names
 finalized features: transaction.version=2, by which Java clients choose the newer transaction protocol
-(KIP-890), and group.version=1, which says that there are consumer groups (KIP-848). A client named
-eoslog is also told, in the tagged field `ends_together`, which is eoslog's own, what EndTxn offers. A client's
-name and version must follow KIP-511's pattern, else INVALID_REQUEST.
+(KIP-890), and group.version=1, which says that there are consumer groups (KIP-848). A client named eoslog
+is also told, in the tagged field `ends_together`, which is eoslog's own, what EndTxn offers. A client's name
+and version must follow KIP-511's pattern, else INVALID_REQUEST.
 
 Complete.
 """

@@ -9,8 +9,8 @@ marker could not be written yet.
 
 All partitions of a transaction become readable at once: a fetch sees what was committed on all that it names,
 or on none. So do several transactions, each with its own outcome, that a request of version 5 names in the
-tagged field `together`, which is eoslog's own: one record decides for all of them. A partition that cannot take
-its marker is not waited for: it follows when it can.
+tagged field `together`, which is eoslog's own: one record decides for all of them. A partition that cannot
+take its marker is not waited for: it follows when it can.
 
 Complete.
 """
