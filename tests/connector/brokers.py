@@ -27,7 +27,11 @@ _SHORT_FORMS = (
     "its broker is set up in the bundled broker's short forms, which Kafka wants otherwise: SCRAM users in a "
     "JAAS text (kafka-storage --add-scram), any PEM key (PKCS 8), keys of tokens in a file (a login module)"
 )
-BUNDLED_ONLY = {"test_security.py": _SHORT_FORMS, "test_security_spark.py": _SHORT_FORMS}
+BUNDLED_ONLY = {
+    "test_security.py": _SHORT_FORMS,
+    "test_security_spark.py": _SHORT_FORMS,
+    "test_visible_at_once.py": "Apache Kafka ends one transaction a request: a batch becomes visible in parts",
+}
 """Files that do not run on Apache Kafka, and why."""
 
 

@@ -250,6 +250,25 @@ def test_transactions_need_their_id(site: Site) -> None:
         assert init() == CLUSTER_DENIED
 
 
+def test_each_transaction_that_ends_with_others_needs_its_id(site: Site) -> None:
+    site.change("alice", "WRITE TRANSACTIONAL_ID x", "WRITE TRANSACTIONAL_ID y")
+    with site.wire("alice") as wire:
+
+        def end(first: str, *others: str) -> dict[str, int]:
+            who = {"producer_id": 4711, "producer_epoch": 0}
+            together = [{"transactional_id": name, **who} for name in others]
+            answer = wire.call(
+                ApiKey.END_TXN, 5, transactional_id=first, committed=True, together=together, **who
+            )
+            told = {one["transactional_id"]: one["error_code"] for one in answer["together"]}
+            return {first: answer["error_code"], **told}
+
+        unknown = 49  # INVALID_PRODUCER_ID_MAPPING: allowed, and not there
+        assert end("x", "secret", "y") == {"x": unknown, "secret": TRANSACTION_DENIED, "y": unknown}
+        assert end("x", "secret") == {"x": unknown, "secret": TRANSACTION_DENIED}
+        assert end("secret", "x") == {"secret": TRANSACTION_DENIED}, "the others are to ask for themselves"
+
+
 def test_rules_that_make_no_sense(site: Site) -> None:
     right = {
         "resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*", "operation": 3,

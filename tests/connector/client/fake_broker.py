@@ -35,6 +35,7 @@ class FakeBroker:
         partitions: int = 2,
         transaction_version: int = 2,
         versions: dict[ApiKey, tuple[int, int]] | None = None,
+        ends_together: bool = False,
     ) -> None:
         self.handlers: dict[ApiKey, Handler] = {
             ApiKey.API_VERSIONS: self._api_versions,
@@ -43,6 +44,7 @@ class FakeBroker:
             **(handlers or {}),
         }
         self.partitions, self.transaction_version = partitions, transaction_version
+        self.ends_together = ends_together
         self.versions = {key: (api.advertised_min, api.max_version) for key, api in APIS.items()} | (
             versions or {}
         )
@@ -116,7 +118,7 @@ class FakeBroker:
                    "min_version_level": self.transaction_version}  # fmt: skip
         extra: Message = (
             {"finalized_features_epoch": 1, "finalized_features": [feature]} if version >= 3 else {}
-        )
+        ) | {"ends_together": self.ends_together}
         return {"error_code": 0, "api_keys": keys, **extra}
 
     def _metadata(self, version: int, body: Message) -> Message:

@@ -101,6 +101,104 @@ def test_those_that_never_get_through_are_told() -> None:
     assert isinstance(found["stuck"], RetriesExhausted) and "kafka.delivery.timeout.ms" in str(found["stuck"])
 
 
+class Together:
+    """A broker that ends several transactions in one step, each with the code that `codes` has for it."""
+
+    def __init__(self, **codes: list[ErrorCode]) -> None:
+        self.codes = codes
+        self.asked: list[list[str]] = []
+
+    def __call__(self, version: int, body: Any) -> Any:
+        others = body.get("together", [])
+        self.asked.append([one["transactional_id"] for one in (body, *others)])
+        answer = self.one(body)
+        return answer | ({"together": [self.one(other) for other in others]} if others else {})
+
+    def one(self, named: Any) -> Any:
+        codes, epoch = self.codes.get(named["transactional_id"]), named["producer_epoch"] + 1
+        done = {"error_code": 0, "producer_id": named["producer_id"], "producer_epoch": epoch}
+        answer = {"error_code": int(codes.pop(0))} if codes else done
+        return answer | {"transactional_id": named["transactional_id"]}
+
+    def broker(self, **more: Any) -> FakeBroker:
+        return FakeBroker({ApiKey.END_TXN: self._without_the_name}, ends_together=True, **more)
+
+    def _without_the_name(self, version: int, body: Any) -> Any:
+        answer = self(version, body)
+        del answer["transactional_id"]
+        return answer
+
+
+def test_one_request_where_the_broker_ends_them_together() -> None:
+    answers = Together()
+    with answers.broker() as broker:
+        found = transactions.end_txns(cluster(broker), all_of(NAMES), True)
+    assert found == {name: Identity(number, 4) for number, name in enumerate(NAMES)}
+    assert answers.asked == [NAMES]
+
+
+def test_of_those_that_end_together_only_what_may_pass_is_asked_again() -> None:
+    busy, fenced = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED
+    answers = Together(busy=[busy, busy], busier=[busy, busy, busy], fenced=[fenced])
+    with answers.broker() as broker:
+        found = transactions.end_txns(cluster(broker), all_of(["busy", "fenced", "fine", "busier"]), False)
+    refused = found.pop("fenced")
+    assert isinstance(refused, KafkaError) and refused.code == fenced
+    assert found == {"busy": Identity(0, 4), "fine": Identity(2, 4), "busier": Identity(3, 4)}
+    assert answers.asked == [
+        ["busy", "fenced", "fine", "busier"],
+        ["busy", "busier"],
+        ["busy", "busier"],
+        ["busier"],
+    ]
+
+
+def test_those_that_are_left_out_of_the_answer_are_asked_alone() -> None:
+    """As where the first one is denied, or the field is lost on the way."""
+    asked: list[str] = []
+
+    def answer(version: int, body: Any) -> Any:
+        asked.append(body["transactional_id"])
+        return ended(version, body)
+
+    with FakeBroker({ApiKey.END_TXN: answer}, ends_together=True) as broker:
+        found = transactions.end_txns(cluster(broker), all_of(["a", "b", "c"]), True)
+    assert found == {name: Identity(number, 4) for number, name in enumerate("abc")}
+    assert asked == ["a", "b", "c"]
+
+
+def test_an_answer_that_is_lost_is_asked_for_again_in_the_same_way() -> None:
+    answers = Together()
+
+    def lost(version: int, body: Any) -> Any:
+        answer = answers._without_the_name(version, body)
+        if len(answers.asked) == 1:
+            raise Drop
+        return answer
+
+    with FakeBroker({ApiKey.END_TXN: lost}, ends_together=True) as broker:
+        found = transactions.end_txns(cluster(broker), all_of(["a", "b"]), True)
+    assert found == {"a": Identity(0, 4), "b": Identity(1, 4)}
+    assert answers.asked == [["a", "b"], ["a", "b"]]
+
+
+@pytest.mark.parametrize(
+    "offered", [{"ends_together": False}, {"ends_together": True, "transaction_version": 1}]
+)
+def test_elsewhere_each_has_a_request_of_its_own(offered: dict[str, Any]) -> None:
+    with FakeBroker({ApiKey.END_TXN: ended}, **offered) as broker:
+        transactions.end_txns(cluster(broker), all_of(["a", "b"]), True)
+        bodies = [body for _, body in broker.seen(ApiKey.END_TXN)]
+    assert [(body["transactional_id"], body["together"]) for body in bodies] == [("a", []), ("b", [])]
+
+
+def test_one_alone_is_asked_alone() -> None:
+    answers = Together()
+    with answers.broker() as broker:
+        transactions.end_txns(cluster(broker), all_of(["a"]), True)
+    assert answers.asked == [["a"]]
+
+
 def test_an_open_transaction_is_taken_over() -> None:
     def answer(version: int, body: Any) -> Any:
         assert version == 6 and body["enable2_pc"] and body["keep_prepared_txn"]

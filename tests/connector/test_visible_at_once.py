@@ -1,0 +1,262 @@
+"""On the bundled broker readers see all rows of a batch or none, whatever is killed while it is finished.
+
+Batches of two to eight participants are finished as the sink does it, while somebody reads all partitions as
+fast as it can: with fetches of its own, which see of each partition what one moment shows, and with stock
+clients.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Self
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, IsolationLevel, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+from stock_kafka import Kafka
+
+from eoslog.broker.coordinator.transaction_markers import Curtain
+from eoslog.connector.client import transactions
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.config import ClientConfig, parse_addresses
+from eoslog.connector.client.connection import Connection
+from eoslog.connector.client.produce import Producer
+from eoslog.connector.client.transactions import Identity, Kept
+from eoslog.connector.errors import BrokerUnreachable, ConnectionLost
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.batch import iter_headers
+from eoslog.protocol.records import encode_batches
+from eoslog.testing import EmbeddedBroker
+
+TASKS = 8
+FORK = multiprocessing.get_context("spawn")
+
+
+class Sink:
+    """Batches of participants, each with a row on a partition of its own, and their commits."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.bootstrap, self.topic, self.batches = bootstrap, topic, 0
+        self.cluster = Cluster(ClientConfig(parse_addresses(bootstrap)))
+
+    def prepare(self, tasks: int) -> dict[str, Identity]:
+        """Write a batch and seal it; who ends what. Each partition is written by one of its tasks."""
+        names = [f"{self.topic}/{number}" for number in range(tasks)]
+        for number, name in enumerate(names):
+            identity = transactions.init_producer_id(self.cluster, name, 60_000)
+            with Producer(self.cluster, identity=identity, transactional_id=name) as producer:
+                for partition in range(number, TASKS, tasks):
+                    for batch in rows(self.batches):
+                        producer.send(self.topic, partition, batch)
+                producer.flush()
+        self.batches += 1
+        kept = transactions.keep_prepared(self.cluster, names, 60_000)
+        return {name: one.holder for name, one in kept.items() if isinstance(one, Kept)}
+
+    def finish(self, held: dict[str, Identity]) -> None:
+        """Commit all of them."""
+        commit(self.cluster, held)
+
+
+def rows(number: int) -> Iterator[Any]:
+    now_ms = int(time.time() * 1000)  # what is old is deleted
+    return encode_batches(None, pa.array([b"%d" % number]), None, now_ms, codec=0, max_batch_bytes=1000)
+
+
+def commit(cluster: Cluster, held: dict[str, Identity]) -> None:
+    answers = transactions.end_txns(cluster, held, True)
+    assert all(isinstance(answer, Identity) for answer in answers.values()), answers
+
+
+class Watcher:
+    """Fetches all partitions again and again, over new connections if need be."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.host, port = bootstrap.split(":")
+        self.port, self.topic = int(port), topic
+        self.rows, self.offsets = [0] * TASKS, [0] * TASKS
+        self.fetches = 0
+        self.parts: list[list[int]] = []
+        """How many rows of each partition were seen, where that was not the same of all."""
+        self.failed: BaseException | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        if self.failed is not None:
+            raise self.failed
+
+    def _run(self) -> None:
+        while not self._over.is_set() and self.failed is None:
+            try:
+                with suppress(BrokerUnreachable, ConnectionLost):
+                    connection = Connection(self.host, self.port, ClientConfig(((self.host, self.port),)))
+                    while not self._over.is_set():
+                        self._look(connection)
+            except BaseException as error:  # it is raised in the test's thread
+                self.failed = error
+            time.sleep(0.001)
+
+    def _look(self, connection: Connection) -> None:
+        partitions = [
+            {"partition": index, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+            for index, offset in enumerate(self.offsets)
+        ]
+        body = {"max_wait_ms": random.choice([0, 0, 200]), "min_bytes": 1, "max_bytes": 1 << 24,
+                "isolation_level": 1, "session_epoch": -1,
+                "topics": [{"topic": self.topic, "partitions": partitions}]}  # fmt: skip
+        answer = connection.call(ApiKey.FETCH, body, max_version=12)
+        self.fetches += 1
+        for part in [part for topic in answer["responses"] for part in topic["partitions"]]:
+            assert part["error_code"] == 0, part
+            index = part["partition_index"]
+            for _, header in iter_headers(part["records"] or b""):
+                self.offsets[index] = header.next_offset
+                self.rows[index] += 0 if header.is_control else header.count
+        if len(set(self.rows)) > 1:
+            self.parts.append(list(self.rows))
+
+    def wait_for(self, batches: int) -> None:
+        deadline = time.monotonic() + 60
+        while self.rows != [batches] * TASKS:
+            assert time.monotonic() < deadline and self.failed is None, (self.rows, self.failed)
+            time.sleep(0.005)
+
+
+@contextmanager
+def site(**more: Any) -> Iterator[tuple[EmbeddedBroker, Sink, Watcher]]:
+    with EmbeddedBroker(**more) as broker:
+        topic = Kafka(broker.bootstrap).topic(TASKS)
+        with Watcher(broker.bootstrap, topic) as watcher:
+            yield broker, Sink(broker.bootstrap, topic), watcher
+
+
+def run_batches(sink: Sink, watcher: Watcher, batches: int, stop: Callable[[], bool] = lambda: False) -> None:
+    for number in range(batches):
+        sink.finish(sink.prepare(2 + number % (TASKS - 1)))
+        watcher.wait_for(sink.batches)
+        if stop():
+            break
+
+
+def test_no_fetch_sees_a_part_of_a_batch() -> None:
+    with site() as (_, sink, watcher):
+        run_batches(sink, watcher, 70)
+    assert watcher.parts == []
+    print(f"{watcher.fetches} fetches, {sink.batches} batches")
+
+
+def test_without_the_rule_a_fetch_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Curtain, "draw", lambda self, partition: None)
+    with site(in_thread=True) as (broker, sink, watcher):
+        for partition in range(1, TASKS, 2):  # some disks are slower than others
+            broker.faults.delay_fsync(0.02, path=f"{sink.topic}-{partition}/")
+        run_batches(sink, watcher, 100, stop=lambda: bool(watcher.parts))
+    assert watcher.parts
+
+
+def test_requests_of_their_own_show_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Apache Kafka: one EndTxn for each participant."""
+    with site() as (_, sink, watcher):
+        sink.cluster.any_broker().ends_together = False
+        run_batches(sink, watcher, 100, stop=lambda: bool(watcher.parts))
+    assert watcher.parts
+
+
+def test_who_sees_one_row_can_see_all_with_stock_clients() -> None:
+    """The stock consumer gets a row; the stock admin client asks, by one request, where all partitions end."""
+    with site() as (broker, sink, watcher):
+        kafka = Kafka(broker.bootstrap)
+        consumer = Consumer({
+            "bootstrap.servers": broker.bootstrap, "group.id": "g", "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest", "fetch.wait.max.ms": 20,
+        })  # fmt: skip
+        places = [TopicPartition(sink.topic, index) for index in range(TASKS)]
+        consumer.assign([TopicPartition(place.topic, place.partition, 0) for place in places])
+        finishing = threading.Thread(target=run_batches, args=(sink, watcher, 40))
+        finishing.start()
+        counts = {str(number).encode(): 0 for number in range(40)}
+        while any(count < TASKS for count in counts.values()):
+            message = consumer.poll(60)
+            assert message is not None and message.error() is None
+            value = message.value()
+            first, counts[value] = counts[value] == 0, counts[value] + 1
+            if first:
+                asked = {place: OffsetSpec.latest() for place in places}
+                found = kafka.admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
+                ends = {future.result().offset for future in found.values()}
+                assert len(ends) == 1 and ends.pop() >= 2 * (int(value) + 1), "each batch: a row and a marker"
+        finishing.join()
+        consumer.close()
+    assert set(counts.values()) == {TASKS} and watcher.parts == []
+
+
+def end_in_a_process(bootstrap: str, held: dict[str, Identity], begun: Any) -> None:
+    """The driver that is to be killed."""
+    cluster = Cluster(ClientConfig(parse_addresses(bootstrap)))
+    cluster.coordinators("transaction", held)
+    begun.set()
+    commit(cluster, held)
+
+
+def test_the_driver_is_killed_while_it_finishes() -> None:
+    chance = random.Random(7)
+    with site() as (broker, sink, watcher):
+        for number in range(6):
+            held = sink.prepare(2 + number)
+            begun = FORK.Event()
+            driver = FORK.Process(target=end_in_a_process, args=(broker.bootstrap, held, begun))
+            driver.start()
+            assert begun.wait(60)
+            time.sleep(chance.uniform(0, 0.03))
+            driver.kill()
+            driver.join()
+            sink.finish(held)  # whoever starts next
+            watcher.wait_for(sink.batches)
+    assert watcher.parts == []
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_broker_is_killed_while_it_finishes(seed: int) -> None:
+    chance = random.Random(seed)
+    with site() as (broker, sink, watcher):
+        for number in range(5):
+            held = sink.prepare(2 + number)
+            finishing = threading.Thread(target=sink.finish, args=(held,))
+            finishing.start()
+            time.sleep(chance.uniform(0, 0.03))
+            broker.kill()
+            broker.restart()
+            finishing.join()
+            watcher.wait_for(sink.batches)
+    assert watcher.parts == []
+
+
+def test_what_is_decided_is_finished_before_anybody_is_served() -> None:
+    """The power fails when some markers are on the disk, and the disk is slow when it is back."""
+    with site(faults=True) as (broker, sink, watcher):
+        held = sink.prepare(TASKS)
+        last = f"{sink.topic}-{TASKS - 1}/"
+        stuck = broker.faults.delay_fsync(60, path=last)
+        finishing = threading.Thread(target=sink.finish, args=(held,))
+        finishing.start()
+        stuck.wait()
+        time.sleep(0.5)  # the others are through
+        broker.lose_unsynced()
+        broker.faults.delay_fsync(1, path=last)
+        broker.start()
+        finishing.join()
+        watcher.wait_for(1)
+    assert watcher.parts == []
