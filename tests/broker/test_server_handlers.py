@@ -126,6 +126,11 @@ def test_api_versions(wire: Wire) -> None:
         if version >= 3:
             levels = {one["name"]: one["max_version_level"] for one in answer["finalized_features"]}
             assert levels == {"group.version": 1, "transaction.version": 2}
+            assert not answer["ends_together"], "what is our own is for our own client"
+            ours = wire.call(
+                ApiKey.API_VERSIONS, version, client_software_name="eoslog", client_software_version="1.0"
+            )
+            assert ours == answer | {"ends_together": True}
     bad = wire.call(ApiKey.API_VERSIONS, 3, client_software_name="-no", client_software_version="1")
     assert bad["error_code"] == 42
 

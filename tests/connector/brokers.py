@@ -30,7 +30,7 @@ _SHORT_FORMS = (
 BUNDLED_ONLY = {
     "test_security.py": _SHORT_FORMS,
     "test_security_spark.py": _SHORT_FORMS,
-    "test_visible_at_once.py": "Apache Kafka ends one transaction a request: a batch becomes visible in parts",
+    "test_visible_at_once.py": "Apache Kafka ends one transaction a request: parts of a batch can be seen",
 }
 """Files that do not run on Apache Kafka, and why."""
 

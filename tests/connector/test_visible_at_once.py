@@ -176,7 +176,7 @@ def test_requests_of_their_own_show_a_part(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_who_sees_one_row_can_see_all_with_stock_clients() -> None:
-    """The stock consumer gets a row; the stock admin client asks, by one request, where all partitions end."""
+    """The stock consumer gets a row; the stock admin client asks by one request where all partitions end."""
     with site() as (broker, sink, watcher):
         kafka = Kafka(broker.bootstrap)
         consumer = Consumer({

@@ -404,8 +404,16 @@ class SimCluster(ModelBroker):
         return _by_topic(body, of)
 
     def _end_txn(self, body: Message, version: int) -> Message:
-        who = Identity(body["producer_id"], body["producer_epoch"])
-        found = self.end(body["transactional_id"], who, body["committed"])
+        answer, others = self._ended(body, body["committed"]), body.get("together", ())
+        together = [
+            {"transactional_id": other["transactional_id"], **self._ended(other, body["committed"])}
+            for other in others
+        ]
+        return answer | {"together": together}
+
+    def _ended(self, named: Message, commit: bool) -> Message:
+        who = Identity(named["producer_id"], named["producer_epoch"])
+        found = self.end(named["transactional_id"], who, commit)
         if isinstance(found, Refused):
             return {"error_code": found.code, "producer_id": -1, "producer_epoch": -1}
         return _identity(found)

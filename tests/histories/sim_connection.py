@@ -51,6 +51,7 @@ class SimConnection:
             raise BrokerUnreachable(f"{host}:{port}: nobody listens there")
         self.versions, self._life = self._cluster.versions(), self._cluster.life
         self.features = {"transaction.version": self._cluster.tv}
+        self.ends_together = self._cluster.keeps  # the bundled broker has both, Apache Kafka neither
 
     @property
     def closed(self) -> bool:

@@ -46,7 +46,8 @@ def test_end_txn_by_transaction_version(level: int, version: int, after: Identit
         assert transactions.end_txn(cluster(broker), "x", ME, True) == after
         ((used, body),) = broker.seen(ApiKey.END_TXN)
     assert used == version
-    assert body == {"transactional_id": "x", "producer_id": 7, "producer_epoch": 3, "committed": True}
+    who = {"transactional_id": "x", "producer_id": 7, "producer_epoch": 3}
+    assert body == who | {"committed": True, "together": []}
 
 
 def test_end_txn_is_repeated_at_one_version_over_new_connections() -> None:
