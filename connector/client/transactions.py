@@ -126,8 +126,9 @@ def end_txns(
         if not offered or {choose(connection, name) for name in names} != {_END_TXN_TV2}:
             return {}
         first, *others = names
-        body = named(first) | {"committed": commit, "together": [named(name) for name in others]}
-        answer = connection.call(ApiKey.END_TXN, body, version=_END_TXN_TV2)
+        body, version = request(connection, first)
+        body["together"] = [named(name) for name in others]
+        answer = connection.call(ApiKey.END_TXN, body, version=version)
         return {first: answer} | {other["transactional_id"]: other for other in answer["together"]}
 
     def read(name: str, answer: Message) -> Identity:

@@ -189,6 +189,9 @@ MUTANTS: list[Mutant] = [
             'check(answer["error_code"], f"{verb} of {name!r} as {identities[name]}")',
             "pass",
         ),
+        Break("all brokers end together", "connection.ends_together and ", ""),
+        Break("version 1 ends together", "!= {_END_TXN_TV2}", "== set()"),
+        Break("the others are not named", "[named(name) for name in others]", "[]"),
         Break("commit is abort", '"committed": commit', '"committed": False'),
         Break("sealed by a broker that starts anew", "min_version=_INIT_KEEPS)", "min_version=0)"),
         Break("nothing is kept", '"keep_prepared_txn": True', '"keep_prepared_txn": False'),
@@ -276,8 +279,15 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "answers are read in another order",
-            "    for name in sent:\n",
-            "    for name in reversed(sent):\n",
+            "connection.receive()) for name in sent)",
+            "connection.receive()) for name in reversed(sent))",
+        ),
+        Break("who ended together is asked alone as well", "if name not in answers", "if True"),
+        Break("who is left out of the answer is not asked", "if name not in answers", "if not answers"),
+        Break(
+            "of those that end together only one is told",
+            "_settle(answers.items(), ",
+            "_settle([*answers.items()][:1], ",
         ),
     ),
     *mutants_of(
