@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -17,7 +18,8 @@ from eoslog.broker.coordinator.transactions import Producer
 from eoslog.broker.dispatch import RequestContext
 from eoslog.broker.handlers import end_txn
 from eoslog.broker.log.partition import Partition
-from eoslog.broker.rules.transaction_state import State
+from eoslog.broker.rules.transaction_end import decided_with
+from eoslog.broker.rules.transaction_state import TV2, Metadata, State
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
@@ -244,6 +246,18 @@ def test_a_record_that_cannot_be_written_decides_nothing(life: Callable[[Test], 
         assert not any(isinstance(answer, KafkaError) for answer in await end(machine, clients))
 
     life(test)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_was_decided_with_another_and_has_not_gone_on_ends_alike(commit: bool) -> None:
+    prepared = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
+    first = Metadata("x", 1, 1000, 0, 1, state=prepared, client_version=TV2, together=(("y", 2, 7),))
+    still = Metadata("y", 2, 1000, 0, 7, state=State.ONGOING, partitions=frozenset({A}))
+    following = decided_with(first, still, (2, 7), 5, new_producer_id=-1)
+    assert following is not None
+    assert (following.state, following.producer_epoch, following.partitions) == (prepared, 8, {A})
+    gone_on = [None, replace(still, producer_epoch=8), replace(still, state=State.COMPLETE_ABORT)]
+    assert [decided_with(first, one, (2, 7), 5, new_producer_id=-1) for one in gone_on] == [None] * 3
 
 
 # The power fails
