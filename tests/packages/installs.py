@@ -146,7 +146,8 @@ def test_jar_by_spark_submit_killed_after_a_decision(
     it has heard so; another one finishes it and goes on."""
     assert not bare.has_eoslog()
     copy = Copy(kafka, tmp_path, CLUSTER, register=block("import eoslog"))
-    unheard = broker.faults.drop_answer("EndTxn", nth=PARTITIONS + 2, times=0, cut=False)
+    # A batch has two: its decision, and one for all that it has decided.
+    unheard = broker.faults.drop_answer("EndTxn", nth=3, times=0, cut=False)
     with Application(bare, tmp_path, copy.plan, copy.settings, submit(built)) as first:
         first.wait_until("a decision that was not heard of", lambda: unheard.happened > 0)
         assert first.process.poll() is None
