@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from statistics import median
 from typing import Any, Self
 
 import pyarrow as pa
@@ -41,8 +42,8 @@ FORK = multiprocessing.get_context("spawn")
 class Sink:
     """Batches of participants, each with a row on a partition of its own, and their commits."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self.bootstrap, self.topic, self.batches = bootstrap, topic, 0
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self.topic, self.partitions, self.batches = topic, partitions, 0
         self.cluster = Cluster(ClientConfig(parse_addresses(bootstrap)))
 
     def prepare(self, tasks: int) -> dict[str, Identity]:
@@ -51,7 +52,7 @@ class Sink:
         for number, name in enumerate(names):
             identity = transactions.init_producer_id(self.cluster, name, 60_000)
             with Producer(self.cluster, identity=identity, transactional_id=name) as producer:
-                for partition in range(number, TASKS, tasks):
+                for partition in range(number, self.partitions, tasks):
                     for batch in rows(self.batches):
                         producer.send(self.topic, partition, batch)
                 producer.flush()
@@ -77,10 +78,10 @@ def commit(cluster: Cluster, held: dict[str, Identity]) -> None:
 class Watcher:
     """Fetches all partitions again and again, over new connections if need be."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self.host, port = bootstrap.split(":")
         self.port, self.topic = int(port), topic
-        self.rows, self.offsets = [0] * TASKS, [0] * TASKS
+        self.rows, self.offsets = [0] * partitions, [0] * partitions
         self.fetches = 0
         self.parts: list[list[int]] = []
         """How many rows of each partition were seen, where that was not the same of all."""
@@ -130,17 +131,17 @@ class Watcher:
 
     def wait_for(self, batches: int) -> None:
         deadline = time.monotonic() + 60
-        while self.rows != [batches] * TASKS:
+        while set(self.rows) != {batches}:
             assert time.monotonic() < deadline and self.failed is None, (self.rows, self.failed)
             time.sleep(0.005)
 
 
 @contextmanager
-def site(**more: Any) -> Iterator[tuple[EmbeddedBroker, Sink, Watcher]]:
+def site(partitions: int = TASKS, **more: Any) -> Iterator[tuple[EmbeddedBroker, Sink, Watcher]]:
     with EmbeddedBroker(**more) as broker:
-        topic = Kafka(broker.bootstrap).topic(TASKS)
-        with Watcher(broker.bootstrap, topic) as watcher:
-            yield broker, Sink(broker.bootstrap, topic), watcher
+        topic = Kafka(broker.bootstrap).topic(partitions)
+        with Watcher(broker.bootstrap, topic, partitions) as watcher:
+            yield broker, Sink(broker.bootstrap, topic, partitions), watcher
 
 
 def run_batches(sink: Sink, watcher: Watcher, batches: int, stop: Callable[[], bool] = lambda: False) -> None:
@@ -167,12 +168,25 @@ def test_without_the_rule_a_fetch_does(monkeypatch: pytest.MonkeyPatch) -> None:
     assert watcher.parts
 
 
-def test_requests_of_their_own_show_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on Apache Kafka: one EndTxn for each participant."""
-    with site() as (_, sink, watcher):
-        sink.cluster.any_broker().ends_together = False
-        run_batches(sink, watcher, 100, stop=lambda: bool(watcher.parts))
-    assert watcher.parts
+@pytest.mark.parametrize(("tasks", "batches"), [(2, 20), (8, 10), (64, 3)])
+def test_beside_a_request_for_each(tasks: int, batches: int) -> None:
+    """As on Apache Kafka, in turns on the same broker. `pytest -s` prints what docs/exactly-once.md tells."""
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+    torn = {True: 0, False: 0}
+    with site(tasks) as (_, sink, watcher):
+        for together in [True, False] * batches:
+            held = sink.prepare(tasks)
+            sink.cluster.coordinator("transaction", next(iter(held))).ends_together = together
+            begun = time.perf_counter()
+            sink.finish(held)
+            seconds[together].append(time.perf_counter() - begun)
+            watcher.wait_for(sink.batches)
+            torn[together] += bool(watcher.parts)
+            watcher.parts.clear()
+    for together, how in ((False, "a request for each"), (True, "one request")):
+        took, parts = 1000 * median(seconds[together]), torn[together]
+        print(f"\n{tasks} tasks, {how}: finished in {took:.1f} ms, {parts} of {batches} seen in parts")
+    assert torn[True] == 0 and torn[False] > 0
 
 
 def test_who_sees_one_row_can_see_all_with_stock_clients() -> None:
