@@ -106,22 +106,24 @@ class TransactionCoordinator:
                 )  # fmt: skip
 
     async def complete(self) -> None:
-        """Finish what was decided before the last stop: its markers again, then the completion.
+        """Finish what is decided, since the last stop or a failure: its markers again, then the completion.
 
-        Where several were decided together and only the first one's record was written, the others' come now.
+        Where several were decided together and only the first one's record was written, the others' come
+        before: until then nothing is completed, for the first one's record alone tells of them.
         """
         changes = dict(self._decided_unrecorded())
-        if changes:
-            for error in (await self._changes.begin_together(changes)).values():
-                _log.error("%s", error)
-        await self._changes.finish_all(self._entries.active())
+        failures = await self._changes.begin_together(changes) if changes else {}
+        for error in failures.values():
+            _log.error("%s", error)
+        if not failures:
+            await self._changes.finish_all(self._entries.active())
 
     def _decided_unrecorded(self) -> Iterator[tuple[Entry, Metadata]]:
         now_ms = self._clock.now_ms()
         prepared = [entry.metadata for entry in self._entries.active() if entry.metadata is not None]
         for first, named in [(known, named) for known in prepared for named in known.together]:
             entry = self._entries.get(named[0])
-            if entry is not None:
+            if entry is not None and entry.free:
                 new_id = self._new_id(entry)
                 following = decided_with(first, entry.metadata, named[1:], now_ms, new_producer_id=new_id)
                 if following is not None:
@@ -317,7 +319,7 @@ class TransactionCoordinator:
                 if decision.following is not None:
                     aborts.append(self._changes.begin(entry, decision.following))
         await all_of(aborts)
-        await self._changes.finish_all(self._entries.active())
+        await self.complete()
 
     async def forget_idle(self) -> None:
         """Forget the ids that nobody has used for transactional.id.expiration.ms.

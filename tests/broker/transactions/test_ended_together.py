@@ -13,13 +13,14 @@ from transaction_world import Client, Directory, Machine, Outcome, PowerCut, aft
 
 from eoslog.broker.broker import Broker
 from eoslog.broker.coordinator import transaction_changes
+from eoslog.broker.coordinator.transaction_journal import TransactionJournal
 from eoslog.broker.coordinator.transaction_markers import Curtain
 from eoslog.broker.coordinator.transactions import Producer
 from eoslog.broker.dispatch import RequestContext
 from eoslog.broker.handlers import end_txn
 from eoslog.broker.log.partition import Partition
 from eoslog.broker.rules.transaction_end import decided_with
-from eoslog.broker.rules.transaction_state import TV2, Metadata, State
+from eoslog.broker.rules.transaction_state import COMPLETE, TV2, Metadata, State
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
@@ -244,6 +245,33 @@ def test_a_record_that_cannot_be_written_decides_nothing(life: Callable[[Test], 
         machine.fs.capacity = None
         assert {known.state for known in machine.transactions.list()} == {State.ONGOING}
         assert not any(isinstance(answer, KafkaError) for answer in await end(machine, clients))
+
+    life(test)
+
+
+def test_who_is_decided_and_could_not_be_recorded_is_ended_later(
+    life: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody asks for it any more; the first one is not completed before, as its record alone tells of it."""
+
+    async def test(machine: Machine) -> None:
+        clients, real = await writers(machine, "x", "y"), TransactionJournal.append
+
+        def full(self: TransactionJournal, metadata: Metadata) -> Any:
+            if metadata.transactional_id == "y" or metadata.state in COMPLETE:
+                raise KafkaError(E.COORDINATOR_NOT_AVAILABLE, "no room")
+            return real(self, metadata)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(TransactionJournal, "append", full)
+            answers = await end(machine, clients)
+            await machine.transactions.tick()
+        assert [answer.code for answer in answers] == [E.CONCURRENT_TRANSACTIONS, E.COORDINATOR_NOT_AVAILABLE]
+        found = {known.transactional_id: known.state for known in machine.transactions.list()}
+        assert found == {"x": State.PREPARE_COMMIT, "y": State.ONGOING}
+        await machine.transactions.tick()
+        assert seen(machine, (A, B)) == {True}
+        assert {known.state for known in machine.transactions.list()} == {State.COMPLETE_COMMIT}
 
     life(test)
 
