@@ -293,9 +293,9 @@ def _begins_elsewhere(story: Story, what: str) -> list[str]:
 
 def check_plain_start(story: Story) -> None:
     """The same for a sink of at_least_once, which may repeat rows and leaves none out: what other sinks
-    have committed is another query's place. Raises StartsElsewhere."""
-    stands = {tp: found.offset for tp, found in story.committed.items()}
-    if story.is_new and stands and all(story.ends.get(tp) == at for tp, at in stands.items()):
+    have committed is another query's place. Wherever the group stands by now: it may have moved on since the
+    source has read it. Raises StartsElsewhere."""
+    if story.is_new:
         _from_the_group(story)
 
 
@@ -306,13 +306,24 @@ def _from_the_group(story: Story) -> list[str]:
     if not left:
         return []
     raise StartsElsewhere(
-        f"sink {story.sink}: the checkpoint is new, and this query begins where group {story.group} stands, "
-        f"but the sink {', '.join(left)} has committed these offsets. What another query has read would be "
-        "left out here. Nothing was written. If this query takes that one's place, give it "
+        f"sink {story.sink}: the checkpoint is new, and {_moved_by(story, left)}. What another query has "
+        "read would be left out here. Nothing was written. If this query takes that one's place, give it "
         f"transactional.id={left[0]}, in source and sink: it then stops the old one first. Else begin with "
         "another new checkpoint at startingOffsets of its own, and with a kafka.group.id of its own. If the "
         f"other one has ended and the name is to change, set start.accepted=offsets-of:{left[0]}"
     )
+
+
+def _moved_by(story: Story, sinks: Collection[str]) -> str:
+    """Who has committed the group's offsets, and where they are if not where the query's first batch ends."""
+    group, named = story.group, ", ".join(sinks)
+    away = {tp: f.offset for tp, f in story.committed.items() if f.offset != story.ends.get(tp)}
+    if not away:
+        return (
+            f"this query begins where group {group} stands, but the sink {named} has committed these offsets"
+        )
+    said = _listed((tp, f"{at}, not at {story.ends.get(tp)}") for tp, at in away.items())
+    return f"the sink {named} has committed to its group {group} since it was planned ({said})"
 
 
 class Completed(NamedTuple):

@@ -226,9 +226,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         asked = {
             tp: epoch
             for tp, epoch in stood.epochs.items()
-            if tp[0] not in anew
-            and now.get(tp, epoch) not in (epoch, self._same.get(tp))
-            and ends.get(tp, -1) >= stood.offsets[tp]
+            if tp[0] not in anew and now.get(tp, epoch) not in (epoch, self._same.get(tp)) and tp in ends
         }
         found = self._log.parted(stood.offsets, asked)
         self._same |= {tp: now[tp] for tp in asked if tp not in found}
@@ -281,6 +279,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: StoredOffset, end: StoredOffset) -> Sequence[InputPartition]:
         """The tasks of a batch. Partitions that `start` lacks are new and read from their beginning."""
         stood, planned = offsets.stood(start), offsets.stood(end)
+        self._pin = False  # of a first batch that is replayed: where the query began is stored
         if not self._compared and stood.offsets != planned.offsets:
             planned = self._compare_replay(stood, planned)
         begin, until, ids = stood.offsets, planned.offsets, planned.ids

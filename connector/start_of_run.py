@@ -149,7 +149,7 @@ def leave_for_none(options: SinkOptions, driver: Driver, view: View) -> None:
 def _check_plain_start(options: SinkOptions, view: View) -> None:
     ends = view.planned.topic_offsets()
     story = Story(
-        sink=f"of {view.batch.query_id} (at_least_once)",
+        sink=options.transactional_id or f"of {view.batch.query_id} (at_least_once)",
         batch=view.batch,
         ends=ends,
         completed=None,

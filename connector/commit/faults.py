@@ -53,8 +53,9 @@ class TokenReused(CommitFault):
     advice = (
         "Are these other rows, of a second write under one token, or of a checkpoint that was made anew, so "
         "that batch ids count from 0 again? Give them another write.token, with another text before its "
-        "number. Is it the same write, which does not make the same rows twice? Those of the first time are "
-        "visible: leave this write out, once"
+        "number. Was the checkpoint restored from an older copy? Bring the right checkpoint back: under "
+        "another token rows would be written again that are visible. Is it the same write, which does not "
+        "make the same rows twice? Those of the first time are visible: leave this write out, once"
     )
 
 

@@ -117,8 +117,8 @@ def _lost_text(
     counts = [decision.rows_of(w.partition) for w in lost]
     rows = f"{sum(c or 0 for c in counts)} rows" if None not in counts else "the rows"
     replay = (
-        "Start the query again with on.lost.transaction=replay, if its partitions replay equally: that "
-        "writes just these partitions of the batch again. Or publish"
+        "Start the query again with on.lost.transaction=replay, if its processing.guarantee is exactly_once "
+        "and its partitions replay equally: that writes just these partitions of the batch again. Or publish"
     )
     return (
         f"{decision.batch} is decided, but {rows} of its partitions {[w.partition for w in lost]} are lost: "

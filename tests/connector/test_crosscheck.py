@@ -23,6 +23,7 @@ from eoslog.connector.crosscheck import (
     check_given,
     check_group_cluster,
     check_notes,
+    check_plain_start,
     check_sink_cluster,
     check_story,
     read_note,
@@ -216,6 +217,23 @@ def test_what_is_accepted_goes_on(odd: Story, words: str, warnings: int) -> None
     before `since` are another sink's, offsets without a note are some consumer's."""
     said = check_story(odd)
     assert len(said) == warnings and all(words in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("at", "says"),
+    [
+        (0, "begins where group g stands, but the sink s2 has committed these offsets.*transactional.id=s2"),
+        (70, r"the sink s2 has committed to its group g since it was planned \(t-0 at 70, not at 0\).*s2"),
+    ],
+)
+def test_at_least_once_does_not_begin_where_another_sink_has_committed(at: int, says: str) -> None:
+    """Nor does it at its next start, when the group has moved on."""
+    with pytest.raises(StartsElsewhere, match=says):
+        check_plain_start(story(0, at=(at, note(7, "other", "s2"))))
+    check_plain_start(story(0, at=(at, note(7, "other", "s2")), accepted={"offsets-of:s2"}))
+    check_plain_start(story(0, at=(at, note(7, "before"))))
+    check_plain_start(story(0, at=(at, None)))
+    check_plain_start(story(5, completed=4, at=(at, note(7, "other", "s2"))))
 
 
 @pytest.mark.parametrize("accepted", [{"decisions-gone:7"}, {"new-checkpoint"}, ()])

@@ -140,6 +140,24 @@ def test_a_planned_batch_is_not_replayed_with_other_records(site: Site) -> None:
     assert len(values(careless, end, careless.latestOffset(end, NO_LIMIT))) == 120
 
 
+def test_a_planned_batch_of_a_log_that_is_shorter_now(site: Site) -> None:
+    """With the option it gives what is left, and then all that is in the log now is read."""
+    site.put("first", 100)
+    site.backup()
+    site.put("read", 50)
+    began, stood = stood_on(site)
+    site.restore()
+    site.put("other", 20)
+    with pytest.raises(DataLoss, match=f"{TOPIC}-0 ends at 120, before 150.*parts.*offset 100"):
+        reader(site.kafka, TOPIC, fetchOffset__retryIntervalMs="1").partitions(began, stood)
+    careless = reader(site.kafka, TOPIC, failOnDataLoss="false", fetchOffset__retryIntervalMs="1")
+    assert len(values(careless, began, stood)) == 100
+    end = careless.latestOffset(stood, NO_LIMIT)
+    assert values(careless, stood, end) == []
+    then = careless.latestOffset(end, NO_LIMIT)
+    assert values(careless, end, then) == [b"other-%d" % n for n in range(20)]
+
+
 def test_a_cut_log_that_has_grown_past_the_query_stops_it(site: Site) -> None:
     for number in range(15):
         site.put(f"b{number}", 10)

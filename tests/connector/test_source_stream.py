@@ -206,6 +206,18 @@ def test_where_a_query_began_is_stored_before_anything_is_read(kafka: Kafka, top
     assert planned(again, stored, end) == [(0, 3, 7)]
 
 
+def test_a_query_that_died_in_its_first_batch_goes_on_at_once(kafka: Kafka, topic: str) -> None:
+    """Its beginning is stored: no second empty batch, with which Trigger.AvailableNow would end."""
+    kafka.put(topic, [b"old"] * 3)
+    first = reader(kafka, topic)
+    stored = first.latestOffset(first.initialOffset(), NO_LIMIT)
+    again = reader(kafka, topic)
+    assert bare(again.initialOffset()) == bare(stored)
+    kafka.put(topic, [b"between"] * 4)
+    assert planned(again, again.initialOffset(), stored) == []
+    assert bare(again.latestOffset(stored, NO_LIMIT)) == {topic: {"0": 7, "1": 0}}
+
+
 @pytest.mark.spark
 def test_a_query_from_a_place_that_moves_reads_all_that_is_available_now(
     spark: SparkSession, kafka: Kafka, tmp_path: Path

@@ -31,6 +31,8 @@ def end(world: "World") -> None:
             world.write(lineage, options)
     for name in {options.get("transactional.id") for _, options in world.writes} - {None}:
         world.do_write(None, name, "out", "r3")  # the next write of that name
+    for lineage in world.lineages:
+        lineage.live &= any(q.lineage is lineage and not q.left for q in world.queries.values())
     done: set[int] = set()
     for query in reversed(world.queries.values()):
         if id(query.lineage) in done or not query.used or not query.lineage.live or query.left:

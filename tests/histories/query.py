@@ -67,9 +67,11 @@ class Query:
         self.before = None
 
     def bring_back(self) -> bool:
-        """The checkpoint that was put aside for an older one; else another copy, if it is newer."""
-        others = [q for q in self.world.queries.values() if q.lineage is self.lineage and q is not self]
-        newest = max((*self.aside, *(q.checkpoint for q in others)), key=age, default=None)
+        """The newest copy of the checkpoint, wherever in the pipeline it is; whether there is a newer one."""
+        all_of_it = [q for q in self.world.queries.values() if q.lineage is self.lineage]
+        found = [path for q in all_of_it for path in (*q.aside, q.checkpoint)]
+        copies = [path for path in found if identity(path) == identity(self.checkpoint)]
+        newest = max(copies, key=age, default=None)
         if newest is None or age(newest) <= age(self.checkpoint):
             return False
         self.checkpoint = newest

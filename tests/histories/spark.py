@@ -173,10 +173,10 @@ class Stream:
             self.reader.reportLatestOffset()
         if self._committed is not None and end == self._committed:
             return False
-        self.told.planned(self._next)
         self._step("before offsets")
         settings = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": self.clock.ms, "conf": {}})
         _write(self.plan.checkpoint / "offsets" / str(self._next), f"v1\n{settings}\n{json.dumps(end)}")
+        self.told.planned(self._next)
         self._step("after offsets")
         if self._next:
             with self.app.source.runs():

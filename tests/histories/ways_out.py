@@ -58,6 +58,17 @@ def _behind(world: "World", query: "Query", text: str) -> bool:
     return told is not None and world.publish_and_go_on(query, int(told.group(1)))
 
 
+def _replay(world: "World", query: "Query", text: str) -> bool:
+    """on.lost.transaction=replay, under the guarantee that the error names."""
+    guarantee = query.sink.get("processing.guarantee", "exactly_once")
+    if "processing.guarantee is exactly_once" in text and guarantee != "exactly_once":
+        return False
+    if query.sink.get("on.lost.transaction") == "replay":
+        return False
+    query.sink["on.lost.transaction"] = "replay"
+    return True
+
+
 def _no_fail(world: "World", query: "Query", text: str) -> bool:
     """failOnDataLoss=false, knowing what is gone."""
     if query.source.get("failOnDataLoss") == "false":
@@ -171,7 +182,8 @@ _WAYS = (
     (r"Give the old transactional.id back|old transactional\.id", _old_id),
     (r"[Bb]ring the right checkpoint|right checkpoint back", _right_checkpoint),
     (r"startingOffsets=committed", _committed),
-    (r"Publish\b.*missing rows", _behind),
+    (r"again with on\.lost\.transaction=replay", _replay),
+    (r"[Pp]ublish\b.*missing rows", _behind),
     (r"failOnDataLoss", _no_fail),
     (r"give the option checkpointLocation|checkpointLocation is not among", _checkpoint_option),
     (r"create the topic", _create),

@@ -252,6 +252,9 @@ class World:
         if query is None:
             return
         self.do_stop(name)
+        if query.token is not None and option in ("id", "topic"):
+            # a token is one of its transactional.id and topic: what is under way is another write now
+            query.lineage.may_double |= {uid for rows in query.lineage.batches.values() for uid in rows}
         if option == "id":
             query.set_id(value)
         elif option == "told":
@@ -323,8 +326,9 @@ class World:
             lineage.may_lack |= {uid for uid in lineage.tried if gone[f"{lineage.name}:{uid}"]}
         current = [q.lineage for q in self.queries.values() if q.token is None]
         for lineage in self.lineages:
-            if lineage not in current:
-                lineage.may_lack |= {uid for uid in lineage.tried if gone[f"{lineage.name}:{uid}"]}
+            lacks = {uid for uid in lineage.tried if gone[f"{lineage.name}:{uid}"]}
+            plain = {uid for uid in lacks if lineage.tried[uid] == {"at_least_once"}}
+            lineage.may_lack |= plain if lineage in current else lacks  # at_least_once compares nothing
 
     def do_keep(self, topic: str) -> None:
         """A replica falls behind: it has the log up to here."""

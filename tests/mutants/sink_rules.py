@@ -236,7 +236,16 @@ MUTANTS: list[Mutant] = [
             "if decided.digest and digest != decided.digest:",
             "if digest != decided.digest:",
         ),
-        Break("a new checkpoint is never told", "    if story.is_new:\n", "    if False:\n"),
+        Break(
+            "a new checkpoint is never told",
+            "    if story.is_new:\n        return",
+            "    if False:\n        return",
+        ),
+        Break(
+            "at_least_once begins where others stand",
+            "    if story.is_new:\n        _from_the_group",
+            "    if False:\n        _from_the_group",
+        ),
         Break(
             "it begins anywhere",
             "if stands and all(story.ends.get(tp) == at for tp, at in stands.items()):",
