@@ -113,7 +113,7 @@ class Application:
         strike, name = self.strike, f"{worker.kind if worker else 'spark'}: {what}"
         if strike is None or not self._is_there(strike, name):
             return
-        if strike.kind == "task" and (worker is None or worker.kind != "task"):
+        if strike.kind == "copy" or (strike.kind == "task" and (worker is None or worker.kind != "task")):
             return
         self.strike, self.struck = None, name
         if strike.kind == "kill":

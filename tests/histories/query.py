@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eoslog.connector.offsets import EARLIEST
 from tests.histories.judge import Lineage
 from tests.histories.spark import Stream
 
@@ -66,13 +67,27 @@ class Query:
         self.new_checkpoint(starting)
         self.before = None
 
+    def stood(self) -> str | None:
+        """Where it stood on the checkpoint of before, as startingOffsets; None: that is not known. Topics
+        made anew and partitions that are new begin at their beginning."""
+        if self.before is None:
+            return None
+        cluster, given = self.world.cluster, {}
+        for topic in self.lineage.topic.split(","):
+            if topic in cluster.topics:
+                same = f"topic-id:{topic}:{cluster.id_of(topic)}" in self.before
+                known = self.before.get(topic, {}) if same else {}
+                numbers = map(str, range(len(cluster.topics[topic].logs)))
+                given[topic] = {number: known.get(number, EARLIEST) for number in numbers}
+        return json.dumps(given)
+
     def bring_back(self) -> bool:
-        """The newest copy of the checkpoint, wherever in the pipeline it is; whether there is a newer one."""
+        """The newest copy of the checkpoint, wherever in the pipeline it is; whether there is another one."""
         all_of_it = [q for q in self.world.queries.values() if q.lineage is self.lineage]
         found = [path for q in all_of_it for path in (*q.aside, q.checkpoint)]
         copies = [path for path in found if identity(path) == identity(self.checkpoint)]
-        newest = max(copies, key=age, default=None)
-        if newest is None or age(newest) <= age(self.checkpoint):
+        newest = max((path for path in copies if path != self.checkpoint), key=age, default=None)
+        if newest is None or age(newest) < age(self.checkpoint):
             return False
         self.checkpoint = newest
         return True

@@ -26,7 +26,7 @@ from tests.histories.sim_log import Log
 ANCHOR = "__consumer_offsets"
 STATE = "__transaction_state"
 _epochs = itertools.count(1)
-"""Leader epochs: every life of a log has one of its own, that of a restored copy too."""
+"""Leader epochs: every life of a log has one of its own, that of a restored copy too; but all begin at 0."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ class SimCluster(ModelBroker):
         """A new topic."""
         self.topics[name] = Topic(
             uuid.uuid5(uuid.NAMESPACE_DNS, f"{name}{next(_epochs)}").bytes,
-            [Log(next(_epochs)) for _ in range(partitions)],
+            [Log() for _ in range(partitions)],
             internal,
         )
 
@@ -88,7 +88,7 @@ class SimCluster(ModelBroker):
 
     def add_partition(self, name: str) -> None:
         """One more."""
-        self.topics[name].logs.append(Log(next(_epochs)))
+        self.topics[name].logs.append(Log())
 
     def restart(self) -> None:
         """The broker ends and starts again."""
@@ -119,6 +119,14 @@ class SimCluster(ModelBroker):
         for log in self.topics[name].logs:
             log.epoch = next(_epochs)
         self.life += 1
+
+    def terminate(self, name: str) -> bool:
+        """Abort what a transactional id has open, whoever holds it (forceTerminateTransaction)."""
+        txn = self.transactions.get(name)
+        if txn is None or txn.state != "Ongoing":
+            return False
+        self._fence(txn)
+        return True
 
     def tick(self) -> None:
         """Transactions whose time is over are aborted."""

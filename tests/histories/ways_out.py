@@ -3,7 +3,6 @@
 Each way is what a careful person does who has read the error and nothing else.
 """
 
-import json
 import re
 from typing import TYPE_CHECKING
 
@@ -28,9 +27,8 @@ def take(world: "World", query: "Query", error: Exception, tried: list[str]) -> 
 
 def _old_id(world: "World", query: "Query", text: str) -> bool:
     """Give the old transactional.id back."""
-    told = re.search(r"sink ([\w.-]+)", text)
     for old in reversed(query.ids[:-1]):
-        if old != query.ids[-1] and (told is None or old):
+        if old != query.ids[-1] and old in query.lineage.sinks:  # else it is another query's
             query.set_id(old)
             return True
     return False
@@ -78,6 +76,12 @@ def _no_fail(world: "World", query: "Query", text: str) -> bool:
     return True
 
 
+def _force(world: "World", query: "Query", text: str) -> bool:
+    """Abort a left-over transaction by force."""
+    told = re.search(r"left-over transaction (\S+) ", text)
+    return told is not None and world.cluster.terminate(told.group(1))
+
+
 def _create(world: "World", query: "Query", text: str) -> bool:
     """Create the topic."""
     told = re.search(r"topic '([\w-]+)'", text)
@@ -122,9 +126,7 @@ def _another_token(world: "World", query: "Query", text: str) -> bool:
 def _earliest(world: "World", query: "Query", text: str) -> bool:
     """startingOffsets that the error names: where it stood, unless that went with a restored broker."""
     held = any(world.gone[f"{query.lineage.name}:{uid}"] for uid in query.lineage.tried)
-    known = None if held else query.before
-    plain = {topic: at for topic, at in (known or {}).items() if ":" not in topic}
-    query.new_checkpoint(json.dumps(plain) if plain else "earliest")
+    query.new_checkpoint((None if held else query.stood()) or "earliest")
     return True
 
 
@@ -132,9 +134,10 @@ def _own_group(world: "World", query: "Query", text: str) -> bool:
     """Another new checkpoint at startingOffsets of its own, and a kafka.group.id of its own."""
     starting = query.source["startingOffsets"]
     if starting == "committed":
-        if query.before is None:
+        known = query.stood()
+        if known is None:
             return False
-        starting = json.dumps({topic: at for topic, at in query.before.items() if ":" not in topic})
+        starting = known
     query.sink["kafka.group.id"] = f"group-{query.name}-{len(world.told)}"
     query.new_checkpoint(starting)
     query.lineage.began = bool(query.lineage.done)
@@ -187,6 +190,7 @@ _WAYS = (
     (r"failOnDataLoss", _no_fail),
     (r"give the option checkpointLocation|checkpointLocation is not among", _checkpoint_option),
     (r"create the topic", _create),
+    (r"left-over transaction.*abort --force", _force),
     (r"kafka\.group\.id of its own", _own_group),
     (r"(another|other|new|own) (write\.)?token", _another_token),
     (r"give startingOffsets as earliest", _earliest),

@@ -225,7 +225,7 @@ class World:
         query.lineage.began = True
         query.set_id(f"{name}-fork-{len(query.ids)}")
         if "kafka.group.id" in query.sink:
-            query.sink["kafka.group.id"] = f"group-{name}"
+            query.sink["kafka.group.id"] = f"group-{name}-fork-{len(query.ids)}"
 
     def do_backup(self, name: str) -> None:
         query = self.queries.get(name)
@@ -298,12 +298,14 @@ class World:
         if topic in SINKS:
             self.deleted += judge.written(self.cluster, [topic])
         partitions = len(self.cluster.topics[topic].logs)
+        self._cuts.pop(topic, None)
         self.cluster.delete(topic)
         self.cluster.create(topic, partitions)
 
     def do_drop(self, topic: str) -> None:
         """Deleted for good."""
         if topic in self.cluster.topics:
+            self._cuts.pop(topic, None)
             self.cluster.delete(topic)
 
     def do_grow(self, topic: str) -> None:
@@ -320,6 +322,7 @@ class World:
         now = judge.written(self.cluster, SINKS)
         disk, _ = self._snapshots[-1]
         self.cluster.restore(disk)
+        self._cuts.clear()
         gone = now - judge.written(self.cluster, SINKS)
         self.gone += gone
         for lineage, _ in self.writes:
@@ -366,6 +369,14 @@ class World:
         held = set(query.lineage.tried)
         query.lineage.may_lack |= held
         query.lineage.may_double |= held
+
+    def _accept_namesakes(self, query: Query) -> None:
+        """To the cluster two queries of one transactional.id and group are one: `committed` is where the one
+        that wrote last has ended, as docs/exactly-once.md says."""
+        name, group = query.ids[-1], query.sink.get("kafka.group.id")
+        others = [q for q in self.queries.values() if q.lineage is not query.lineage]
+        if any(name in q.lineage.sinks and q.sink.get("kafka.group.id") == group for q in others):
+            self.accept_loss(query)
 
     def tells_of_another(self, query: Query, text: str) -> bool:
         """Whether an error says that a query of another pipeline has taken this one's place."""
@@ -443,6 +454,8 @@ class World:
             lineage.done |= lineage.batches.pop(batch, set())
 
         lineage.again |= query.left
+        if age(query.checkpoint)[1] < 0 and query.source["startingOffsets"] == "committed":
+            self._accept_namesakes(query)
         stream = Stream(plan, app, self.clock, Told(planned, completed, read))
         query.run, query.error = stream, None
 

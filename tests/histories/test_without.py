@@ -1,0 +1,41 @@
+"""Without a repair a history that is kept breaks its promise again: the judge sees what it is for."""
+
+import pytest
+
+from tests.histories.run_histories import play
+from tests.histories.test_kept import KEPT
+from tests.histories.without import ROWS, without
+
+FOUND_BY = {
+    "StartsElsewhere": "a group of two queries",
+    "StartsElsewhere, another sink's group": "at_least_once from a group that another query moves on",
+    "StartsElsewhere, at_least_once": "at_least_once from a group that another query moves on",
+    "TakenOver": "the old query again after a hand-over",
+    "SinkChanged": "another transactional.id after a kill between decision and commits",
+    "the old sink is left": "another transactional.id after a kill before the decision, sealed",
+    "at_least_once finishes": "at_least_once from now on, after a kill between decision and commits",
+    "open winners of a noted batch": "at_least_once for a while, on a checkpoint of the session",
+    "a blind checkpoint": "a checkpoint of the session, restored from an older copy",
+    "TokenReused": "a token for other rows",
+    "DecisionGone, completed batches": "the cluster restored, the checkpoint newer",
+    "CheckpointOlder": "a copy of the checkpoint goes on, the newest one was put aside",
+    "leader epochs": "the source's log cut, and grown past the offset",
+    "leader epochs of shorter logs": "failOnDataLoss=false with a planned batch in a log that is shorter now",
+    "topics made anew": "the source made anew, and longer than before",
+    "a first batch that is replayed": "stopped in its first batch, with records to read",
+    "anonymous writes are not sealed": "a write without a name, killed sealed",
+    "an orderly end": "stopped in mid-batch",
+    "attempts that come too late": "a copy of a task writes when all is done",
+}
+SECOND = {"DecisionGone, the group's notes"}
+"""Behind other checks, which stop the same query first."""
+
+
+def test_every_row_has_its_history() -> None:
+    assert set(ROWS) == {*FOUND_BY, *SECOND}
+
+
+@pytest.mark.parametrize("row", FOUND_BY)
+def test_without_it_a_promise_is_broken(row: str) -> None:
+    with without(row):
+        assert play(KEPT[FOUND_BY[row]]).findings

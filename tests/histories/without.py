@@ -1,0 +1,196 @@
+"""Takes out one repair after another: the histories must find it again, or they do not look there.
+
+    python -m tests.histories.without --histories 3000 --minutes 3     # each row, for that long at most
+    python -m tests.histories.without StartsElsewhere TakenOver
+
+Prints for each row in how many histories it was found, and after how many for the first time.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+from eoslog.connector import crosscheck, discover, guard, plan, reader, sink, sink_options, start_of_run, task
+from eoslog.connector.commit import begin, decide
+from eoslog.connector.commit.commands import Rules
+from tests.histories import spark, stage
+from tests.histories.draw import history
+from tests.histories.run_histories import kinds, play
+
+Change = tuple[Any, str, Any]
+"""Whose attribute is what instead."""
+ENOUGH = 5
+"""A row that was found so often need not be looked for any longer."""
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
+def _empty(*_: Any, **__: Any) -> list[str]:
+    return []
+
+
+def _no_rules(*_: Any, **__: Any) -> Rules[None]:
+    return
+    yield
+
+
+# -- repairs that are more than one function ----------------------------------------------------
+
+
+def _blind() -> list[Change]:
+    """A checkpoint that is not among the writer's options is gone on without: nothing is compared with it."""
+    now: list[bool] = [False]
+    init, begin_stream, check = spark.Stream.__init__, sink.begin_stream, begin.check_checkpoint
+    before, after = start_of_run.StartOfRun.before, start_of_run.StartOfRun.after
+
+    def told(self: spark.Stream, plan: spark.Plan, *rest: Any) -> None:
+        if not plan.told:
+            plan.told, plan.sink = True, {**plan.sink, "queryName": "blind"}
+        init(self, plan, *rest)
+
+    def begins(options: Any, driver: Any = None) -> Any:
+        now[0] = options.query_name == "blind"
+        try:
+            return begin_stream(options, driver)
+        finally:
+            now[0] = False
+
+    def compared(of: Any, last: Any, batch: Any) -> None:
+        check(of, last, batch._replace(digest="") if now[0] else batch)
+
+    def unless_blind(real: Callable[..., None]) -> Callable[..., None]:
+        return lambda *given: None if now[0] else real(*given)
+
+    return [
+        (spark.Stream, "__init__", told),
+        (sink, "begin_stream", begins),
+        (begin, "check_checkpoint", compared),
+        (start_of_run.StartOfRun, "before", unless_blind(before)),
+        (start_of_run.StartOfRun, "after", unless_blind(after)),
+    ]
+
+
+def _open_winners_are_kept() -> list[Change]:
+    clear = begin.clear
+
+    def cleared(*given: Any, **more: Any) -> Rules[tuple[str, ...]]:
+        yield from clear(*given, **more)
+        return ()
+
+    return [(begin, "clear", cleared)]
+
+
+def _pinned_again() -> list[Change]:
+    partitions = reader.StreamReader.partitions
+
+    def planned(self: Any, start: Any, end: Any) -> Any:
+        pin = self._pin
+        found = partitions(self, start, end)
+        self._pin = pin
+        return found
+
+    return [(reader.StreamReader, "partitions", planned)]
+
+
+def _only_grown() -> list[Change]:
+    parted = reader.StreamReader._parted
+
+    def grown(self: Any, stood: Any, until: Any) -> Any:
+        found = parted(self, stood, until)
+        return {tp: at for tp, at in found.items() if until.offsets.get(tp, -1) >= stood.offsets[tp]}
+
+    return [(reader.StreamReader, "_parted", grown)]
+
+
+ROWS: dict[str, Callable[[], list[Change]]] = {
+    "StartsElsewhere": lambda: [
+        (crosscheck, "_begins_elsewhere", _empty),
+        (crosscheck, "_from_the_group", _empty),
+    ],
+    "StartsElsewhere, another sink's group": lambda: [(crosscheck, "_from_the_group", _empty)],
+    "StartsElsewhere, at_least_once": lambda: [(start_of_run, "check_plain_start", _nothing)],
+    "TakenOver": lambda: [
+        (crosscheck, "check_taken_over", _nothing),
+        (start_of_run, "check_taken_over", _nothing),
+    ],
+    "SinkChanged": lambda: [(start_of_run, "check_given", _nothing)],
+    "the old sink is left": lambda: [(start_of_run, "leave", _no_rules)],
+    "at_least_once finishes": lambda: [(sink, "leave_for_none", _nothing)],
+    "open winners of a noted batch": _open_winners_are_kept,
+    "a blind checkpoint": _blind,
+    "TokenReused": lambda: [(decide, "_check_content", _nothing)],
+    "DecisionGone, completed batches": lambda: [
+        (crosscheck, "check_completed", _nothing),
+        (start_of_run, "check_completed", _nothing),
+    ],
+    "DecisionGone, the group's notes": lambda: [(crosscheck, "_check_notes", _nothing)],
+    "CheckpointOlder": lambda: [
+        (begin, "check_checkpoint", _nothing),
+        (crosscheck, "_check_decided", _nothing),
+        (crosscheck, "_check_notes", _nothing),
+    ],
+    "leader epochs": lambda: [
+        (reader.StreamReader, "_parted", lambda *_: {}),
+        (discover.Log, "_not_parted", lambda self, group, within, *_: within),
+    ],
+    "leader epochs of shorter logs": _only_grown,
+    "topics made anew": lambda: [(plan, "made_anew", lambda then, now: {})],
+    "a first batch that is replayed": _pinned_again,
+    "anonymous writes are not sealed": lambda: [
+        (sink_options, "of_write", lambda policy, *, named: policy),
+    ],
+    "an orderly end": lambda: [(guard, "end", _nothing)],
+    "attempts that come too late": lambda: [(task, "withdraw_if_late", _no_rules)],
+}
+"""A repair, and what makes the connector as it was without it."""
+
+
+@contextmanager
+def without(row: str) -> Iterator[None]:
+    """Within it the connector lacks this repair."""
+    with ExitStack() as changes:
+        for whose, name, instead in ROWS[row]():
+            changes.enter_context(patch.object(whose, name, instead))
+        for parsed in (stage._sinks, stage._sources):
+            parsed.cache_clear()
+            changes.callback(parsed.cache_clear)
+        yield
+
+
+def look(row: str, count: int, seed: int, minutes: float) -> tuple[list[int], int, str]:
+    """The histories that find the row gone, by number; how many were played; what the first one found."""
+    found: list[int] = []
+    played, what, until = 0, "", time.monotonic() + minutes * 60
+    with without(row):
+        while played < count and time.monotonic() < until and len(found) < ENOUGH:
+            world = play(history(Random(f"{seed} {played}")))
+            played += 1
+            if world.findings:
+                found.append(played)
+                what = what or ", ".join(sorted(kinds(world)))
+    return found, played, what
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows", nargs="*", help="all, unless some are named", metavar="ROW")
+    parser.add_argument("--histories", type=int, default=3000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=3, help="of each row")
+    given = parser.parse_args()
+    print("| taken out | found in | first after | as |\n|---|---|---|---|")
+    for row in given.rows or ROWS:
+        found, played, what = look(row, given.histories, given.seed, given.minutes)
+        first = str(found[0]) if found else "not found"
+        print(f"| {row} | {len(found)} of {played} | {first} | {what} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
