@@ -28,11 +28,13 @@ def end(world: "World") -> None:
         world.do_produce(topic, 4)  # every query gets a batch, in which it can say something
     for lineage, options in world.writes:
         if "write.token" in options and not lineage.done:
-            world.write(lineage, options)
+            while (said := world.write(lineage, options)) and ways_out.force(world, said):
+                world.ways["CommitFault: force"] += 1
     for name in {options.get("transactional.id") for _, options in world.writes} - {None}:
         world.do_write(None, name, "out", "r3")  # the next write of that name
     for lineage in world.lineages:
         lineage.live &= any(q.lineage is lineage and not q.left for q in world.queries.values())
+    _give_up(world)
     done: set[int] = set()
     for query in reversed(world.queries.values()):
         if id(query.lineage) in done or not query.used or not query.lineage.live or query.left:
@@ -51,6 +53,14 @@ def end(world: "World") -> None:
         world.findings += judge.judge(lineage, rows, judge.in_log(world.cluster, lineage.topic))
     for lineage, _ in world.writes:
         _judge_write(world, lineage, rows)
+
+
+def _give_up(world: "World") -> None:
+    """What a query has left open that nobody starts again is ended by force, as exactly-once.md says."""
+    kept = {sink for lineage in world.lineages if lineage.live for sink in lineage.sinks}
+    given_up = {sink for lineage in world.lineages if not lineage.live for sink in lineage.sinks} - kept
+    for name in [name for name, _ in world.cluster.held_open() if name.split("/")[0] in given_up]:
+        world.cluster.terminate(name)
 
 
 def _judge_write(world: "World", lineage: Lineage, rows: Counter[str]) -> None:

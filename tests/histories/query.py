@@ -36,6 +36,13 @@ class Query:
     used: bool = False
     left: bool = False
     """Another query has taken its pipeline over."""
+    handed: tuple[str | None, str | None] = (None, None)
+    """Its names when that happened."""
+
+    @property
+    def names(self) -> tuple[str | None, str | None]:
+        """Its transactional.id and kafka.group.id."""
+        return self.ids[-1], self.sink.get("kafka.group.id")
 
     def set_id(self, value: str | None) -> None:
         """Another transactional.id, from the next start on."""

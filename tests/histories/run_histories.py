@@ -87,7 +87,12 @@ def run(count: int, seed: int, minutes: float) -> Totals:
         if time.monotonic() > until:
             break
         acts = history(Random(f"{seed} {number}"))
-        totals.add(acts, play(acts))
+        world = play(acts)
+        totals.add(acts, world)
+        if world.findings:
+            print(
+                f"history {number}: {'; '.join(map(str, world.findings))[:300]}", file=sys.stderr, flush=True
+            )
     return totals
 
 

@@ -106,7 +106,7 @@ class Stream:
         self._batch: Batch | None = None
         self._next, self._committed = 0, None
         self._committed: dict[str, Any] | None
-        self._begun = self.until_now = False
+        self._begun = self.until_now = self.busy = False
         plan.checkpoint.mkdir(parents=True, exist_ok=True)
         for name in ("offsets", "commits"):
             (plan.checkpoint / name).mkdir(exist_ok=True)
@@ -123,6 +123,7 @@ class Stream:
     def trigger(self, strike: Strike | None = None) -> bool:
         """One trigger; whether there was a batch. Raises what the connector raises, Killed, Stopped."""
         self.app.arm(strike)
+        self.busy = True
         try:
             if not self._begun:
                 self._populate()
@@ -132,6 +133,7 @@ class Stream:
             self._run(self._batch)
             return True
         finally:
+            self.busy = False
             self.app.arm(None)
 
     def available_now(self, strike: Strike | None = None) -> None:
@@ -175,7 +177,7 @@ class Stream:
             return False
         self._step("before offsets")
         settings = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": self.clock.ms, "conf": {}})
-        _write(self.plan.checkpoint / "offsets" / str(self._next), f"v1\n{settings}\n{json.dumps(end)}")
+        _add(self.plan.checkpoint / "offsets" / str(self._next), f"v1\n{settings}\n{json.dumps(end)}")
         self.told.planned(self._next)
         self._step("after offsets")
         if self._next:
@@ -207,7 +209,7 @@ class Stream:
                 StreamSink(self.app, options, self.plan.kind, self.query_id, batch.number),
             ).run(rows)
         self._step("before commits")
-        _write(self.plan.checkpoint / "commits" / str(batch.number), 'v1\n{"nextBatchWatermarkMs":0}')
+        _add(self.plan.checkpoint / "commits" / str(batch.number), 'v1\n{"nextBatchWatermarkMs":0}')
         self.told.completed(batch.number)
         self._batch, self._committed, self._next = None, batch.end, batch.number + 1
         self._step("after commits")
@@ -513,6 +515,13 @@ def _swap_in(kept: tuple[Any, ...]) -> None:
 
 def _newest(folder: Path) -> int | None:
     return max((int(path.name) for path in folder.iterdir() if path.name.isdecimal()), default=None)
+
+
+def _add(path: Path, text: str) -> None:
+    """To one of the logs, where no other run of the query has been: HDFSMetadataLog.add."""
+    if path.exists():
+        raise TaskFailed(f"{path.parent.name}/{path.name} is there: two runs use this checkpoint")
+    _write(path, text)
 
 
 def _write(path: Path, text: str) -> None:

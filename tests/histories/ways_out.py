@@ -78,7 +78,12 @@ def _no_fail(world: "World", query: "Query", text: str) -> bool:
 
 def _force(world: "World", query: "Query", text: str) -> bool:
     """Abort a left-over transaction by force."""
-    told = re.search(r"left-over transaction (\S+) ", text)
+    return force(world, text)
+
+
+def force(world: "World", text: str) -> bool:
+    """The same for whoever was told."""
+    told = re.search(r"left-over transaction (\S+) .*abort --force", text)
     return told is not None and world.cluster.terminate(told.group(1))
 
 

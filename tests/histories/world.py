@@ -186,7 +186,7 @@ class World:
         query.lineage, query.token, query.told = before.lineage, None, before.told
         query.source, query.sink, query.ids = dict(before.source), dict(before.sink), list(before.ids)
         query.new_checkpoint("committed")
-        query.used, query.left, before.left = True, False, True
+        query.used, query.left, before.left, before.handed = True, False, True, before.names
 
     def do_fork(self, name: str, old: str, same: bool) -> None:
         """`name` starts on a copy of `old`'s checkpoint: the same pipeline, or another of its own names."""
@@ -216,6 +216,7 @@ class World:
         query.used = True
         if same:
             query.lineage, query.left, before.left = before.lineage, False, True
+            before.handed = before.names
             return
         query.left = False
         query.lineage = self.lineage(name, before.lineage.topic)
@@ -252,9 +253,8 @@ class World:
         if query is None:
             return
         self.do_stop(name)
-        if query.token is not None and option in ("id", "topic"):
-            # a token is one of its transactional.id and topic: what is under way is another write now
-            query.lineage.may_double |= {uid for rows in query.lineage.batches.values() for uid in rows}
+        if query.token is not None and option in ("id", "topic") and query.lineage.batches:
+            return  # a token is one of its transactional.id and topic: exactly-once.md says not to do this
         if option == "id":
             query.set_id(value)
         elif option == "told":
@@ -281,15 +281,18 @@ class World:
             lineage.tried = {f"{rows}.{n}": {"exactly_once"} for n in range(4)}
         self.write(lineage, options, strike)
 
-    def write(self, lineage: Lineage, options: dict[str, str], strike: Any = None) -> None:
+    def write(self, lineage: Lineage, options: dict[str, str], strike: Any = None) -> str:
+        """What the error says that stops it; "": none does."""
         app, name = Application(uuid.uuid4().hex), lineage.name
         rows = sorted(lineage.tried)
         batches = [[f"{name}:{row}" for row in half] for half in (rows[:2], rows[2:])]
         readers = [lambda b=b: iter([_rows(b)]) for b in batches]
         app.arm(self._strike(strike))
         job = Job(app, self.clock, BatchSink(app, options))
-        if self._guarded(lambda: job.run(readers), app, None) == "done":
+        outcome = self._guarded(lambda: job.run(readers), app, None)
+        if outcome == "done":
             lineage.done |= set(lineage.tried)
+        return self.told[-1] if outcome == "loud" else ""
 
     def do_delete(self, topic: str) -> None:
         """Deleted, and made anew under its name."""
@@ -418,7 +421,7 @@ class World:
         """One trigger; whether the query goes on."""
         run = query.run
         outcome: list[bool] = []
-        if run is None:
+        if run is None or run.busy:  # who stands still in a batch is started a second time
             app = Application(uuid.uuid4().hex, planners=1 + self._next("app") % 2)
             self._guarded(lambda: self._start(query, app), app, query)
             run = query.run
@@ -436,12 +439,15 @@ class World:
     def _start(self, query: Query, app: Application) -> None:
         plan = Plan(query.checkpoint, dict(query.source), dict(query.sink), query.token, query.told)
         lineage, guarantee = query.lineage, query.sink.get("processing.guarantee", "exactly_once")
+        renamed = query.left and query.names != query.handed  # to the cluster it is another query
 
         def read(batch: int, rows: pa.RecordBatch) -> pa.RecordBatch:
             uids = [value.decode() for value in rows.column("value").to_pylist()]
             for uid in uids:
                 lineage.tried.setdefault(uid, set()).add(guarantee)
             lineage.batches.setdefault(batch, set()).update(uids)
+            if renamed:
+                lineage.may_double |= set(uids)
             return _rows([f"{lineage.name}:{uid}" for uid in uids])
 
         def planned(batch: int) -> None:
