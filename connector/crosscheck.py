@@ -91,15 +91,18 @@ def _accepts(accepted: Collection[str], word: str) -> bool:
 
 
 class Note(NamedTuple):
-    """What a sink writes beside each source offset that it commits to kafka.group.id: whose it is."""
+    """What a sink writes beside each source offset that it commits to kafka.group.id: whose it is. `decided`:
+    a decision was committed with it; at_least_once has none."""
 
     sink: str
     query: str
     batch: int
+    decided: bool = True
 
     def text(self) -> str:
         """As metadata of a committed offset; "" where it would be too long."""
-        said = json.dumps({"eoslog": 1, **self._asdict()}, separators=(",", ":"))
+        told = {name: value for name, value in self._asdict().items() if value is not True}
+        said = json.dumps({"eoslog": 1, **told}, separators=(",", ":"))
         return said if len(said) <= _NOTE_LIMIT else ""
 
 
@@ -107,7 +110,8 @@ def read_note(metadata: str) -> Note | None:
     """The note in an offset's metadata; None where somebody else has committed it."""
     try:
         found = json.loads(metadata)
-        return Note(str(found["sink"]), str(found["query"]), int(found["batch"])) if found["eoslog"] else None
+        told = str(found["sink"]), str(found["query"]), int(found["batch"])
+        return Note(*told, decided=bool(found.get("decided", True))) if found["eoslog"] else None
     except (ValueError, KeyError, TypeError):  # other clients keep texts of their own there
         return None
 
@@ -223,7 +227,8 @@ def check_story(story: Story) -> list[str]:
 
 def _check_notes(story: Story) -> None:
     """The group's offsets were committed with a decision: where they tell of this batch, it is decided."""
-    claims = [c.note for c in story.committed.values() if c.note and c.note.query == story.batch.query_id]
+    notes = [found.note for found in story.committed.values() if found.note and found.note.decided]
+    claims = [note for note in notes if note.query == story.batch.query_id]
     newest = max(claims, key=lambda note: note.batch, default=None)
     if newest is None or newest.batch < story.batch.batch_id or newest.batch <= story.last:
         return
@@ -293,9 +298,10 @@ def _begins_elsewhere(story: Story, what: str) -> list[str]:
 
 def check_plain_start(story: Story) -> None:
     """The same for a sink of at_least_once, which may repeat rows and leaves none out: what other sinks
-    have committed is another query's place. Wherever the group stands by now: it may have moved on since the
-    source has read it. Raises StartsElsewhere."""
-    if story.is_new:
+    have committed is another query's place, where the group stands, or where it stood when the source read
+    it and has moved on from. Raises StartsElsewhere."""
+    away = {tp: at - story.ends.get(tp, 0) for tp, (at, _) in story.committed.items()}
+    if story.is_new and (not any(away.values()) or max(away.values()) > 0):
         _from_the_group(story)
 
 

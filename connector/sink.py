@@ -168,21 +168,22 @@ def _sink_of(reports: Sequence[Report | None]) -> Sink:
 def _source_offsets(
     options: SinkOptions, reports: Sequence[Report | None], batch_id: int
 ) -> SourceOffsets | None:
-    """The batch's end offsets for the user's group, with a note whose they are (crosscheck.py).
-
-    With at_least_once they tell of no decision, and have no note.
-    """
+    """The batch's end offsets for the user's group, with a note whose they are (crosscheck.py)."""
     if options.group_id is None:
         return None
     if options.checkpoint_location is None:
         raise OptionError(_needs_checkpoint("kafka.group.id", "checkpointLocation is not among the options"))
-    planned = Checkpoint.at(options.checkpoint_location).planned(batch_id)
+    checkpoint = Checkpoint.at(options.checkpoint_location)
+    planned = checkpoint.planned(batch_id)
     ends = planned.topic_offsets()
     stamp = next((report.stamp for report in reports if report is not None), None)
-    note = "" if stamp is None else Note(stamp.sink_id, stamp.batch.query_id, batch_id).text()
-    return SourceOffsets(
-        options.group_id, {place: (offset, note) for place, offset in ends.items()}, planned.epochs()
-    )
+    if stamp is None:
+        query = checkpoint.query_id()
+        note = Note(options.transactional_id or query, query, batch_id, decided=False)
+    else:
+        note = Note(stamp.sink_id, stamp.batch.query_id, batch_id)
+    noted = {place: (offset, note.text()) for place, offset in ends.items()}
+    return SourceOffsets(options.group_id, noted, planned.epochs())
 
 
 def _read_checkpoint(options: SinkOptions) -> View | None:

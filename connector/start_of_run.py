@@ -149,7 +149,7 @@ def leave_for_none(options: SinkOptions, driver: Driver, view: View) -> None:
 def _check_plain_start(options: SinkOptions, view: View) -> None:
     ends = view.planned.topic_offsets()
     story = Story(
-        sink=options.transactional_id or f"of {view.batch.query_id} (at_least_once)",
+        sink=options.transactional_id or view.batch.query_id,
         batch=view.batch,
         ends=ends,
         completed=None,

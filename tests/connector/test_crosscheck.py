@@ -70,6 +70,10 @@ def note(batch: int, query: str = "q", sink: str = "s") -> Note:
         pytest.param(story(5, of("q", 5), completed=4, at=(50, note(5))), id="killed after the decision"),
         pytest.param(story(0, of("q", 0), at=(0, note(0))), id="killed in its first batch, decided"),
         pytest.param(story(5, of("q", 4), completed=4), id="kafka.group.id is new"),
+        pytest.param(
+            story(5, of("q", 4), completed=4, ended=None, at=(50, note(5)._replace(decided=False))),
+            id="killed as at_least_once, which decides nothing",
+        ),
         pytest.param(story(5, of("q", 4), completed=4, group=None), id="no kafka.group.id"),
         pytest.param(story(0, of("old", 7), at=(0, note(7, "old"))), id="a new checkpoint, from committed"),
         pytest.param(story(5, of("q", 4), completed=4, ended=None, at=(33, None)), id="batch 4 is removed"),
@@ -175,6 +179,12 @@ def test_what_does_not_fit_is_said(odd: Story, says: str) -> None:
             id="from another sink's offsets",
         ),
         pytest.param(
+            story(0, at=(0, note(7, "other", "s2")._replace(decided=False))),
+            StartsElsewhere,
+            "begins where group g stands, but the sink s2 has committed these offsets",
+            id="from the offsets of a query of at_least_once",
+        ),
+        pytest.param(
             story(5, of("q", 4), completed=4, at=(70, note(1, "successor"))),
             TakenOver,
             "query successor has taken the place of query q: group g .*t-0 at 70, not at 40.*Stop this query",
@@ -231,6 +241,9 @@ def test_at_least_once_does_not_begin_where_another_sink_has_committed(at: int, 
     with pytest.raises(StartsElsewhere, match=says):
         check_plain_start(story(0, at=(at, note(7, "other", "s2"))))
     check_plain_start(story(0, at=(at, note(7, "other", "s2")), accepted={"offsets-of:s2"}))
+    with pytest.raises(StartsElsewhere, match=says):
+        check_plain_start(story(0, at=(at, note(7, "other", "s2")._replace(decided=False))))
+    check_plain_start(story(0, at=(-1, note(7, "other", "s2"))))  # what it reads from the beginning
     check_plain_start(story(0, at=(at, note(7, "before"))))
     check_plain_start(story(0, at=(at, None)))
     check_plain_start(story(5, completed=4, at=(at, note(7, "other", "s2"))))

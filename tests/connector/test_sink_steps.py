@@ -317,7 +317,10 @@ def test_at_least_once_commits_its_offsets_too(folder: Path, monkeypatch: pytest
     query = Query(folder / "q", Bench(), kafka__group__id="g", processing__guarantee="at_least_once")
     query.plan(0)
     query.commit([], 0)
-    assert [committed[:2] for committed in told] == [("g", {("in", 0): (10, "")})]
+    ((group, committed, _),) = told
+    ((place, (offset, note)),) = committed.items()
+    assert (group, place, offset) == ("g", ("in", 0), 10)
+    assert read_note(note) == Note("sink", "q", 0, decided=False), "whose they are; they tell of no decision"
 
 
 def test_a_commit_that_lost_a_broker_asks_the_partitions(query: Query) -> None:

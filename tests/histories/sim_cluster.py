@@ -105,10 +105,10 @@ class SimCluster(ModelBroker):
         return logs, places, copy.deepcopy((self.transactions, self.groups, self._next_producer))
 
     def restore(self, disk: Any) -> None:
-        """Started on such a copy."""
+        """Started on such a copy. What is open in it nobody has opened who lives."""
         logs, places, rest = disk
         self.topics = {n: Topic(t.id, [g.copy() for g in t.logs], t.internal) for n, t in logs.items()}
-        self.places = {n: Places(set(p.logs), p.opener) for n, p in places.items()}
+        self.places = {n: Places(set(p.logs)) for n, p in places.items()}
         self.transactions, self.groups, self._next_producer = copy.deepcopy(rest)
         self.held = {}
         self.restart()

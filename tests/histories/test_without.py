@@ -8,7 +8,7 @@ from tests.histories.without import ROWS, without
 
 FOUND_BY = {
     "StartsElsewhere": "a group of two queries",
-    "StartsElsewhere, another sink's group": "at_least_once from a group that another query moves on",
+    "StartsElsewhere, another sink's group": "from a group that another query has joined",
     "StartsElsewhere, at_least_once": "at_least_once from a group that another query moves on",
     "TakenOver": "the old query again after a hand-over",
     "SinkChanged": "another transactional.id after a kill between decision and commits",

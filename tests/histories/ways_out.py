@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tests.histories.query import Query
     from tests.histories.world import World
 
-TRIES = 8
+TRIES = 12
 """So many ways out, one after another, may be needed until a query goes on."""
 
 
@@ -196,12 +196,12 @@ _WAYS = (
     (r"give the option checkpointLocation|checkpointLocation is not among", _checkpoint_option),
     (r"create the topic", _create),
     (r"left-over transaction.*abort --force", _force),
-    (r"kafka\.group\.id of its own", _own_group),
+    (r"with a kafka\.group\.id of its own", _own_group),
     (r"(another|other|new|own) (write\.)?token", _another_token),
     (r"give startingOffsets as earliest", _earliest),
-    (r"[Ss]tart the query again|another driver owns|safe to start|start it again|again", _again),
-    (r"start\.accepted=\w|cluster\.moved\.to=\w", _option),
+    (r"[Ss]tart the query again|another driver owns|safe to start|start it again", _again),
     (r"transactional\.id and (a )?kafka\.group\.id of its own", _own_names),
+    (r"start\.accepted=\w|cluster\.moved\.to=\w", _option),
     (r"transactional\.id of its own|give each its own", _own_id),
     (r".", _later),
 )

@@ -115,10 +115,11 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "the offsets of the newest planned batch",
-            "planned = Checkpoint.at(options.checkpoint_location).planned(batch_id)",
-            "planned = Checkpoint.at(options.checkpoint_location).newest_planned()",
+            "planned = checkpoint.planned(batch_id)",
+            "planned = checkpoint.newest_planned()",
         ),
-        Break("offsets without a note", "if stamp is None else Note(", "if True else Note("),
+        Break("offsets without a note", "(offset, note.text())", '(offset, "")'),
+        Break("at_least_once claims a decision", ", decided=False)", ")"),
         Break(
             "a group without a checkpoint",
             '        if options.group_id is not None:\n            raise OptionError(_needs_checkpoint("kafka.group.id", error)) from error\n',
@@ -212,7 +213,9 @@ MUTANTS: list[Mutant] = [
             "    _check_notes(story)",
         ),
         Break(
-            "other queries' notes count", "if c.note and c.note.query == story.batch.query_id]", "if c.note]"
+            "other queries' notes count",
+            "[note for note in notes if note.query == story.batch.query_id]",
+            "notes",
         ),
         Break("the oldest note counts", "newest = max(claims", "newest = min(claims"),
         Break(
@@ -243,8 +246,23 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "at_least_once begins where others stand",
-            "    if story.is_new:\n        _from_the_group",
-            "    if False:\n        _from_the_group",
+            "    if story.is_new and (not any",
+            "    if False and (not any",
+        ),
+        Break(
+            "at_least_once begins where others stood",
+            " and (not any(away.values()) or max(away.values()) > 0):",
+            " and not any(away.values()):",
+        ),
+        Break(
+            "at_least_once does not read again what others have read",
+            " and (not any(away.values()) or max(away.values()) > 0):",
+            ":",
+        ),
+        Break(
+            "offsets of at_least_once tell of a decision",
+            "if found.note and found.note.decided]",
+            "if found.note]",
         ),
         Break(
             "it begins anywhere",
