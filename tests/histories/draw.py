@@ -246,6 +246,45 @@ def _source_cut(random: Random, names: list[str]) -> list[Act]:
     ]  # fmt: skip
 
 
+def _handed_back(random: Random, names: list[str]) -> list[Act]:
+    a, b = random.sample(names, 2)
+    return [
+        ("set", a, "kafka.group.id", "g"), ("set", a, "id", random.choice(("x", None))), ("run", a, 2),
+        _produced(random), ("follow", b, a), ("run", b, 3), _produced(random), ("run", a, 2), ("run", b, 1),
+    ]  # fmt: skip
+
+
+def _joined(random: Random, names: list[str]) -> list[Act]:
+    a, b = random.sample(names, 2)
+    weaker: list[Act] = [("set", random.choice((a, b)), "processing.guarantee", "at_least_once")]
+    return [
+        *(weaker if random.random() < 0.4 else []),
+        ("set", a, "kafka.group.id", "g"), ("run", a, 2), ("run", b, 2), ("set", b, "kafka.group.id", "g"),
+        ("produce", "in", 4), ("produce", "in2", 4), ("run", b, 1), ("anew", a, "committed"),
+        _produced(random), ("run", a, 1), ("run", b, 1), ("run", a, 1),
+    ]  # fmt: skip
+
+
+def _weaker(random: Random, names: list[str]) -> list[Act]:
+    a, told = random.choice(names), random.choice(("yes", "no"))
+    back: list[Act] = [
+        ("set", a, "processing.guarantee", "exactly_once"), ("set", a, "told", "yes"), ("run", a, 1),
+    ]  # fmt: skip
+    return [
+        ("run", a, 1), _produced(random), ("run", a, 1, ("kill", _place(random))),
+        ("set", a, "processing.guarantee", "at_least_once"), ("set", a, "told", told), ("run", a, 1),
+        *(back if random.random() < 0.6 else []),
+    ]  # fmt: skip
+
+
+def _copied(random: Random, names: list[str]) -> list[Act]:
+    a = random.choice(names)
+    return [
+        ("run", a, 1), _produced(random), ("run", a, 1, ("copy", 0, random.randint(0, 1))), ("stop", a),
+    ]  # fmt: skip
+
+
 _THEMES = (
     _handed_over, _taken_over, _renamed, _renamed, _restored, _tokens, _broker_restored, _source_cut,
+    _handed_back, _joined, _weaker, _copied,
 )  # fmt: skip
