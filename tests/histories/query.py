@@ -55,8 +55,7 @@ class Query:
 
     def new_checkpoint(self, starting: str) -> None:
         """The same pipeline on a checkpoint that is new."""
-        if age(self.checkpoint)[0] >= 0:
-            self.before = logged(self.checkpoint, age(self.checkpoint)[0])
+        self.before = self.position()
         self.checkpoint = self.world.folder / uuid.uuid4().hex
         self.source["startingOffsets"] = starting
         self.source.pop("transactional.id", None)
@@ -64,6 +63,11 @@ class Query:
             self.source["kafka.group.id"] = self.sink["kafka.group.id"]
             if self.ids[-1] is not None:
                 self.source["transactional.id"] = self.ids[-1]
+
+    def position(self) -> dict[str, dict[str, int]] | None:
+        """Where it stands; where it stood on the checkpoint of before, if this one has completed nothing."""
+        done, _ = age(self.checkpoint)
+        return self.before if done < 0 else logged(self.checkpoint, done)
 
     def begin_anew(self, starting: str) -> None:
         """Another lineage, which begins there."""

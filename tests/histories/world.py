@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from eoslog.connector.commit.token import Token
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.records import encode_batches
@@ -186,6 +187,7 @@ class World:
         query.lineage, query.token, query.told = before.lineage, None, before.told
         query.source, query.sink, query.ids = dict(before.source), dict(before.sink), list(before.ids)
         query.new_checkpoint("committed")
+        query.before = before.position()  # not its own, of another pipeline
         query.used, query.left, before.left, before.handed = True, False, True, before.names
 
     def do_fork(self, name: str, old: str, same: bool) -> None:
@@ -452,6 +454,9 @@ class World:
 
         def planned(batch: int) -> None:
             lineage.sinks.add(plan.sink.get("transactional.id") or stream.query_id)
+            if plan.token is not None:
+                name = plan.sink.get("transactional.id") or "eoslog-write"
+                lineage.sinks.add(Token.of(f"{plan.token}-{batch}").sink_id(name, plan.sink["topic"]))
             if not lineage.began:
                 began = stream.reader._began or {}
                 lineage.before, lineage.began = judge.in_log(self.cluster, lineage.topic, began), True
