@@ -378,9 +378,8 @@ class World:
     def _accept_namesakes(self, query: Query) -> None:
         """To the cluster two queries of one transactional.id and group are one: `committed` is where the one
         that wrote last has ended, as docs/exactly-once.md says."""
-        name, group = query.ids[-1], query.sink.get("kafka.group.id")
-        others = [q for q in self.queries.values() if q.lineage is not query.lineage]
-        if any(name in q.lineage.sinks and q.sink.get("kafka.group.id") == group for q in others):
+        others = [lineage for lineage in self.lineages if lineage is not query.lineage]
+        if query.ids[-1] is not None and any(query.names in lineage.names for lineage in others):
             self.accept_loss(query)
 
     def tells_of_another(self, query: Query, text: str) -> bool:
@@ -454,6 +453,7 @@ class World:
 
         def planned(batch: int) -> None:
             lineage.sinks.add(plan.sink.get("transactional.id") or stream.query_id)
+            lineage.names.add((plan.sink.get("transactional.id"), plan.sink.get("kafka.group.id")))
             if plan.token is not None:
                 name = plan.sink.get("transactional.id") or "eoslog-write"
                 lineage.sinks.add(Token.of(f"{plan.token}-{batch}").sink_id(name, plan.sink["topic"]))
