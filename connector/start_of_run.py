@@ -142,6 +142,9 @@ def leave_for_none(options: SinkOptions, driver: Driver, view: View) -> None:
         return
     now = _cluster_id(shared_cluster(options.client))
     if not check_sink_cluster(given.cluster, now, given.sink, options.accepted):
+        decided = driver.run(decided_by(Sink(given.sink), view.batch.query_id))
+        known = Completed(view.completed, given.since, _has_rested(view))
+        check_completed(given.sink, known, decided, options.accepted)
         driver.run(leave(Sink(given.sink), view.batch, view.completed))
     GivenTo(None, now, view.batch.batch_id).write(view.checkpoint)
 

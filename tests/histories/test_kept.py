@@ -316,6 +316,14 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("set", "A", "processing.guarantee", "exactly_once"),
         ("run", "A", 1),
     ],
+    "the cluster restored, and at_least_once from now on": [
+        ("query", "B", {}),
+        ("produce", "in", 1),
+        ("snapshot",),
+        ("run", "B", 1),
+        ("restored",),
+        ("set", "B", "processing.guarantee", "at_least_once"),
+    ],
 }
 
 
