@@ -69,7 +69,7 @@ class Plan:
     """A query as its user starts it: options of source and sink, and where its checkpoint is.
 
     `token`: the batches go through foreachBatch and df.write, this is their write.token's beginning.
-    `told`: checkpointLocation is an option (else: of the session).
+    `told`: checkpointLocation is an option (else: of the session). `mark`: what rows are marked with.
     """
 
     checkpoint: Path
@@ -78,6 +78,7 @@ class Plan:
     token: str | None = None
     told: bool = True
     kind: type[EoslogDataSource] = EoslogDataSource
+    mark: str = ""
 
 
 @dataclass
@@ -117,6 +118,16 @@ class Stream:
             made = plan.kind(plan.source)
             self.reader = made.streamReader(made.schema())
         assert isinstance(self.reader, StreamReader)
+
+    @property
+    def began(self) -> dict[str, dict[str, int]]:
+        """Where it began, if this run began it."""
+        return self.reader._began or {}
+
+    @property
+    def between(self) -> bool:
+        """Whether no batch is planned and not complete."""
+        return self._batch is None
 
     # -- MicroBatchExecution --------------------------------------------------------------------
 
