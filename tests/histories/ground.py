@@ -1,5 +1,7 @@
-"""What a history happens on. A world is handed its ground: clusters in memory with Spark imitated (SimGround),
-or a broker with Spark itself (spark_ground.py)."""
+"""What a history happens on: a world is handed its ground.
+
+SimGround is clusters in memory with Spark imitated; spark_ground.py has a broker with Spark itself.
+"""
 
 import uuid
 from collections import Counter
@@ -29,6 +31,8 @@ class Time(Protocol):
 
 class Cluster(Protocol):
     """What people do to a cluster, and what is in it."""
+
+    requests: int
 
     @property
     def topics(self) -> Mapping[str, Any]:
