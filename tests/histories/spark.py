@@ -11,7 +11,7 @@ import pickle
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -310,8 +310,10 @@ class Job:
         if self._stopping:
             raise self._ended()
         messages: list[WriterCommitMessage | None] = [None] * len(rows)
+        begun = 0
         try:
             for number, mine in enumerate(rows):
+                begun = number + 1
                 if strike is not None and strike.kind == "stop" and self.app.strike is strike:
                     self._stoppable(pickled, messages, number, rows, strike)
                 else:
@@ -323,10 +325,10 @@ class Job:
         except Killed:
             if self.app.dead:
                 raise
-            self._abort(pickled, messages)
+            self._abort_beside(pickled, messages, rows, begun, strike)
             raise TaskFailed("a task was killed") from None
         except Exception:
-            self._abort(pickled, messages)
+            self._abort_beside(pickled, messages, rows, begun, strike)
             raise
         if self._stopping:
             if not self._abort_meanwhile:
@@ -339,6 +341,23 @@ class Job:
             self.sink.abort(pickled, messages)
         except Exception:  # Spark logs it and goes on with the first error
             log.warning("abort failed", exc_info=True)
+
+    def _abort_beside(
+        self, pickled: bytes, messages: list[WriterCommitMessage | None],
+        rows: Sequence[Callable[[], Rows]], begun: int, strike: Strike | None,
+    ) -> None:  # fmt: skip
+        """A task has failed: the others have begun beside it, and die while abort is called."""
+        tasks = self._begun(pickled, rows, range(begun, len(rows)))
+        self._outlive(pickled, messages, tasks, strike.more if strike else 0)
+
+    def _begun(
+        self, pickled: bytes, rows: Sequence[Callable[[], Rows]], numbers: Iterable[int]
+    ) -> list["_Dying"]:
+        """Tasks that run beside another one."""
+        tasks = [self._dying(pickled, at, rows, Worker(self.app, "task")) for at in numbers]
+        for task in tasks:
+            task.one_step(self.app)
+        return tasks
 
     def _task(
         self, pickled: bytes, number: int, rows: Callable[[], Rows], worker: Worker
@@ -378,8 +397,7 @@ class Job:
                 messages[number] = dying.result()
                 return
             others = range(number + 1, len(rows))
-            tasks = [dying, *(self._dying(pickled, at, rows, Worker(self.app, "task")) for at in others)]
-            self._outlive(pickled, messages, tasks, strike.more)
+            self._outlive(pickled, messages, [dying, *self._begun(pickled, rows, others)], strike.more)
             raise self._ended()
         finally:
             strike.act, strike.kind = self._stop, "stop"
