@@ -39,6 +39,7 @@ class RealCluster:
 
     def close(self) -> None:
         """The end."""
+        del self._kafka  # or it looks for the broker for ever
         self.broker.kill()
 
     # -- topics -----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ what people do, but not always what strikes. Exits with 1 if a promise was broke
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -71,6 +72,7 @@ def main() -> None:
     given = parser.parse_args()
     first, count = (given.first, given.histories) if given.only is None else (given.only, 1)
     set_environment()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the applications end too
     place = Path(tempfile.mkdtemp(prefix="histories-spark-"))
     processes, totals, struck = Processes(place), Totals(), Counter[str]()
     until = time.monotonic() + given.minutes * 60

@@ -200,7 +200,7 @@ class Watched:
         try:
             while True:
                 answer, alive = self.app.process.answer(self.number), self.app.process.lives
-                if answer is not None or (alive and rests()):
+                if answer is not None or (alive and not self._stopping and rests()):
                     return answer
                 if not alive:
                     self._died()
@@ -215,20 +215,20 @@ class Watched:
                 time.sleep(LOOK)
         finally:
             self.busy = False
-            self._note()
 
     def _meets(self, name: str) -> bool:
         path = self.folder / name
         return path.exists() and not path.rename(path.with_suffix(".met")).is_dir()
 
     def _died(self) -> None:
-        expected = self.app.dead or (self._strike is not None and self._strike.kind == "kill")
+        expected = self.app.dead or (self.folder / "struck").exists()
         self.app.kill()
         if not expected:
             raise RuntimeError(f"the application died: {self.app.process.tail()}")
         raise Killed
 
-    def _note(self) -> None:
+    def disarm(self) -> None:
+        """What did not strike until now does not strike; what did is counted."""
         path = self.folder / "struck"
         if self._strike is not None and path.exists():
             self._struck[f"{self._strike.kind}, {path.read_text()}"] += 1
@@ -292,16 +292,22 @@ class SparkStream:
             return False
         before = age(self.plan.checkpoint)
         self._run.arm(self._looking(strike))
+        try:
+            self._trigger()
+        finally:
+            self._run.disarm()
+        return age(self.plan.checkpoint) != before
+
+    def _trigger(self) -> None:
         if not self._started:
             again = not self.between
             self._start()
             self._wait()
             if again or self._over:
-                return age(self.plan.checkpoint) != before
+                return
         self._granted += 1
         _write(self._run.folder / "granted", str(self._granted))
         self._wait()
-        return age(self.plan.checkpoint) != before
 
     def _looking(self, strike: Strike | None) -> Strike | None:
         """Before the world goes on beside a process that stands still, it is noted what was done so far."""
@@ -379,7 +385,10 @@ class SparkWrite:
         ]
         self._run.arm(self._run.app.strike)
         self._run.tell("write", rows=values, sink={**self._options, "history.folder": str(self._run.folder)})
-        answer = self._run.wait(lambda: False)
+        try:
+            answer = self._run.wait(lambda: False)
+        finally:
+            self._run.disarm()
         assert answer is not None
         self._run.ended(*answer)
 
