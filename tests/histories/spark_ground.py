@@ -25,9 +25,10 @@ from tests.histories.ground import Rows
 from tests.histories.processes import Strike
 from tests.histories.query import age, identity
 from tests.histories.real_cluster import RealCluster
+from tests.histories.sessions import kill_session
 from tests.histories.sim_connection import Killed
 from tests.histories.spark import Plan, Stopped, TaskFailed, Told
-from tests.histories.spark_source import kill_session, number, steps
+from tests.histories.spark_source import number, put, steps
 
 PATIENCE_SECONDS = 180.0
 """How long anything may take that is bound to come to an end."""
@@ -306,7 +307,7 @@ class SparkStream:
             if again or self._over:
                 return
         self._granted += 1
-        _write(self._run.folder / "granted", str(self._granted))
+        put(self._run.folder / "granted", str(self._granted))
         self._wait()
 
     def _looking(self, strike: Strike | None) -> Strike | None:
@@ -457,10 +458,3 @@ def loud(said: str) -> Exception | None:
     kind = getattr(importlib.import_module(module), name)
     made: Exception = type(name, (kind,), {"__str__": lambda _: text, "__init__": lambda self: None})()
     return made
-
-
-def _write(path: Path, text: str) -> None:
-    """At once, for who looks meanwhile."""
-    draft = path.with_suffix(".draft")
-    draft.write_text(text)
-    draft.rename(path)

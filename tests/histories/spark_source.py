@@ -34,6 +34,7 @@ from eoslog.connector.source import EoslogDataSource
 from eoslog.connector.writer import StreamWriter
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.schema import Message
+from tests.histories.sessions import kill_session
 
 WIDTH = 256
 """Of a line of steps: where one ends tells how many there were."""
@@ -116,33 +117,6 @@ def _strike(strike: Mapping[str, Any], folder: Path) -> None:
             time.sleep(LOOK)
 
 
-def kill_session(leader: int) -> None:
-    """SIGKILL to an application: the session that it was started as, whoever asks last."""
-    for pid in sorted(session(leader) - {os.getpid()}):
-        _kill(pid)
-    for pid in session(leader):
-        _kill(pid)
-
-
-def session(leader: int) -> set[int]:
-    """The processes of a session."""
-    found = set()
-    for path in Path("/proc").iterdir():
-        try:
-            if path.name.isdecimal() and os.getsid(int(path.name)) == leader:
-                found.add(int(path.name))
-        except ProcessLookupError:
-            continue
-    return found
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
 # -- requests and answers -----------------------------------------------------------------------
 
 
@@ -187,7 +161,7 @@ class HistoryReader(StreamReader):
     def initialOffset(self) -> StoredOffset:
         enter(self.folder, "source")
         began = super().initialOffset()
-        _write(Path(self.folder) / "began", json.dumps(began))
+        put(Path(self.folder) / "began", json.dumps(began))
         return began
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -209,7 +183,7 @@ class HistoryReader(StreamReader):
         """Wait for the next trigger; False: the query shall stop."""
         folder = Path(self.folder)
         self._asked += 1
-        _write(folder / "waiting", str(self._asked))
+        put(folder / "waiting", str(self._asked))
         while True:
             if (folder / "ending").exists():
                 time.sleep(LOOK)
@@ -319,7 +293,7 @@ def number(path: Path) -> int:
     return int(path.read_text() or 0) if path.exists() else 0
 
 
-def _write(path: Path, text: str) -> None:
+def put(path: Path, text: str) -> None:
     """At once, for who looks meanwhile."""
     draft = path.with_suffix(".draft")
     draft.write_text(text)
