@@ -171,6 +171,7 @@ class SimGround:
     def __init__(self, folder: Path) -> None:
         self.clock, self._folder = Clock(), folder
         self.cluster = SimCluster("a", self.clock)
+        self.apps: list[Application] = []
 
     @contextmanager
     def around(self, warned: Counter[str]) -> Iterator[None]:
@@ -182,7 +183,8 @@ class SimGround:
 
     def application(self, planners: int = 1) -> Application:
         """See Ground."""
-        return Application(uuid.uuid4().hex, planners)
+        self.apps.append(Application(uuid.uuid4().hex, planners))
+        return self.apps[-1]
 
     def stream(self, plan: Plan, app: Any, told: Told) -> Stream:
         """See Ground."""
