@@ -289,7 +289,7 @@ class SparkStream:
 
     def trigger(self, strike: Strike | None = None) -> bool:
         """See ground.Run. The first one of a run is the batch that was planned before, if there is one."""
-        if self._over:
+        if self._over or self._run.busy:  # who stands still in the middle of one begins no other
             return False
         before = age(self.plan.checkpoint)
         self._run.arm(self._looking(strike))
