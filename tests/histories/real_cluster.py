@@ -11,7 +11,7 @@ from confluent_kafka.admin import NewPartitions, OffsetSpec
 
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import ClientConfig, parse_addresses
-from eoslog.connector.client.transactions import list_transactions
+from eoslog.connector.client.transactions import init_producer_id, list_transactions
 from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
 
@@ -23,6 +23,7 @@ CONFIG = {
 }
 CLEAN = (".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "replication-offset-checkpoint")
 """What tells a broker that it need not look at its logs."""
+TERMINATE_MS = 60_000
 OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
@@ -165,6 +166,14 @@ class RealCluster:
         with Cluster(ClientConfig(parse_addresses(self.broker.bootstrap))) as cluster:
             for listed in list_transactions(cluster, "", OPEN):
                 yield listed.transactional_id, self.opener(listed.transactional_id)
+
+    def terminate(self, name: str) -> bool:
+        """Abort what a transactional id has open, whoever holds it (forceTerminateTransaction)."""
+        there = name in [held for held, _ in self.held_open()]
+        if there:
+            with Cluster(ClientConfig(parse_addresses(self.broker.bootstrap))) as cluster:
+                init_producer_id(cluster, name, TERMINATE_MS)
+        return there
 
     def is_open(self) -> bool:
         """Whether any transaction is."""

@@ -80,6 +80,8 @@ def _possible(act: Act) -> Act:
     if act[0] == "query":
         kept = {name: value for name, value in act[2].items() if name != "kafka.transaction.timeout.ms"}
         return ("query", act[1], kept)
+    if act[0] in ("run", "write") and isinstance(act[-1], tuple) and act[-1][0] == "copy":
+        return (*act[:-1], None)  # local[2] has no speculation
     return act
 
 

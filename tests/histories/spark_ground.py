@@ -41,6 +41,7 @@ SOURCE = {"kafka.request.timeout.ms": "4000", "kafka.default.api.timeout.ms": "1
 SINK = {**SOURCE, "kafka.delivery.timeout.ms": "12000", "kafka.transaction.timeout.ms": "15000"}
 _ERROR = re.compile(r"\b(eoslog(?:\.\w+)+)\.([A-Z]\w+): ([^\n]*)")
 _WORKER = re.compile(r"exited unexpectedly|crashed|EOFException|Connection reset|Broken pipe")
+_TWO = re.compile(r"CONCURRENT_STREAM_LOG_UPDATE|[Mm]ultiple streaming queries are concurrently")
 _SLOW = re.compile(r"[Tt]imed out|connect back|SocketTimeout")
 _WRITES = ("PRODUCE", "ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN", "TXN_OFFSET_COMMIT")
 
@@ -252,7 +253,11 @@ class Watched:
             self.app.ended = "stopped"
             raise Stopped
         if said is not None:
-            kinds = {"a task died": _WORKER, "Spark's Python was slow": _SLOW}
+            kinds = {
+                "a task died": _WORKER,
+                "two runs on a checkpoint": _TWO,
+                "Spark's Python was slow": _SLOW,
+            }
             found = next((kind for kind, pattern in kinds.items() if pattern.search(said)), None)
             if found is None:
                 raise RuntimeError(f"not an error of the connector: {said[-1500:]}")
@@ -282,6 +287,11 @@ class SparkStream:
         return found
 
     @property
+    def busy(self) -> bool:
+        """Whether it stands still in the middle of a trigger."""
+        return self._run.busy
+
+    @property
     def between(self) -> bool:
         """See ground.Run."""
         completed, planned = age(self.plan.checkpoint)
@@ -289,7 +299,7 @@ class SparkStream:
 
     def trigger(self, strike: Strike | None = None) -> bool:
         """See ground.Run. The first one of a run is the batch that was planned before, if there is one."""
-        if self._over or self._run.busy:  # who stands still in the middle of one begins no other
+        if self._over or self.busy:  # who stands still in the middle of one begins no other
             return False
         before = age(self.plan.checkpoint)
         self._run.arm(self._looking(strike))
