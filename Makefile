@@ -12,7 +12,7 @@ KAFKA := .peers/kafka-4.3.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test mutants test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture test-console model lint bench bench-quick bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster histories soak-kill test-ends
+.PHONY: help setup java demo test mutants test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture test-console model lint bench bench-quick bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -57,6 +57,9 @@ mutants: $(READY)  ## break rules of the connector one by one, in copies: which 
 
 histories: $(READY)  ## what people do to queries, at random, without Spark: HISTORIES=100000 SEED=1 MINUTES=60
 	$(BIN)/python -m tests.histories.run_histories --histories $(or $(HISTORIES),100000) --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1)
+
+histories-spark: $(READY)  ## some dozens of the same with real Spark and the bundled broker: HISTORIES=24 SEED=1 MINUTES=60
+	$(BIN)/python -m tests.histories.run_histories_spark --histories $(or $(HISTORIES),24) --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1)
 
 crash-log: $(READY)  ## crash a log at every single change of the disk, while it is compacted and trimmed (LIVES=3)
 	EOSLOG_CRASH_STRIDE=1 EOSLOG_CRASH_LIVES=$(or $(LIVES),3) $(BIN)/python -m pytest -q -s --timeout 0 -k crash_at tests/broker/log/test_log_upkeep_model.py

@@ -84,7 +84,7 @@ def _strike(random: Random) -> tuple[Any, ...] | None:
     if draw < 0.65:
         return ("kill", at)
     if draw < 0.72:
-        return ("task", at)
+        return ("task", at, random.randint(0, 12))
     if draw < 0.75:
         return ("copy", 0, random.randint(0, 1))
     return ("stop", at, random.randint(0, 12)) if draw < 0.9 else ("hold", at)

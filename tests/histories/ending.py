@@ -96,7 +96,7 @@ def _drain(world: "World", query: Query) -> bool:
             if not world.trigger(query, None):
                 break
             run = query.run
-            if run is not None and run._batch is None and _is_idle(world, query):
+            if run is not None and run.between and _is_idle(world, query):
                 world.do_stop(query.name)
                 return True
         error = query.error

@@ -7,11 +7,10 @@ checkpoint that begins at `earliest` or `latest` begins another one. Rows carry 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from eoslog.protocol.batch import iter_headers
-from eoslog.protocol.records import decode_batches
-from tests.histories.sim_cluster import SimCluster
-from tests.histories.sim_log import COMMITTED, OPEN, PLAIN, Entry, Log
+if TYPE_CHECKING:
+    from tests.histories.ground import Cluster
 
 
 @dataclass
@@ -51,48 +50,23 @@ class Finding:
         return f"{self.kind}: {self.what}"
 
 
-def values(entries: Iterable[Entry]) -> list[str]:
-    """The values of records in some batches, in order."""
-    data = b"".join(entry.data for entry in entries)
-    if not data:
-        return []
-    found = decode_batches(data, list(iter_headers(data)))
-    return [value.decode() for value in found.value.to_pylist()]
-
-
-def visible(log: Log) -> list[str]:
-    """What a read_committed reader gets, up to the last stable offset."""
-    return values(e for e in log.ranges(COMMITTED, PLAIN) if e.base < log.stable)
-
-
-def in_log(
-    cluster: SimCluster, topics: str, below: Mapping[str, Mapping[str, int]] | None = None
-) -> set[str]:
+def in_log(cluster: "Cluster", topics: str, below: Mapping[str, Mapping[str, int]] | None = None) -> set[str]:
     """Records that source topics hold; `below`: only those before these offsets."""
     found: set[str] = set()
     for topic in topics.split(","):
-        for number, log in enumerate(cluster.topics[topic].logs if topic in cluster.topics else []):
-            bound = log.end if below is None else below.get(topic, {}).get(str(number), 0)
-            found |= set(values(e for e in log.ranges(PLAIN) if e.base < bound))
+        if topic in cluster.topics:
+            found.update(cluster.plain(topic, None if below is None else below.get(topic, {})))
     return found
 
 
-def written(cluster: SimCluster, topics: Iterable[str], *states: str) -> Counter[str]:
-    """Rows of sink topics in these states."""
-    found: Counter[str] = Counter()
-    for topic in topics:
-        for log in cluster.topics[topic].logs if topic in cluster.topics else []:
-            found.update(values(log.ranges(*(states or (COMMITTED, PLAIN, OPEN)))))
-    return found
+def written(cluster: "Cluster", topics: Iterable[str]) -> Counter[str]:
+    """Rows of sink topics that are committed or may still be."""
+    return Counter(row for topic in topics if topic in cluster.topics for row in cluster.written(topic))
 
 
-def seen(cluster: SimCluster, topics: Iterable[str]) -> Counter[str]:
+def seen(cluster: "Cluster", topics: Iterable[str]) -> Counter[str]:
     """What readers get of sink topics."""
-    found: Counter[str] = Counter()
-    for topic in topics:
-        for log in cluster.topics[topic].logs if topic in cluster.topics else []:
-            found.update(visible(log))
-    return found
+    return Counter(row for topic in topics if topic in cluster.topics for row in cluster.seen(topic))
 
 
 def judge(lineage: Lineage, rows: Counter[str], source: set[str]) -> list[Finding]:

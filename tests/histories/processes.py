@@ -87,6 +87,8 @@ class Application:
         self.token, self.dead, self.ended = token, False, ""
         self.steps, self._met, self.strike, self.struck = 0, 0, None, ""
         self.strike: Strike | None
+        self.met: list[str] = []
+        """Every step at which something has struck."""
         self.source = Worker(self, "source")
         self.committer = Worker(self, "commit")
         self.planners = [Worker(self, "plan") for _ in range(planners)]
@@ -116,6 +118,7 @@ class Application:
         if strike.kind == "copy" or (strike.kind == "task" and (worker is None or worker.kind != "task")):
             return
         self.strike, self.struck = None, name
+        self.met.append(name)
         if strike.kind == "kill":
             self.kill()
             raise Killed

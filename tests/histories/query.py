@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from eoslog.connector.offsets import EARLIEST
 from tests.histories.judge import Lineage
-from tests.histories.spark import Stream
 
 if TYPE_CHECKING:
+    from tests.histories.ground import Run
     from tests.histories.world import World
 
 
@@ -26,7 +26,7 @@ class Query:
     told: bool = True
     token: str | None = None
     checkpoint: Path = Path()
-    run: Stream | None = None
+    run: "Run | None" = None
     ids: list[str | None] = field(default_factory=list)
     copies: list[Path] = field(default_factory=list)
     aside: list[Path] = field(default_factory=list)

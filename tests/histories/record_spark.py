@@ -8,7 +8,6 @@ To be run once for each version of Spark; test_recordings.py plays the same scen
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from eoslog.testing import EmbeddedBroker
+from tests.histories.sessions import kill_session
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded"
@@ -139,23 +139,9 @@ def _live(given: str, kill: Path) -> None:
     running = subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
     while running.poll() is None:
         if kill.exists():
-            for pid in _session(running.pid):
-                os.kill(pid, signal.SIGKILL)
+            kill_session(running.pid)
         time.sleep(0.05)
-    for pid in _session(running.pid):
-        os.kill(pid, signal.SIGKILL)
-
-
-def _session(leader: int) -> list[int]:
-    """The processes of a session."""
-    found = []
-    for path in Path("/proc").iterdir():
-        try:
-            if path.name.isdecimal() and os.getsid(int(path.name)) == leader:
-                found.append(int(path.name))
-        except ProcessLookupError:
-            continue
-    return found
+    kill_session(running.pid)
 
 
 def main() -> None:

@@ -9,19 +9,22 @@ import copy
 import itertools
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import pyarrow as pa
 
 from eoslog.connector.commit.commands import Kept, NotOffered, Refused
 from eoslog.connector.commit.names import Identity
 from eoslog.protocol.apis import APIS, ApiKey
-from eoslog.protocol.batch import Buffer, read_header
+from eoslog.protocol.batch import Buffer, iter_headers, read_header
 from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.records import decode_batches, encode_batches
 from eoslog.protocol.schema import Message
 from tests.connector.commit.model_broker import NEVER_MS, ModelBroker, Transaction
 from tests.histories.clock import Clock
-from tests.histories.sim_log import Log
+from tests.histories.sim_log import COMMITTED, OPEN, PLAIN, Entry, Log
 
 ANCHOR = "__consumer_offsets"
 STATE = "__transaction_state"
@@ -86,6 +89,22 @@ class SimCluster(ModelBroker):
                 for place in [p for p in offsets if p[0] == name]:
                     del offsets[place]
 
+    def become(self, tv: int, keeps: bool) -> None:
+        """Started anew with another transaction.version, and two-phase commit or not."""
+        self.tv, self.keeps = tv, keeps
+        self.life += 1
+
+    def partitions(self, name: str) -> int:
+        """Of a topic."""
+        return len(self.topics[name].logs)
+
+    def take(self, topic: str, partition: int, values: Sequence[str]) -> None:
+        """Records of a producer without transactions."""
+        column = pa.array([value.encode() for value in values])
+        (batch,) = encode_batches(None, column, None, self.clock.ms, codec=0, max_batch_bytes=1 << 20)
+        data = b"".join(bytes(part) for part in batch.finish())
+        self.topics[topic].logs[partition].append(data, self.clock.ms)
+
     def add_partition(self, name: str) -> None:
         """One more."""
         self.topics[name].logs.append(Log())
@@ -113,8 +132,14 @@ class SimCluster(ModelBroker):
         self.held = {}
         self.restart()
 
+    def logs_of(self, name: str) -> list[Log]:
+        """A copy of a topic's logs."""
+        return [log.copy() for log in self.topics[name].logs]
+
     def cut(self, name: str, copies: list[Log]) -> None:
         """A topic's logs go back to an older copy, as by an unclean election."""
+        if len(copies) > len(self.topics[name].logs):
+            return
         self.topics[name].logs[: len(copies)] = [log.copy() for log in copies]
         for log in self.topics[name].logs:
             log.epoch = next(_epochs)
@@ -134,6 +159,23 @@ class SimCluster(ModelBroker):
         for txn in self.transactions.values():
             if txn.state == "Ongoing" and txn.timeout_ms != NEVER_MS and txn.start_ms + txn.timeout_ms < now:
                 self._fence(txn)
+
+    def plain(self, topic: str, below: Mapping[str, int] | None = None) -> list[str]:
+        """A source's records; those of each partition that lie before an offset."""
+        found: list[str] = []
+        for number, log in enumerate(self.topics[topic].logs):
+            bound = log.end if below is None else below.get(str(number), 0)
+            found += _values(e for e in log.ranges(PLAIN) if e.base < bound)
+        return found
+
+    def written(self, topic: str) -> list[str]:
+        """Rows that are committed or may still be."""
+        return [v for log in self.topics[topic].logs for v in _values(log.ranges(COMMITTED, PLAIN, OPEN))]
+
+    def seen(self, topic: str) -> list[str]:
+        """What a read_committed reader gets, up to the last stable offset."""
+        logs = self.topics[topic].logs
+        return [v for g in logs for v in _values(e for e in g.ranges(COMMITTED, PLAIN) if e.base < g.stable)]
 
     def held_open(self) -> Iterator[tuple[str, object]]:
         """Transactional ids with an open transaction, and who opened each."""
@@ -511,6 +553,14 @@ _SERVED = (
     "txn_offset_commit", "end_txn", "describe_transactions", "list_transactions", "describe_producers",
     "write_txn_markers", "delete_groups",
 )  # fmt: skip
+
+
+def _values(entries: Iterable[Entry]) -> list[str]:
+    """The values of records in some batches, in order."""
+    data = b"".join(entry.data for entry in entries)
+    if not data:
+        return []
+    return [value.decode() for value in decode_batches(data, list(iter_headers(data))).value.to_pylist()]
 
 
 def _identity(identity: Identity) -> Message:

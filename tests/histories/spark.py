@@ -11,7 +11,7 @@ import pickle
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ class Plan:
     """A query as its user starts it: options of source and sink, and where its checkpoint is.
 
     `token`: the batches go through foreachBatch and df.write, this is their write.token's beginning.
-    `told`: checkpointLocation is an option (else: of the session).
+    `told`: checkpointLocation is an option (else: of the session). `mark`: what rows are marked with.
     """
 
     checkpoint: Path
@@ -78,6 +78,7 @@ class Plan:
     token: str | None = None
     told: bool = True
     kind: type[EoslogDataSource] = EoslogDataSource
+    mark: str = ""
 
 
 @dataclass
@@ -117,6 +118,16 @@ class Stream:
             made = plan.kind(plan.source)
             self.reader = made.streamReader(made.schema())
         assert isinstance(self.reader, StreamReader)
+
+    @property
+    def began(self) -> dict[str, dict[str, int]]:
+        """Where it began, if this run began it."""
+        return self.reader._began or {}
+
+    @property
+    def between(self) -> bool:
+        """Whether no batch is planned and not complete."""
+        return self._batch is None
 
     # -- MicroBatchExecution --------------------------------------------------------------------
 
@@ -305,8 +316,10 @@ class Job:
         if self._stopping:
             raise self._ended()
         messages: list[WriterCommitMessage | None] = [None] * len(rows)
+        begun = 0
         try:
             for number, mine in enumerate(rows):
+                begun = number + 1
                 if strike is not None and strike.kind == "stop" and self.app.strike is strike:
                     self._stoppable(pickled, messages, number, rows, strike)
                 else:
@@ -323,10 +336,10 @@ class Job:
         except Killed:
             if self.app.dead:
                 raise
-            self._abort(pickled, messages)
+            self._abort_beside(pickled, messages, rows, begun, strike)
             raise TaskFailed("a task was killed") from None
         except Exception:
-            self._abort(pickled, messages)
+            self._abort_beside(pickled, messages, rows, begun, strike)
             raise
         if self._stopping:
             if not self._abort_meanwhile:
@@ -339,6 +352,23 @@ class Job:
             self.sink.abort(pickled, messages)
         except Exception:  # Spark logs it and goes on with the first error
             log.warning("abort failed", exc_info=True)
+
+    def _abort_beside(
+        self, pickled: bytes, messages: list[WriterCommitMessage | None],
+        rows: Sequence[Callable[[], Rows]], begun: int, strike: Strike | None,
+    ) -> None:  # fmt: skip
+        """A task has failed: the others have begun beside it, and die while abort is called."""
+        tasks = self._begun(pickled, rows, range(begun, len(rows)))
+        self._outlive(pickled, messages, tasks, strike.more if strike else 0)
+
+    def _begun(
+        self, pickled: bytes, rows: Sequence[Callable[[], Rows]], numbers: Iterable[int]
+    ) -> list["_Dying"]:
+        """Tasks that run beside another one."""
+        tasks = [self._dying(pickled, at, rows, Worker(self.app, "task")) for at in numbers]
+        for task in tasks:
+            task.one_step(self.app)
+        return tasks
 
     def _task(
         self, pickled: bytes, number: int, rows: Callable[[], Rows], worker: Worker
@@ -378,8 +408,7 @@ class Job:
                 messages[number] = dying.result()
                 return
             others = range(number + 1, len(rows))
-            tasks = [dying, *(self._dying(pickled, at, rows, Worker(self.app, "task")) for at in others)]
-            self._outlive(pickled, messages, tasks, strike.more)
+            self._outlive(pickled, messages, [dying, *self._begun(pickled, rows, others)], strike.more)
             raise self._ended()
         finally:
             strike.act, strike.kind = self._stop, "stop"

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from tests.histories import recorded_source
-from tests.histories.processes import Application
+from tests.histories.processes import Application, Strike
 from tests.histories.record_spark import RECORDED, SCENARIOS, Life
 from tests.histories.recorded_source import RecordedSource
-from tests.histories.sim_connection import Killed
-from tests.histories.spark import Plan, Stream
+from tests.histories.sim_connection import Killed, Network
+from tests.histories.spark import Plan, Stopped, Stream
 from tests.histories.world import World
 
 ASKS = ("latestOffset", "prepareForTriggerAvailableNow")
@@ -60,6 +60,7 @@ def _live(
         raise Killed
 
     monkeypatch.setattr(recorded_source, "end", [die])
+    monkeypatch.setattr(recorded_source, "wait", [lambda: Network.process.after("it was told to wait")])
     diary = {"diary.file": str(file), "diary.checkpoint": str(checkpoint), "diary.strike": life.strike}
     given = {"kafka.bootstrap.servers": "a:9092", **diary}
     plan = Plan(
@@ -73,12 +74,14 @@ def _live(
         run = Stream(plan, app, world.clock)
         if life.trigger == "now":
             run.available_now()
+        elif life.trigger == "stop":
+            run.trigger(Strike("stop", ("task: after it was told to wait", 1)))
         else:
             for _ in range(life.batches):
                 run.trigger()
             run.trigger()
             run.stop()
-    except Killed:
+    except (Killed, Stopped):
         return
     except RuntimeError:
         run.stop()

@@ -1,4 +1,4 @@
-"""A history happens here: queries, writes and people's acts on clusters in memory, act by act."""
+"""A history happens here, on the ground that it is given: queries, writes and people's acts, act by act."""
 
 import json
 import re
@@ -15,19 +15,15 @@ import pyarrow as pa
 from eoslog.connector.commit.token import Token
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
-from eoslog.protocol.records import encode_batches
 from tests.histories import judge
-from tests.histories.clock import Clock
 from tests.histories.ending import end
+from tests.histories.ground import App, Ground, SimGround
 from tests.histories.judge import Finding, Lineage
-from tests.histories.processes import Application, Strike, machine
+from tests.histories.processes import Strike
 from tests.histories.query import Query, age, identity, logged
 from tests.histories.shapes import SINKS, SOURCES, Act
-from tests.histories.sim_cluster import SimCluster
-from tests.histories.sim_connection import Killed, Network
-from tests.histories.sim_log import Log
-from tests.histories.spark import BatchSink, Job, Plan, Stopped, Stream, TaskFailed, Told
-from tests.histories.stage import stage
+from tests.histories.sim_connection import Killed
+from tests.histories.spark import Plan, Stopped, TaskFailed, Told
 
 LOUD = (EoslogError, KafkaError)
 
@@ -35,9 +31,10 @@ LOUD = (EoslogError, KafkaError)
 class World:
     """One history. `acts` are done by `play`; `findings` are what was broken in the end."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.clock = folder, Clock()
-        self.clusters = {"a": SimCluster("a", self.clock)}
+    def __init__(self, folder: Path, ground: Ground | None = None) -> None:
+        self.folder = folder
+        self.ground: Ground = ground or SimGround(folder)
+        self.clock, self.cluster = self.ground.clock, self.ground.cluster
         self.queries: dict[str, Query] = {}
         self.lineages: list[Lineage] = []
         self.writes: list[tuple[Lineage, dict[str, str]]] = []
@@ -49,7 +46,7 @@ class World:
         self.acts_done = 0
         self._numbers = Counter[str]()
         self._snapshots: list[Any] = []
-        self._cuts: dict[str, list[Any]] = {}
+        self._cuts: dict[str, Any] = {}
         self._acts: list[Act] = []
         self._depth = 0
         self.deleted: Counter[str] = Counter()
@@ -57,24 +54,13 @@ class World:
         for name, partitions in (SOURCES | SINKS).items():
             self.cluster.create(name, partitions)
 
-    @property
-    def cluster(self) -> SimCluster:
-        """The one there is."""
-        return self.clusters["a"]
-
     # -- the frame ------------------------------------------------------------------------------
 
     @contextmanager
     def around(self) -> Iterator[None]:
         """Within it the connector lives in this world."""
-        self.clock.passed = self._passed
-        self.cluster.opener = lambda: getattr(Network.process, "app", None)
-        with stage(self.clusters, self.warned), self.clock.rules(), machine(self.folder / "tmp"):
+        with self.ground.around(self.warned):
             yield
-
-    def _passed(self) -> None:
-        for cluster in self.clusters.values():
-            cluster.tick()
 
     def play(self, acts: Sequence[Act]) -> list[Finding]:
         """Do all acts and judge."""
@@ -96,8 +82,7 @@ class World:
     # -- acts -----------------------------------------------------------------------------------
 
     def do_cluster(self, tv: int, keeps: bool) -> None:
-        self.cluster.tv, self.cluster.keeps = tv, keeps
-        self.cluster.life += 1
+        self.cluster.become(tv, keeps)
 
     def do_query(self, name: str, options: dict[str, str]) -> None:
         """A user writes a query down. Keys beside the connector's: in, told, token, starting."""
@@ -106,11 +91,10 @@ class World:
         told, token = given.pop("told", "yes") == "yes", given.pop("token", None)
         starting, ident = given.pop("starting", "earliest"), given.pop("id", None)
         most = given.pop("most", None)
-        servers = {"kafka.bootstrap.servers": "a:9092"}
-        source = {**servers, "subscribe": topic, "startingOffsets": starting}
+        source = {**self.ground.source, "subscribe": topic, "startingOffsets": starting}
         if most:
             source["maxOffsetsPerTrigger"] = most
-        sink = {**servers, "topic": out, **given}
+        sink = {**self.ground.sink, "topic": out, **given}
         if token:
             sink.pop("kafka.group.id", None)
         query = Query(self, name, source, sink, self.lineage(name, topic), told, token)
@@ -121,12 +105,12 @@ class World:
     def do_produce(self, topic: str, count: int) -> None:
         if topic not in self.cluster.topics:
             return
-        logs = self.cluster.topics[topic].logs
+        partitions = self.cluster.partitions(topic)
         numbers = [self._next("record") for _ in range(count)]
-        for at, log in enumerate(logs):
-            mine = [f"{topic}/{number}" for number in numbers if number % len(logs) == at]
+        for at in range(partitions):
+            mine = [f"{topic}/{number}" for number in numbers if number % partitions == at]
             if mine:
-                self._append(log, mine)
+                self.cluster.take(topic, at, mine)
 
     def do_run(self, name: str, triggers: int, strike: tuple[Any, ...] | None = None) -> None:
         """Triggers of a query; it is started if it does not run."""
@@ -270,7 +254,7 @@ class World:
         self, token: str | None, ident: str | None, topic: str, rows: str, strike: Any = None
     ) -> None:
         """df.write of the rows called so. The same token with the same rows and topic is the same write."""
-        options = {"kafka.bootstrap.servers": "a:9092", "topic": topic}
+        options = {**self.ground.sink, "topic": topic}
         if token is not None:
             options["write.token"] = token
         if ident is not None:
@@ -285,12 +269,12 @@ class World:
 
     def write(self, lineage: Lineage, options: dict[str, str], strike: Any = None) -> str:
         """What the error says that stops it; "": none does."""
-        app, name = Application(uuid.uuid4().hex), lineage.name
+        app, name = self.ground.application(), lineage.name
         rows = sorted(lineage.tried)
         batches = [[f"{name}:{row}" for row in half] for half in (rows[:2], rows[2:])]
         readers = [lambda b=b: iter([_rows(b)]) for b in batches]
         app.arm(self._strike(strike))
-        job = Job(app, self.clock, BatchSink(app, options))
+        job = self.ground.job(app, options)
         outcome = self._guarded(lambda: job.run(readers), app, None)
         if outcome == "done":
             lineage.done |= set(lineage.tried)
@@ -302,7 +286,7 @@ class World:
             return
         if topic in SINKS:
             self.deleted += judge.written(self.cluster, [topic])
-        partitions = len(self.cluster.topics[topic].logs)
+        partitions = self.cluster.partitions(topic)
         self._cuts.pop(topic, None)
         self.cluster.delete(topic)
         self.cluster.create(topic, partitions)
@@ -341,12 +325,11 @@ class World:
     def do_keep(self, topic: str) -> None:
         """A replica falls behind: it has the log up to here."""
         if topic in self.cluster.topics:
-            self._cuts[topic] = [log.copy() for log in self.cluster.topics[topic].logs]
+            self._cuts[topic] = self.cluster.logs_of(topic)
 
     def do_cut(self, topic: str) -> None:
         """That replica becomes the leader."""
-        now = self.cluster.topics.get(topic)
-        if now is not None and topic in self._cuts and len(self._cuts[topic]) <= len(now.logs):
+        if topic in self.cluster.topics and topic in self._cuts:
             self.cluster.cut(topic, self._cuts[topic])
 
     def do_restart(self) -> None:
@@ -423,7 +406,7 @@ class World:
         run = query.run
         outcome: list[bool] = []
         if run is None or run.busy:  # who stands still in a batch is started a second time
-            app = Application(uuid.uuid4().hex, planners=1 + self._next("app") % 2)
+            app = self.ground.application(1 + self._next("app") % 2)
             self._guarded(lambda: self._start(query, app), app, query)
             run = query.run
             if run is None:
@@ -437,8 +420,9 @@ class World:
             return False
         return not run.app.ended and query.run is run
 
-    def _start(self, query: Query, app: Application) -> None:
+    def _start(self, query: Query, app: App) -> None:
         plan = Plan(query.checkpoint, dict(query.source), dict(query.sink), query.token, query.told)
+        plan.mark = query.lineage.name
         lineage, guarantee = query.lineage, query.sink.get("processing.guarantee", "exactly_once")
         renamed = query.left and query.names != query.handed  # to the cluster it is another query
 
@@ -458,8 +442,8 @@ class World:
                 name = plan.sink.get("transactional.id") or "eoslog-write"
                 lineage.sinks.add(Token.of(f"{plan.token}-{batch}").sink_id(name, plan.sink["topic"]))
             if not lineage.began:
-                began = stream.reader._began or {}
-                lineage.before, lineage.began = judge.in_log(self.cluster, lineage.topic, began), True
+                held = judge.in_log(self.cluster, lineage.topic, stream.began)
+                lineage.before, lineage.began = held, True
 
         def completed(batch: int) -> None:
             lineage.done |= lineage.batches.pop(batch, set())
@@ -467,10 +451,10 @@ class World:
         lineage.again |= query.left
         if age(query.checkpoint)[1] < 0 and query.source["startingOffsets"] == "committed":
             self._accept_namesakes(query)
-        stream = Stream(plan, app, self.clock, Told(planned, completed, read))
+        stream = self.ground.stream(plan, app, Told(planned, completed, read))
         query.run, query.error = stream, None
 
-    def _guarded(self, do: Callable[[], Any], app: Application, query: Query | None) -> str:
+    def _guarded(self, do: Callable[[], Any], app: App, query: Query | None) -> str:
         """Done, or how it ended; an error that names itself ends a query loudly."""
         try:
             do()
@@ -490,11 +474,6 @@ class World:
             if query is not None:
                 query.error = error
             return "loud"
-
-    def _append(self, log: Log, values: Sequence[str]) -> None:
-        column = pa.array([value.encode() for value in values])
-        (batch,) = encode_batches(None, column, None, self.clock.ms, codec=0, max_batch_bytes=1 << 20)
-        log.append(b"".join(bytes(part) for part in batch.finish()), self.clock.ms)
 
     def _next(self, name: str) -> int:
         self._numbers[name] += 1

@@ -1,0 +1,202 @@
+"""What a history happens on: a world is handed its ground.
+
+SimGround is clusters in memory with Spark imitated; spark_ground.py has a broker with Spark itself.
+"""
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from tests.histories.clock import Clock
+from tests.histories.processes import Application, Strike, machine
+from tests.histories.sim_cluster import SimCluster
+from tests.histories.sim_connection import Network
+from tests.histories.spark import BatchSink, Job, Plan, Stream, Told
+from tests.histories.stage import stage
+
+Rows = Callable[[], Iterator[pa.RecordBatch]]
+
+
+class Time(Protocol):
+    """Who waits, waits here."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+
+
+class Cluster(Protocol):
+    """What people do to a cluster, and what is in it."""
+
+    requests: int
+
+    @property
+    def topics(self) -> Mapping[str, Any]:
+        """By their names."""
+
+    def partitions(self, topic: str) -> int:
+        """How many."""
+
+    def become(self, tv: int, keeps: bool) -> None:
+        """transaction.version, and whether two-phase commit is offered, from now on."""
+
+    def create(self, name: str, partitions: int) -> None:
+        """A new topic."""
+
+    def delete(self, name: str) -> None:
+        """It goes, with all that is kept of it."""
+
+    def add_partition(self, name: str) -> None:
+        """One more."""
+
+    def take(self, topic: str, partition: int, values: Sequence[str]) -> None:
+        """Records of a producer without transactions."""
+
+    def restart(self) -> None:
+        """The broker ends and starts again."""
+
+    def snapshot(self) -> Any:
+        """A copy of its disk."""
+
+    def restore(self, disk: Any) -> None:
+        """It is started on such a copy."""
+
+    def logs_of(self, topic: str) -> Any:
+        """A copy of a topic's logs."""
+
+    def cut(self, topic: str, kept: Any) -> None:
+        """The logs go back to that copy, as by an unclean election."""
+
+    def terminate(self, name: str) -> bool:
+        """Abort what a transactional id has open, whoever holds it; whether it had."""
+
+    def plain(self, topic: str, below: Mapping[str, int] | None = None) -> list[str]:
+        """A source's records; those of each partition that lie before an offset."""
+
+    def written(self, topic: str) -> list[str]:
+        """Rows that are committed or may still be."""
+
+    def seen(self, topic: str) -> list[str]:
+        """Rows that a read_committed reader gets."""
+
+    def held_open(self) -> Iterator[tuple[str, object]]:
+        """Transactional ids with an open transaction, and who opened each."""
+
+
+class App(Protocol):
+    """A driver and its processes. `ended`: how, once it has."""
+
+    ended: str
+
+    @property
+    def dead(self) -> bool:
+        """Whether it was killed."""
+
+    def arm(self, strike: Strike | None) -> None:
+        """What strikes in what is done next."""
+
+    def kill(self) -> None:
+        """SIGKILL to all of it."""
+
+
+class Run(Protocol):
+    """A streaming query from its start to its end."""
+
+    until_now: bool
+
+    @property
+    def app(self) -> App:
+        """Where it runs."""
+
+    @property
+    def query_id(self) -> str:
+        """Spark's, of its checkpoint."""
+
+    @property
+    def began(self) -> Mapping[str, Mapping[str, int]]:
+        """Where it began, if this run began it."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether it stands still in the middle of a trigger."""
+
+    @property
+    def between(self) -> bool:
+        """Whether no batch is planned and not complete."""
+
+    def trigger(self, strike: Strike | None = None) -> bool:
+        """One trigger; whether there was a batch. Raises what the connector raises, Killed, Stopped."""
+
+    def stop(self) -> None:
+        """The end in order."""
+
+
+class Write(Protocol):
+    """df.write."""
+
+    def run(self, rows: Sequence[Rows]) -> None:
+        """Raises what the connector raises, Killed, Stopped."""
+
+
+class Ground(Protocol):
+    """Everything that a world's acts are done with. `source`, `sink`: options that all have here."""
+
+    source: Mapping[str, str]
+    sink: Mapping[str, str]
+
+    @property
+    def clock(self) -> Time:
+        """Its time."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """The one there is."""
+
+    def around(self, warned: Counter[str]) -> AbstractContextManager[None]:
+        """Within it the connector lives here; its warnings are counted."""
+
+    def application(self, planners: int = 1) -> App:
+        """A new one, with so many planner processes if that can be chosen."""
+
+    def stream(self, plan: Plan, app: App, told: Told) -> Run:
+        """A query is started."""
+
+    def job(self, app: App, options: dict[str, str]) -> Write:
+        """A write of a DataFrame."""
+
+
+class SimGround:
+    """Clusters in memory, and Spark imitated."""
+
+    source: Mapping[str, str] = {"kafka.bootstrap.servers": "a:9092"}
+    sink = source
+
+    def __init__(self, folder: Path) -> None:
+        self.clock, self._folder = Clock(), folder
+        self.cluster = SimCluster("a", self.clock)
+        self.apps: list[Application] = []
+
+    @contextmanager
+    def around(self, warned: Counter[str]) -> Iterator[None]:
+        """See Ground."""
+        self.clock.passed = self.cluster.tick
+        self.cluster.opener = lambda: getattr(Network.process, "app", None)
+        with stage({"a": self.cluster}, warned), self.clock.rules(), machine(self._folder / "tmp"):
+            yield
+
+    def application(self, planners: int = 1) -> Application:
+        """See Ground."""
+        self.apps.append(Application(uuid.uuid4().hex, planners))
+        return self.apps[-1]
+
+    def stream(self, plan: Plan, app: Any, told: Told) -> Stream:
+        """See Ground."""
+        return Stream(plan, app, self.clock, told)
+
+    def job(self, app: Any, options: dict[str, str]) -> Job:
+        """See Ground."""
+        return Job(app, self.clock, BatchSink(app, options))
