@@ -10,11 +10,11 @@ STORIES = tuple(
         "seal_traps",
         "own_markers",
         "late_attempt",
-        "decision",
         "names",
         "replay",
         "restarts",
         "proofs",
+        "decision",
     )
 )
 MODEL = (f"{HERE}test_replay_model.py", f"{HERE}test_model.py")
@@ -135,11 +135,6 @@ MUTANTS: list[Mutant] = [
             "the attempt is not noted",
             '    yield from demand(CommitOffsets(sink.attempts_group, note), f"{what} cannot be noted")\n',
             "",
-        ),
-        Break(
-            "at most once without a checkpoint",
-            "        dropped = yield from _mark_attempt(sink, batch)",
-            "        dropped = batch is not None and (yield from _mark_attempt(sink, batch))",
         ),
     ),
     *mutants_of(

@@ -69,6 +69,11 @@ def test_the_last_batches_of_other_queries_are_kept_the_newest_first(
     assert "before" not in encode(decision(3), SINK, anchors=8)[0][1]
 
 
+def test_the_other_query_whose_batch_is_the_oldest_makes_room() -> None:
+    full = decision(0)._replace(earlier=tuple(Batch(f"other {n}", n) for n in range(KEPT_QUERIES)))
+    assert full.earlier_than("a new one") == (full.batch, *full.earlier[:-1])
+
+
 @given(query_id=st.text(max_size=40))
 def test_any_query_id_survives_and_counts_in_utf_16(query_id: str) -> None:
     made = decision(1)._replace(batch=Batch(query_id, 1))

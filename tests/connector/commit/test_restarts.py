@@ -152,6 +152,19 @@ def test_a_replay_takes_the_sink_from_the_attempt_before(tv: int) -> None:
 
 
 @BOTH
+def test_a_start_is_compared_unless_a_run_goes_on_with_its_next_batch(tv: int) -> None:
+    """It is where a query comes back to its last batch, and where brokers that were restored from an older
+    copy lack the decision that Spark has noted."""
+    bench = Bench(tv)
+    bench.whole_batch(0)
+    assert not bench.begin(1, run=bench.remembered, completed=0).anew
+    bench = Bench(tv)
+    bench.whole_batch(0)
+    assert bench.begin(0, run=bench.remembered).anew
+    assert bench.begin(1, run=bench.remembered, completed=0).anew, "under this run nothing was decided"
+
+
+@BOTH
 def test_a_driver_whose_batch_another_one_has_decided_stops_at_its_next(tv: int) -> None:
     """The same batch, with the same offsets; but decided by somebody else, who owns the sink."""
     bench = Bench(tv)
@@ -189,6 +202,18 @@ def test_an_aborted_participant_is_not_decided_though_its_epoch_is_the_same() ->
     aborted = reports[1].participant  # type: ignore[union-attr]
     assert bench.broker.end(aborted.name, aborted.identity, False) == aborted.identity
     with pytest.raises(BatchRefused, match=r"partition 1: .* is CompleteAbort"):
+        bench.commit(reports, 0)
+    assert bench.broker.visible() == []
+
+
+@BOTH
+def test_a_transaction_that_took_a_participants_name_is_not_decided(tv: int) -> None:
+    """What is open under the name is what the task has written if its identity is the one reported."""
+    bench = Bench(tv)
+    reports = bench.prepare_all(bench.begin(0))
+    name = reports[1].participant.name  # type: ignore[union-attr]
+    assert bench.broker.produce(name, bench.broker.init(name), 0, ["other"]) is None
+    with pytest.raises(BatchRefused, match=r"partition 1: .* is Ongoing"):
         bench.commit(reports, 0)
     assert bench.broker.visible() == []
 
