@@ -37,7 +37,7 @@ COMPILED = ("eoslog", "protocol", "broker", "connector", "tests")
 LIMIT_SECONDS = 180.0
 BASELINE_SECONDS = 1800.0
 KILLED, SURVIVED, TIMED_OUT, UNFIT = "killed", "SURVIVED", "OUT OF TIME", "UNFIT"
-QUIET = ("-x", "-q", "--tb=no", "-rfE", "--assert=plain", "-p", "no:xdist", "--timeout", "0", "-m", "not spark")
+QUIET = ("-xq", "--tb=no", "-rfE", "--assert=plain", "-pno:xdist", "--timeout=0", "-mnot spark")
 """How pytest is run: to the first red test. No Spark is started; no time-out but ours. Assertions are not
 rewritten: nobody reads why one fails, and what pytest compiles it tells by its time and length."""
 

@@ -296,15 +296,23 @@ def test_a_batch_that_replays_otherwise_is_refused(again: list[list[str]], told:
     assert bench.visible() == ALL
 
 
+def summed(reports: list[Report], *sums: int) -> list[Report]:
+    return [
+        replace(report, checksum=sums[at]) if isinstance(report, (Prepared, Decided)) else report
+        for at, report in enumerate(reports)
+    ]
+
+
+def test_a_batch_that_was_decided_without_checksums_is_compared_by_its_rows() -> None:
+    """The option was set after the loss."""
+    bench = ReplayBench()
+    bench.lose(1)
+    bench.commit(summed(bench.tasks(bench.begin(0)), 7, 8, 0, 9), 0)
+    assert bench.visible() == ALL
+
+
 def test_trap_30_equal_numbers_of_other_rows_are_told_by_their_checksums() -> None:
     """Rows that were dealt out in turns come out in equal numbers, whichever they are."""
-
-    def summed(reports: list[Report], *sums: int) -> list[Report]:
-        return [
-            replace(report, checksum=sums[at]) if isinstance(report, (Prepared, Decided)) else report
-            for at, report in enumerate(reports)
-        ]
-
     bench = ReplayBench()
     reports = summed(bench.tasks(bench.begin(0)), 7, 8, 0, 9)
     bench.crash_at(finishes)

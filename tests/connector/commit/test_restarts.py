@@ -280,6 +280,22 @@ def test_nothing_is_aborted_by_a_driver_whose_sink_is_gone(tv: int) -> None:
 
 
 @BOTH
+def test_a_left_over_that_times_out_meanwhile_is_none(tv: int) -> None:
+    """Its abort is refused; it is not sealed either, which would start the name anew."""
+    bench = left_over(tv)
+
+    def expire(command: c.Command[Any]) -> None:
+        if isinstance(command, c.End):
+            bench.intercept = None
+            for name in bench.open():
+                bench.broker.expire(name)
+
+    bench.intercept = expire
+    bench.begin(0)
+    assert bench.open() == () and not any(isinstance(command, c.Seal) for command in bench.commands)
+
+
+@BOTH
 @pytest.mark.parametrize("seen", [True, False])
 def test_left_overs_that_stay_are_told(tv: int, seen: bool) -> None:
     """They hold back readers; whether they are open still is seen, or nobody answers."""

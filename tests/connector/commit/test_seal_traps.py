@@ -219,6 +219,21 @@ def test_trap_24_a_seal_that_arrives_late_does_not_stop_the_decision(tv: int, te
 
 
 @BOTH
+@pytest.mark.parametrize("why", [c.Refused(1, "busy"), c.Unknown("busy")])
+def test_trap_24_one_that_cannot_be_taken_over_is_not_finished(tv: int, why: c.Failure) -> None:
+    bench = Bench(tv, keeps=True, tells_holder=False)
+    crash(bench, finishes)
+    for name in bench.open():
+        bench.broker.keep(name)
+    bench.intercept = lambda command: {p.name: why for p in command.participants} if seals(command) else None
+    with pytest.raises(Unfinished, match=r"2 of its transactions could not be committed yet: .*busy"):
+        bench.begin(0)
+    bench.intercept = None
+    bench.begin(0)
+    assert bench.broker.visible() == ROWS and bench.open() == ()
+
+
+@BOTH
 def test_trap_24_who_does_not_answer_is_not_taken_over(tv: int) -> None:
     """Its commit may be under way: sealing it after that would hide that it is committed."""
     bench = Bench(tv, keeps=True)
