@@ -176,6 +176,17 @@ def test_a_driver_whose_batch_another_one_has_decided_stops_at_its_next(tv: int)
 
 
 @BOTH
+def test_a_replay_that_commits_after_the_next_batch_was_decided_is_no_lost_decision(tv: int) -> None:
+    """Its driver stood still, and another one went on: the batch is decided as it was."""
+    bench = Bench(tv)
+    bench.whole_batch(0)
+    replay = bench.prepare_all(bench.begin(0))
+    bench.whole_batch(1)
+    bench.commit(replay, 0)
+    assert bench.broker.visible() == [*ROWS, "q1p0", "q1p1"]
+
+
+@BOTH
 def test_a_running_query_that_rested_until_its_sink_expired_goes_on(tv: int) -> None:
     bench = Bench(tv)
     bench.whole_batch(0)
