@@ -8,6 +8,7 @@ import pytest
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import ANCHOR
+from eoslog.connector.commit.ending import Aborted, end_run
 from eoslog.connector.commit.faults import BatchRefused, MarkersMissing, OutcomeUnknown
 from eoslog.connector.commit.names import Identity
 from eoslog.connector.commit.own import LOOKS, is_ended
@@ -72,6 +73,13 @@ def test_trap_32_a_fresh_start_looks_before_it_acquires_the_sink() -> None:
     bench.begin(0)
     kinds = [type(command) for command in bench.commands]
     assert kinds.index(c.WriteMarkers) < kinds.index(c.Acquire)
+    assert bench.broker.visible() == ["q0p0", "q0p1"] and not bench.broker.held
+
+
+def test_trap_32_an_end_looks_before_it_raises_the_epoch_of_the_sink() -> None:
+    """So it reads the decision, and carries it out."""
+    bench = _decided_and_dead()
+    assert bench.run(end_run(bench.sink, bench.remembered)).outcome is Aborted.DECIDED
     assert bench.broker.visible() == ["q0p0", "q0p1"] and not bench.broker.held
 
 

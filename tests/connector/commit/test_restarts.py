@@ -16,6 +16,7 @@ from eoslog.connector.commit.faults import (
 )
 from eoslog.connector.commit.messages import Batch, Begun, Decided
 from eoslog.connector.commit.names import Identity
+from eoslog.connector.commit.prepare import Task, judge
 from tests.connector.commit.model_bench import Bench, Crash, finishes
 
 BOTH = pytest.mark.parametrize("tv", [1, 2])
@@ -97,8 +98,9 @@ def attempt(bench: Bench, batch_id: int, query: str = "q") -> Begun:
 @BOTH
 def test_at_most_once_drops_the_batch_that_was_tried_and_no_other(tv: int) -> None:
     bench = Bench(tv)
-    assert not attempt(bench, 0).dropped
-    assert attempt(bench, 0).dropped
+    first, again = attempt(bench, 0), attempt(bench, 0)
+    assert not first.dropped and judge(first, "q", 0, 0)[0] is Task.WRITE
+    assert again.dropped and judge(again, "q", 0, 0)[0] is Task.DROP
     assert not attempt(bench, 1).dropped, "the next batch of the query was not tried"
     assert attempt(bench, 1).dropped
     assert not attempt(bench, 1, "another").dropped, "another query's batch of that number was not tried"

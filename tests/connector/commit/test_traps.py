@@ -396,6 +396,18 @@ def test_trap_12_abort_after_a_decided_batch_aborts_nothing(tv: int) -> None:
 
 
 @BOTH
+@pytest.mark.parametrize("why", [c.Refused(1, "not now"), c.Unknown("no answer")])
+def test_nothing_is_aborted_while_the_end_is_not_marked(tv: int, why: c.Failure) -> None:
+    """A process that commits may still work: what it decides must not be aborted."""
+    bench = Bench(tv)
+    reports = bench.prepare_all(bench.begin(0))
+    bench.intercept = lambda command: why if isinstance(command, c.Acquire) else None
+    assert bench.abort(reports, 0) is Aborted.LEFT and len(bench.open()) == 2
+    bench.commit(reports, 0)
+    assert bench.broker.visible() == ["q0p0", "q0p1"]
+
+
+@BOTH
 def test_a_replaced_driver_takes_its_own_transactions_with_it(tv: int) -> None:
     """Its tasks ran after the new driver had decided the batch: readers would wait for their time-out."""
     bench = Bench(tv)
