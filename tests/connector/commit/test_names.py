@@ -41,6 +41,13 @@ def test_a_name_belongs_to_one_sink(mine: str, other: str) -> None:
     assert (Sink(other).coordinator == Sink(mine).coordinator) == (mine == other)
 
 
+@pytest.mark.parametrize("other", ["a", "a/attempts", "a/finished"])
+def test_no_note_stands_in_the_place_of_a_decision(other: str) -> None:
+    """Neither of its own sink nor of another one."""
+    notes = (Sink("a").attempts_group, Sink("a").finished_group)
+    assert len(set(notes)) == 2 and Sink(other).group not in notes
+
+
 @pytest.mark.parametrize(
     "name",
     [
