@@ -212,7 +212,8 @@ def test_what_one_error_does(pair: Pair) -> None:
 
 @pytest.mark.usefixtures("no_patience")
 def test_a_partition_that_stays_unknown_holds_nothing() -> None:
-    result, sent = ask(REQUESTS["DescribeProducers"], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 1 << 60)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    result, sent = ask(REQUESTS["DescribeProducers"], unknown, 1 << 60, api_timeout_ms=20)
     assert result == () and sent >= 1
 
 
@@ -230,7 +231,7 @@ def test_no_error_is_tried_again_without_end(pair: Pair) -> None:
 @pytest.mark.usefixtures("no_patience")
 @pytest.mark.parametrize("pair", [p for p in PAIRS if p.outcome == "briefly"], ids=named)
 def test_what_a_broker_may_not_know_yet_is_believed_soon(pair: Pair) -> None:
-    result, _ = ask(REQUESTS[pair.request], ErrorCode[pair.error], 1 << 60)
+    result, _ = ask(REQUESTS[pair.request], ErrorCode[pair.error], 1 << 60, api_timeout_ms=20)
     assert isinstance(result, KafkaError) and result.code.name == pair.error
 
 
