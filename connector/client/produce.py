@@ -131,9 +131,7 @@ class Producer:
 
     def close(self) -> None:
         """Give the connections back; with batches still unanswered, their outcome stays unknown."""
-        for connection, waiting in self._lanes.values():
-            if waiting:
-                connection.close()
+        for connection, _ in self._lanes.values():
             self.cluster.give_back(connection)
         self._lanes.clear()
 

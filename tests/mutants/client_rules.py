@@ -147,11 +147,6 @@ MUTANTS: list[Mutant] = [
         ),
         Break("flush does not wait", "self._pump(settle=True)", "self._pump()"),
         Break(
-            "connections with answers to come are used again",
-            "            if waiting:\n                connection.close()",
-            "            pass",
-        ),
-        Break(
             "records are not told as a transaction's",
             "base, self.transactional_id is not None",
             "base, False",
@@ -161,6 +156,15 @@ MUTANTS: list[Mutant] = [
             "a request is packed without a limit",
             "pack(batches, self.cluster.config.max_request_bytes)",
             "pack(batches, 1 << 40)",
+        ),
+    ),
+    *mutants_of(
+        "connector/client/cluster.py",
+        PRODUCE,
+        Break(
+            "connections with answers to come are used again",
+            "if connection.closed or connection.waiting:",
+            "if connection.closed:",
         ),
     ),
     *mutants_of(
