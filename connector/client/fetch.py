@@ -164,7 +164,8 @@ class _Reader:
         return f"{self.topic}-{self.partition}"
 
     def ask(self, position: int) -> None:
-        """Send a Fetch; a failure is left for `answer` to find."""
+        """Send a Fetch for what comes next, so there was progress; a failure is left for `answer` to find."""
+        self._backoff = None
         try:
             self._send(position)
         except (KafkaError, ConnectionLost, BrokerUnreachable) as error:
@@ -185,8 +186,6 @@ class _Reader:
             except (KafkaError, ConnectionLost, BrokerUnreachable) as error:
                 self._again(error, position)
                 continue
-            if answer.records:
-                self._backoff = None
             return answer
 
     def nothing(self, answer: _Answer, position: int) -> None:

@@ -34,7 +34,7 @@ from tests.mutants.table import MUTANTS
 
 LEFT_OUT = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
 COMPILED = ("eoslog", "protocol", "broker", "connector", "tests")
-LIMIT_SECONDS = 180.0
+LIMIT_SECONDS, HANGS_SECONDS = 180.0, 60.0
 BASELINE_SECONDS = 1800.0
 KILLED, SURVIVED, TIMED_OUT, UNFIT = "killed", "SURVIVED", "OUT OF TIME", "UNFIT"
 QUIET = ("-xq", "--tb=no", "-rfE", "--assert=plain", "-pno:xdist", "--timeout=0", "-mnot spark")
@@ -150,7 +150,7 @@ class Broken:
 
     def ended(self) -> Outcome | None:
         """What became of it, once that is known."""
-        run = self._running.ended(LIMIT_SECONDS)
+        run = self._running.ended(HANGS_SECONDS if self.mutant.hangs else LIMIT_SECONDS)
         if run is None:
             return None
         self._path.write_text(self._whole)
