@@ -371,5 +371,10 @@ MUTANTS: list[Mutant] = [
             'if named and part["partition_index"] == self.partition:',
             "if named:",
         ),
+        Break(
+            "the wrong topic's records",
+            'if named and part["partition_index"] == self.partition:',
+            'if part["partition_index"] == self.partition:',
+        ),
     ),
 ]

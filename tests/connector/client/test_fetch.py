@@ -174,6 +174,20 @@ def test_no_record_of_another_topic_of_the_name_is_read(version: int) -> None:
             values(broker, 0, 100, topic_id="A" * 22)
 
 
+def test_what_was_not_asked_for_is_not_read() -> None:
+    """Neither another partition's part of an answer nor another topic's."""
+    log = Log()
+
+    def with_others(version: int, body: Any) -> Any:
+        (part,) = log.fetch(version, body)["responses"][0]["partitions"]
+        other = {**part, "error_code": 1}
+        parts = [{**other, "partition_index": 1}, part]
+        return {"responses": [{"topic": "u", "partitions": [other]}, {"topic": "t", "partitions": parts}]}
+
+    with FakeBroker({ApiKey.FETCH: with_others}) as broker:
+        assert values(broker, 0, 100) == numbers(0, 100)
+
+
 def test_no_progress_is_an_error_not_an_end() -> None:
     log = Log()
     with (
