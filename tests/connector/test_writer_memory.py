@@ -62,6 +62,8 @@ def test_files_of_drivers_that_ended_are_looked_for_once_an_hour(
     memory.keep(RUN, "key")
     (own,) = folder.iterdir()
     old, week_ago = own / "old.run", time.time() - 8 * 24 * 3600
+    young = own / "of_another_driver.run"
+    young.touch()
 
     def leave() -> None:
         old.touch()
@@ -72,7 +74,7 @@ def test_files_of_drivers_that_ended_are_looked_for_once_an_hour(
     assert old.exists()
     monkeypatch.setattr(memory, "_swept", time.monotonic() - 3601)
     memory.keep(RUN, "key")
-    assert not old.exists()
+    assert not old.exists() and young.exists()
     assert memory.take("key") == RUN
 
 

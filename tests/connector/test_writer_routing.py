@@ -148,6 +148,12 @@ def test_the_option_beats_the_column() -> None:
     assert set(routed(router("b"), batch(value=[b"x"], topic=["a"], partition=[4]))) == {("b", 4)}
 
 
+@pytest.mark.parametrize("partition", range(3))
+def test_the_column_beats_the_key(partition: int) -> None:
+    rows = batch(key=[b"k", b"l"], value=[b"1", b"2"], partition=[partition] * 2)
+    assert list(routed(router("a"), rows)) == [("a", partition)]
+
+
 def test_rows_without_key_take_turns_batch_by_batch() -> None:
     made = router("a", seed=1)
     places = [next(iter(routed(made, batch(value=[b"x", b"y"])))) for _ in range(4)]
