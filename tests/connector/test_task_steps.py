@@ -183,8 +183,11 @@ def test_the_checksum_is_that_of_the_rows(kafka: Kafka) -> None:
 
 
 def test_a_task_that_fails_leaves_nothing_open_or_visible(kafka: Kafka) -> None:
+    """Though rows of it are in the log: the second batch of a partition waits for the answer to its first."""
+
     def failing() -> Iterator[pa.RecordBatch]:
-        yield rows(b"a" * 1000)
+        yield from [rows(b"a")] * 6
+        assert len(write.open()) == 1
         raise ZeroDivisionError
 
     write = Write(kafka)
