@@ -221,6 +221,17 @@ def test_a_broker_without_the_request_is_not_asked() -> None:
         assert broker.seen(ApiKey.INIT_PRODUCER_ID) == []
 
 
+def sealing() -> c.Rules[Any]:
+    answers: Any = yield c.Seal((Participant("x", Own(7, 3)), Participant("y", Own(8, 3))))
+    return answers
+
+
+def test_of_a_broker_without_the_request_the_rules_are_told_that_it_is_not_offered() -> None:
+    with FakeBroker(versions={ApiKey.INIT_PRODUCER_ID: (0, 5)}) as broker:
+        answers = Driver(cluster(broker), 60_000).run(sealing())
+    assert {type(answer) for answer in answers.values()} == {c.NotOffered}
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
@@ -232,15 +243,8 @@ def test_a_broker_without_the_request_is_not_asked() -> None:
 def test_what_the_rules_are_told(code: ErrorCode, kind: type, caplog: pytest.LogCaptureFixture) -> None:
     """And the user, once, where nothing is sealed."""
     caplog.set_level("INFO", "eoslog")
-    seal = c.Seal((Participant("x", Own(7, 3)), Participant("y", Own(8, 3))))
-
-    def ask() -> Any:
-        answers = yield seal
-        return answers
-
     with FakeBroker({ApiKey.INIT_PRODUCER_ID: lambda *_: {"error_code": int(code)}}) as broker:
         driver = Driver(cluster(broker), 60_000)
         for _ in range(2):
-            answers = driver.run(ask())
-            assert {type(answer) for answer in answers.values()} == {kind}
+            assert {type(answer) for answer in driver.run(sealing()).values()} == {kind}
     assert caplog.text.count("no two-phase commit here") == (1 if kind is c.NotOffered else 0)
