@@ -221,15 +221,55 @@ def test_a_broker_without_the_request_is_not_asked() -> None:
         assert broker.seen(ApiKey.INIT_PRODUCER_ID) == []
 
 
-def sealing() -> c.Rules[Any]:
-    answers: Any = yield c.Seal((Participant("x", Own(7, 3)), Participant("y", Own(8, 3))))
-    return answers
+SEAL = c.Seal((Participant("x", Own(7, 3)), Participant("y", Own(8, 3))))
+
+
+def asking(command: c.Command[Any]) -> c.Rules[Any]:
+    answer: Any = yield command
+    return answer
 
 
 def test_of_a_broker_without_the_request_the_rules_are_told_that_it_is_not_offered() -> None:
     with FakeBroker(versions={ApiKey.INIT_PRODUCER_ID: (0, 5)}) as broker:
-        answers = Driver(cluster(broker), 60_000).run(sealing())
+        answers = Driver(cluster(broker), 60_000).run(asking(SEAL))
     assert {type(answer) for answer in answers.values()} == {c.NotOffered}
+
+
+def test_who_raises_the_epoch_says_who_it_is() -> None:
+    """So nobody else's sink is taken from it."""
+    given = {"error_code": 0, "producer_id": 7, "producer_epoch": 4}
+    with FakeBroker({ApiKey.INIT_PRODUCER_ID: lambda *_: dict(given)}) as broker:
+        assert Driver(cluster(broker), 60_000).run(asking(c.Acquire("x", Own(7, 3)))) == Own(7, 4)
+        ((_, body),) = broker.seen(ApiKey.INIT_PRODUCER_ID)
+    assert (body["producer_id"], body["producer_epoch"]) == (7, 3)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_end_is_what_the_rules_have_asked_for(commit: bool) -> None:
+    end = c.End(commit, (Participant("x", Own(7, 3)),))
+    with FakeBroker({ApiKey.END_TXN: ended}) as broker:
+        assert Driver(cluster(broker), 60_000).run(asking(end)) == {"x": Own(7, 4)}
+        ((_, body),) = broker.seen(ApiKey.END_TXN)
+    assert body["committed"] is commit
+
+
+def test_the_rules_are_told_who_wrote_and_who_holds() -> None:
+    kept = {"error_code": 0, "producer_id": 7, "producer_epoch": 4,
+            "ongoing_txn_producer_id": 7, "ongoing_txn_producer_epoch": 3}  # fmt: skip
+    with FakeBroker({ApiKey.INIT_PRODUCER_ID: lambda *_: dict(kept)}) as broker:
+        answers = Driver(cluster(broker), 60_000).run(asking(SEAL))
+    assert answers == dict.fromkeys("xy", c.Kept(holder=Own(7, 4), wrote=Own(7, 3)))
+
+
+def test_who_does_not_answer_has_not_refused() -> None:
+    """The request may have reached the broker: what came of it is unknown."""
+
+    def lost(version: int, body: Any) -> Any:
+        raise Drop
+
+    with FakeBroker({ApiKey.INIT_PRODUCER_ID: lost}) as broker:
+        answers = Driver(cluster(broker, delivery_timeout_ms=20), 60_000).run(asking(SEAL))
+    assert {type(answer) for answer in answers.values()} == {c.Unknown}
 
 
 @pytest.mark.parametrize(
@@ -246,5 +286,5 @@ def test_what_the_rules_are_told(code: ErrorCode, kind: type, caplog: pytest.Log
     with FakeBroker({ApiKey.INIT_PRODUCER_ID: lambda *_: {"error_code": int(code)}}) as broker:
         driver = Driver(cluster(broker), 60_000)
         for _ in range(2):
-            assert {type(answer) for answer in driver.run(sealing()).values()} == {kind}
+            assert {type(answer) for answer in driver.run(asking(SEAL)).values()} == {kind}
     assert caplog.text.count("no two-phase commit here") == (1 if kind is c.NotOffered else 0)
