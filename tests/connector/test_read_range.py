@@ -1,14 +1,14 @@
 """A task's range is read once, whatever is gone in the middle of it: without a broker."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from eoslog.connector import reader
-from eoslog.connector.errors import DataLoss, OffsetsGone, TopicMadeAnew
+from eoslog.connector.errors import DataLoss, OffsetsGone, OptionError, TopicMadeAnew, UnknownTopic
 from eoslog.connector.options import SourceOptions, source_options
 from eoslog.connector.plan import Range
 from eoslog.protocol.records import DecodedRecords
@@ -81,9 +81,36 @@ def test_a_loss_stops_the_task_unless_it_may_be(monkeypatch: pytest.MonkeyPatch,
     assert read(options(**CARELESS), Range("t", 0, 0, 10)) == [0]
 
 
+def test_of_a_topic_that_is_deleted_in_mid_range_the_rest_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    Log(monkeypatch, 0, [records(0, 4), UnknownTopic("t")])
+    with pytest.raises(DataLoss, match="t-0: offsets 5 to 9 cannot be read"):
+        read(options(), Range("t", 0, 0, 10))
+    Log(monkeypatch, 0, [records(0, 4), UnknownTopic("t")])
+    assert read(options(**CARELESS), Range("t", 0, 0, 10)) == [0, 4]
+
+
 def test_what_is_asked_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     for level, committed in (("read_committed", True), ("read_uncommitted", False)):
         log = Log(monkeypatch, 0, [records(4)])
         read(options(**{"kafka.isolation.level": level}), Range("t", 0, 4, 5, "the-id"))
         ((position, end, more),) = log.asked
         assert (position, end, more["committed"], more["topic_id"]) == (4, 5, committed, "the-id")
+
+
+def test_a_range_that_begins_after_its_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of the other partitions alone are not what was asked for."""
+    found = {"startingOffsets": {("t", 0): 5, ("t", 1): 0}, "endingOffsets": {("t", 0): 3, ("t", 1): 9}}
+
+    class Turned:
+        ids: ClassVar[dict[str, str]] = {}
+
+        def __init__(self, options: SourceOptions) -> None:
+            pass
+
+        def resolve(self, option: str, where: Any) -> Any:
+            return found[option]
+
+    monkeypatch.setattr(reader, "Log", Turned)
+    given = source_options({"kafka.bootstrap.servers": "nowhere:1", "subscribe": "t"}, stream=False)
+    with pytest.raises(OptionError, match="lies after endingOffsets: t-0 from 5 to 3; correct"):
+        reader.BatchReader(given).partitions()

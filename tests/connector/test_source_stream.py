@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -295,6 +296,15 @@ def test_new_partitions_are_read_from_their_beginning(kafka: Kafka, topic: str) 
     made = reader(kafka, topic)
     assert planned(made, {topic: {"0": 0}}, {topic: {"0": 0, "1": 5}}) == [(1, 0, 5)]
     assert bare(made.latestOffset({topic: {"0": 0}}, ReadMaxRows(2))) == {topic: {"0": 0, "1": 2}}
+
+
+def test_what_a_new_partition_has_lost_already_is_told(kafka: Kafka, topic: str) -> None:
+    kafka.put(topic, [b"x"] * 5, 1)
+    kafka.admin.delete_records([TopicPartition(topic, 1, 2)])[TopicPartition(topic, 1)].result(30)
+    begin, end = {topic: {"0": 0}}, {topic: {"0": 0, "1": 5}}
+    with pytest.raises(DataLoss, match=f"new partitions do not begin at 0: {topic}-1 begins at 2"):
+        reader(kafka, topic).partitions(begin, end)
+    assert planned(reader(kafka, topic, failOnDataLoss="false"), begin, end) == [(1, 2, 5)]
 
 
 def test_an_end_that_lies_behind_is_asked_for_again(

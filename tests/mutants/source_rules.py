@@ -31,7 +31,7 @@ MUTANTS: list[Mutant] = [
             "the position is not moved on", "                position = records.offset[-1].as_py() + 1\n", ""
         ),
         Break(
-            "the last record is read again",
+            "what was read is told as lost",
             "position = records.offset[-1].as_py() + 1",
             "position = records.offset[-1].as_py()",
         ),
