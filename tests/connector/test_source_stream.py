@@ -13,7 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from stock_kafka import Kafka, bare
 
-from eoslog.connector.errors import DataLoss
+from eoslog.connector.errors import DataLoss, OptionError
 from eoslog.connector.options import source_options
 from eoslog.connector.reader import StreamReader
 
@@ -305,6 +305,23 @@ def test_what_a_new_partition_has_lost_already_is_told(kafka: Kafka, topic: str)
     with pytest.raises(DataLoss, match=f"new partitions do not begin at 0: {topic}-1 begins at 2"):
         reader(kafka, topic).partitions(begin, end)
     assert planned(reader(kafka, topic, failOnDataLoss="false"), begin, end) == [(1, 2, 5)]
+
+
+def test_where_to_begin_names_the_partitions_that_are_read(kafka: Kafka, topic: str) -> None:
+    for given, says in (("0", "leaves out .*-1: name every"), ("012", "names .*-2, which is not among")):
+        starting = json.dumps({topic: dict.fromkeys(given, 0)})
+        with pytest.raises(OptionError, match=says):
+            reader(kafka, topic, startingOffsets=starting).initialOffset()
+
+
+def test_where_to_begin_lies_in_the_log(kafka: Kafka, topic: str) -> None:
+    """Rows between there and the log's end would be left out when they come."""
+    kafka.put(topic, [b"x"] * 5, 0)
+    beyond = {"startingOffsets": json.dumps({topic: {"0": 9, "1": 0}})}
+    with pytest.raises(DataLoss, match=rf"startingOffsets lies outside .*{topic}-0 has 0 to 5, not 9"):
+        reader(kafka, topic, **beyond).initialOffset()
+    careless = reader(kafka, topic, failOnDataLoss="false", **beyond)
+    assert bare(careless.initialOffset()) == {topic: {"0": 5, "1": 0}}
 
 
 def test_an_end_that_lies_behind_is_asked_for_again(
