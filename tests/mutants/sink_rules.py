@@ -512,8 +512,8 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "connector/driver.py",
         (
-            *STEPS,
             f"{HERE}client/test_pipelined.py",
+            *STEPS,
             f"{HERE}test_writer_markers.py",
             f"{HERE}test_trap_defences_outside.py",
             f"{HERE}test_writer_disturbed.py",

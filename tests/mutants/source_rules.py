@@ -250,7 +250,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "connector/discover.py",
-        (*READER, f"{HERE}test_source_batch.py", f"{HERE}client/test_pattern_topics.py"),
+        (f"{HERE}client/test_pattern_topics.py", f"{HERE}client/test_group_starts.py", *READER),
         Break("topics' ids are not noted", "if info.topic_id is not None}", "if False}"),
         Break("the cluster is not noted", "        self.cluster_id = self.cluster.cluster_id\n", ""),
         Break(

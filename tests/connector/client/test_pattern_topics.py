@@ -12,17 +12,19 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 
 
-def found(codes: list[int]) -> list[tuple[str, int]]:
-    """Partitions of a-.*, where the broker has an error for a-2 in its first answers."""
+def found(codes: list[int], pattern: str = "a-.*", internal: str = "") -> list[tuple[str, int]]:
+    """Partitions of the pattern's topics, where the broker has an error for a-2 in its first answers."""
 
     def metadata(version: int, body: Any) -> Any:
         told = broker._metadata(version, {"topics": [{"name": name} for name in ("a-1", "a-2", "b-1")]})
+        for topic in told["topics"]:
+            topic["is_internal"] = topic["name"] == internal
         if codes:
             told["topics"][1] = {"error_code": codes.pop(0), "name": "a-2", "partitions": []}
         return told
 
     with FakeBroker({ApiKey.METADATA: metadata}) as broker:
-        given = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "subscribePattern": "a-.*"}
+        given = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "subscribePattern": pattern}
         options = source_options(given | {"kafka.retry.backoff.ms": "1"}, stream=True)
         try:
             return Log(options).partitions()
@@ -39,6 +41,15 @@ def test_a_topic_that_cannot_be_described_for_a_moment_is_not_gone(code: int) ->
 def test_one_that_never_can_be_is_said() -> None:
     with pytest.raises(KafkaError, match="Metadata of a-2: TOPIC_AUTHORIZATION_FAILED"):
         found([29] * 1000)
+
+
+def test_a_pattern_is_that_of_whole_names() -> None:
+    assert found([], "a") == [] and found([], "-1") == []
+    assert found([], "a-1|b") == [("a-1", 0), ("a-1", 1)]
+
+
+def test_internal_topics_are_not_read() -> None:
+    assert found([], internal="a-1") == [("a-2", 0), ("a-2", 1)]
 
 
 @pytest.mark.parametrize("stale", [1, 2])
