@@ -54,6 +54,13 @@ def story(
     )
 
 
+def both(told: Story, first: tuple[int, Note], second: tuple[int, Note]) -> Story:
+    """The story on two partitions, of which the group holds these."""
+    other = ("t", 1)
+    ends = {PLACE: told.ends[PLACE], other: told.ends[PLACE]}
+    return told._replace(ends=ends, committed={PLACE: Committed(*first), other: Committed(*second)})
+
+
 def of(query: str, batch: int) -> Batch:
     return Batch(query, batch, f"d{batch}")
 
@@ -69,6 +76,7 @@ def note(batch: int, query: str = "q", sink: str = "s") -> Note:
         pytest.param(story(5, of("q", 4), completed=4, at=(40, note(4))), id="the next batch"),
         pytest.param(story(5, of("q", 5), completed=4, at=(50, note(5))), id="killed after the decision"),
         pytest.param(story(0, of("q", 0), at=(0, note(0))), id="killed in its first batch, decided"),
+        pytest.param(story(0, of("q", 0), group=None), id="the same without kafka.group.id"),
         pytest.param(story(5, of("q", 4), completed=4), id="kafka.group.id is new"),
         pytest.param(
             story(5, of("q", 4), completed=4, ended=None, at=(50, note(5)._replace(decided=False))),
@@ -77,6 +85,7 @@ def note(batch: int, query: str = "q", sink: str = "s") -> Note:
         pytest.param(story(5, of("q", 4), completed=4, group=None), id="no kafka.group.id"),
         pytest.param(story(0, of("old", 7), at=(0, note(7, "old"))), id="a new checkpoint, from committed"),
         pytest.param(story(5, of("q", 4), completed=4, ended=None, at=(33, None)), id="batch 4 is removed"),
+        pytest.param(story(5, Batch("q", 4), completed=4), id="decided without a digest"),
     ],
 )
 def test_what_fits_is_not_talked_about(fits: Story) -> None:
@@ -140,6 +149,12 @@ def test_what_does_not_fit_is_said(odd: Story, says: str) -> None:
             story(0, at=(0, note(0))), DecisionGone, "batch 0 of query q", id="the same in the first batch"
         ),
         pytest.param(
+            both(story(5, completed=4), (30, note(3)), (50, note(5))),
+            DecisionGone,
+            "batch 5 of query q, so its rows are written",
+            id="the same, and a partition without new rows",
+        ),
+        pytest.param(
             story(5, completed=4, at=(90, note(9))),
             CheckpointOlder,
             "batch 9 of query q, and the checkpoint is at batch 5.*Bring the right checkpoint back",
@@ -157,6 +172,12 @@ def test_what_does_not_fit_is_said(odd: Story, says: str) -> None:
             r"checkpoint is new, and group g holds source offsets of an earlier query \(t-0 at 70.* at 0\): "
             "rows may be written again, or left out.*startingOffsets=committed.*accepted=new-checkpoint",
             id="a lost checkpoint, not from committed; or the group moved on while this query began",
+        ),
+        pytest.param(
+            both(story(0, of("old", 7)), (0, note(7, "old")), (30, note(7, "old"))),
+            StartsElsewhere,
+            r"group g holds source offsets of an earlier query \(t-0 at 0.*t-1 at 30",
+            id="from committed in one partition alone",
         ),
         pytest.param(
             story(0, at=(70, note(7, "old", "old"))),
@@ -202,6 +223,12 @@ def test_what_does_not_fit_is_said(odd: Story, says: str) -> None:
             DecisionGone,
             "the sink knows none of this query",
             id="the cluster was set back to before the query",
+        ),
+        pytest.param(
+            story(0, completed=0, since=0),
+            DecisionGone,
+            "completed batch 0, and the sink knows none of this query",
+            id="the same in its first batch",
         ),
     ],
 )
@@ -283,6 +310,7 @@ def test_notes() -> None:
         '{"eoslog":1}',
         "somebody's own",
         '{"eoslog":1,"sink":"s","query":1}',
+        '{"eoslog":0,"sink":"s","query":"q","batch":3}',
     ):
         assert read_note(text) is None
     assert note(1, sink="x" * 4000).text() == "", "the offset itself must fit"

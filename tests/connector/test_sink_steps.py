@@ -13,10 +13,11 @@ from eoslog.connector import guard, sink, start_of_run
 from eoslog.connector.checkpoint import Checkpoint
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.faults import CheckpointMismatch, CommitFault, DecisionGone
-from eoslog.connector.commit.messages import Begun, Decided, Report
+from eoslog.connector.commit.messages import Batch, Begun, Decided, Report
 from eoslog.connector.crosscheck import Note, read_note
 from eoslog.connector.errors import OptionError
 from eoslog.connector.options import SinkOptions, sink_options
+from eoslog.connector.start_of_run import View
 from tests.connector.commit.model_bench import Bench, Crash, finishes
 
 
@@ -130,6 +131,16 @@ def test_a_start_that_was_stopped_is_stopped_again(query: Query) -> None:
         query.plan(planned)
         with pytest.raises(CheckpointMismatch, match="with other source offsets"):
             query.begin()
+        assert sink.memory.look(repr(query.options.client.bootstrap), "sink", "q") is None
+
+
+def test_the_batch_of_another_query_is_not_looked_for_in_this_ones_checkpoint(query: Query) -> None:
+    """It would be another batch under the same number, and its offsets those of nobody."""
+    query.plan(0)
+    query.plan(1)
+    view = View.of(Checkpoint.at(str(query.options.checkpoint_location)))
+    assert start_of_run._ended(view, Batch("q", 0)) is not None
+    assert start_of_run._ended(view, Batch("another", 0)) is None
 
 
 def test_a_begin_that_failed_leaves_no_memory(query: Query) -> None:
