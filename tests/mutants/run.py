@@ -22,7 +22,7 @@ from typing import NamedTuple
 import _hypothesis_pytestplugin  # noqa: F401 - these are imported for the forks
 import confluent_kafka  # noqa: F401
 import hypothesis.internal.conjecture.engine
-import hypothesis.strategies  # noqa: F401
+import hypothesis.strategies
 import pandas  # noqa: F401
 import pyarrow.compute
 import pyarrow.fs  # noqa: F401
@@ -32,6 +32,9 @@ import pytest
 from tests.mutants.mutant import ROOT, Mutant
 from tests.mutants.table import MUTANTS
 
+hypothesis.settings.register_profile(
+    "not shrunk", phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate)
+)
 LEFT_OUT = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
 COMPILED = ("eoslog", "protocol", "broker", "connector", "tests")
 LIMIT_SECONDS, HANGS_SECONDS = 180.0, 60.0
@@ -114,6 +117,7 @@ def _be_pytest(tree: Path, tests: Sequence[str], output: int) -> None:
         os.chdir(tree)
         sys.path[0] = str(tree)
         os.environ.pop("PYTHONPATH", None)
+        hypothesis.settings.load_profile("not shrunk")
         import eoslog.connector
 
         if not Path(eoslog.connector.__file__ or "").is_relative_to(tree):

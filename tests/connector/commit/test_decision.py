@@ -40,6 +40,11 @@ def decision(winners: int, *, batch_id: int = 7, sequence: int = 3, workers: int
     )
 
 
+def test_the_other_query_whose_batch_is_the_oldest_makes_room() -> None:
+    full = decision(0)._replace(earlier=tuple(Batch(f"other {n}", n) for n in range(KEPT_QUERIES)))
+    assert full.earlier_than("a new one") == (full.batch, *full.earlier[:-1])
+
+
 @given(winners=st.integers(0, 300), batch_id=st.integers(0, 2**40), sequence=st.integers(1, 2**40))
 def test_what_is_encoded_is_decoded(winners: int, batch_id: int, sequence: int) -> None:
     made = decision(winners, batch_id=batch_id, sequence=sequence)
@@ -67,11 +72,6 @@ def test_the_last_batches_of_other_queries_are_kept_the_newest_first(
         newest = next(batch for batch in reversed(batches) if batch[0] == query_id)
         assert last is not None and last.last_of(query_id) == Batch(*newest)
     assert "before" not in encode(decision(3), SINK, anchors=8)[0][1]
-
-
-def test_the_other_query_whose_batch_is_the_oldest_makes_room() -> None:
-    full = decision(0)._replace(earlier=tuple(Batch(f"other {n}", n) for n in range(KEPT_QUERIES)))
-    assert full.earlier_than("a new one") == (full.batch, *full.earlier[:-1])
 
 
 @given(query_id=st.text(max_size=40))
