@@ -1,19 +1,22 @@
 """`make histories`: draws, plays and judges histories; what breaks a promise is shrunk and told.
 
-    python -m tests.histories.run_histories --histories 100000 --seed 1 --minutes 60
+    python -m tests.histories.run_histories --histories 100000 --seed 1 --minutes 60 --jobs 2
 
 Prints how histories ended, errors, ways out that were taken, and how many histories a minute.
 Exits with 1 if a promise was broken.
 """
 
 import argparse
+import os
+import resource
 import shutil
 import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -79,11 +82,21 @@ class Totals:
         else:
             self.ended["exact"] += 1
 
+    def merge(self, other: "Totals") -> None:
+        """Those of another process."""
+        self.histories += other.histories
+        self.acts += other.acts
+        self.requests += other.requests
+        for name in ("ended", "errors", "ways", "warned"):
+            getattr(self, name).update(getattr(other, name))
+        for kind, failed in other.failed.items():
+            self.failed.setdefault(kind, []).extend(failed)
 
-def run(count: int, seed: int, minutes: float) -> Totals:
-    """So many histories, or as many as there is time for."""
+
+def run(numbers: Iterable[int], seed: int, minutes: float) -> Totals:
+    """The histories of these numbers, or as many as there is time for."""
     totals, until = Totals(), time.monotonic() + minutes * 60
-    for number in range(count):
+    for number in numbers:
         if time.monotonic() > until:
             break
         acts = history(Random(f"{seed} {number}"))
@@ -93,6 +106,16 @@ def run(count: int, seed: int, minutes: float) -> Totals:
             print(
                 f"history {number}: {'; '.join(map(str, world.findings))[:300]}", file=sys.stderr, flush=True
             )
+    return totals
+
+
+def run_beside(jobs: int, count: int, seed: int, minutes: float) -> Totals:
+    """The same in processes of their own: each takes every so-manieth history."""
+    totals = Totals()
+    with ProcessPoolExecutor(jobs) as processes:
+        parts = [processes.submit(run, range(part, count, jobs), seed, minutes) for part in range(jobs)]
+        for part in parts:
+            totals.merge(part.result())
     return totals
 
 
@@ -114,10 +137,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--shrink", type=int, default=2, help="histories to shrink of each kind")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes side by side")
     given = parser.parse_args()
     begun = time.monotonic()
-    totals = run(given.histories, given.seed, given.minutes)
-    took, spent = time.monotonic() - begun, time.process_time()
+    totals = run_beside(given.jobs, given.histories, given.seed, given.minutes)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    took, spent = time.monotonic() - begun, children.ru_utime + children.ru_stime
     for kind, failed in sorted(totals.failed.items()):
         for acts in sorted(failed, key=len)[: given.shrink]:
             small = shrink(acts, lambda tried, kind=kind: kind in kinds(play(tried)))
