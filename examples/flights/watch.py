@@ -1,6 +1,7 @@
 """What the live view and the kill plan need to know, asked of the broker and the checkpoint."""
 
 import json
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,7 +9,8 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 
 ASK_TIMEOUT_SECONDS = 2.0
-OUTPUTS = ("flights_late", "flights_other", "carrier_counts")
+ROUTED = ("flights_late", "flights_other")
+OUTPUTS = (*ROUTED, "carrier_counts")
 
 
 @dataclass
@@ -66,6 +68,20 @@ class Watch:
         self._follow_batch()
         return self.latest
 
+    def caught_writing(self, seconds: float) -> bool:
+        """Looks at nothing but query `route`, as fast as it can, until it is in mid-batch with something
+        written; false if that did not happen within `seconds`."""
+        deadline = time.monotonic() + seconds
+        while self.written_in_flight() <= 0:
+            if time.monotonic() > deadline:
+                return False
+            try:
+                self.latest.records.update({topic: self._records(topic) for topic in ROUTED})
+            except KafkaException:
+                self.latest.broker_answers = False
+            self._follow_batch()
+        return True
+
     def written_in_flight(self) -> int:
         """Records that query `route` has written in a batch that is not finished yet."""
         if self._flight is None:
@@ -98,7 +114,7 @@ class Watch:
         return sum(max(p.offset, 0) for p in future.result(ASK_TIMEOUT_SECONDS * 2).topic_partitions)
 
     def _routed_rows(self) -> int:
-        return sum(self.latest.records.get(topic, 0) for topic in ("flights_late", "flights_other"))
+        return sum(self.latest.records.get(topic, 0) for topic in ROUTED)
 
     def _follow_batch(self) -> None:
         begun = self.batch("route")
