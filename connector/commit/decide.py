@@ -32,7 +32,7 @@ from eoslog.connector.commit.faults import (
     OutcomeUnknown,
     TokenReused,
 )
-from eoslog.connector.commit.finish import clear, fenced, finish, is_open, try_abort
+from eoslog.connector.commit.finish import check_owner, clear, fenced, finish, is_open, try_abort
 from eoslog.connector.commit.messages import (
     Batch,
     Decided,
@@ -245,7 +245,10 @@ def _seal(sink: Sink, own: Participant, decision: Decision, policy: TwoPhase) ->
         raise _refusal(sink, decision, "its transactions could not be kept open", answers)
     sealed, wrong = seal(decision, answers, policy)
     if wrong:
+        state = yield from ask(Describe((own.name,)))  # before the withdrawal, which changes it
         yield from _withdraw(own, sealed)
+        if not isinstance(state, (Refused, Unknown)):
+            check_owner(sink, own.identity, state[own.name])  # a new driver's begin ends what we have open
         raise _unprepared(decision, wrong)
     return sealed
 

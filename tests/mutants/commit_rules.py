@@ -620,8 +620,18 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "what cannot be sealed is decided",
-            "    if wrong:\n        yield from _withdraw(own, sealed)",
-            "    if False:\n        yield from _withdraw(own, sealed)",
+            "    if wrong:\n        state =",
+            "    if False:\n        state =",
+        ),
+        Break(
+            "fenced before its seal is told of time-outs",
+            "            check_owner(sink, own.identity, state[own.name])  #",
+            "            pass  #",
+        ),
+        Break(
+            "who owns the sink has to be known",
+            "        if not isinstance(state, (Refused, Unknown)):\n            check",
+            "        if True:\n            check",
         ),
         Break("sealed and refused stays open", "        yield from _withdraw(own, sealed)\n", ""),
         Break(

@@ -101,6 +101,31 @@ def test_trap_18_a_participant_that_timed_out_before_it_was_sealed(tv: int) -> N
     assert bench.broker.visible() == ROWS
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+@BOTH
+def test_a_driver_that_has_lost_its_sink_is_told_that_not_of_time_outs(tv: int, keeps: bool) -> None:
+    """The new one's begin ends what the old one's tasks have open, before the old one comes to commit."""
+    bench = Bench(tv, keeps=keeps)
+    old = bench.prepare_all(bench.begin(0))
+    begun = bench.begin(0)
+    with pytest.raises(SinkFenced, match="another driver owns the sink"):
+        bench.commit(old, 0)
+    bench.commit(bench.prepare_all(begun), 0)
+    assert bench.broker.visible() == ROWS
+
+
+@BOTH
+def test_who_owns_the_sink_cannot_be_asked_and_the_batch_is_refused_all_the_same(tv: int) -> None:
+    bench = Bench(tv, keeps=True)
+    reports = bench.prepare_all(bench.begin(0))
+    bench.broker.expire(bench.open()[0])
+    asks = [c.Unknown("timed out")]
+    bench.intercept = lambda command: asks.pop() if isinstance(command, c.Describe) and asks else None
+    with pytest.raises(BatchRefused, match=r"partition 0: .* is open no longer"):
+        bench.commit(reports, 0)
+    assert not asks and bench.open() == () and bench.broker.visible() == []
+
+
 @BOTH
 def test_trap_19_what_is_decided_is_not_sealed_again(tv: int) -> None:
     """Sealing a committed transaction starts anew, and the proof that it is committed is gone."""
