@@ -1,8 +1,12 @@
 """Time that passes when somebody waits: a history of hours takes milliseconds."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
+
+P, T = ParamSpec("P"), TypeVar("T")
 
 BEGIN = 1_800_000_000.0
 """Seconds since 1970 at which every history begins."""
@@ -27,11 +31,20 @@ class Clock:
 
     @contextmanager
     def rules(self) -> Iterator[None]:
-        """Within it everybody who asks for the time, or sleeps, does it by this clock."""
+        """Within it whoever asks for the time, or sleeps, does it by this clock; but not threads that run
+        already, which have no part in the history (py4j's sleeps and wakes for as long as a JVM lives)."""
+        outside = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
         kept = time.time, time.monotonic, time.sleep
-        time.time = lambda: BEGIN + self.now
-        time.monotonic = lambda: self.now
-        time.sleep = self.sleep
+
+        def inside(ours: Callable[P, T], theirs: Callable[P, T]) -> Callable[P, T]:
+            def told(*args: P.args, **more: P.kwargs) -> T:
+                return (theirs if threading.get_ident() in outside else ours)(*args, **more)
+
+            return told
+
+        time.time = inside(lambda: BEGIN + self.now, kept[0])
+        time.monotonic = inside(lambda: self.now, kept[1])
+        time.sleep = inside(self.sleep, kept[2])
         try:
             yield
         finally:
