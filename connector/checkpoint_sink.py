@@ -3,7 +3,8 @@
 Spark knows the sink's options only while the query runs. A batch that was decided by one sink and not noted
 by Spark is run again, perhaps under another transactional.id: nobody would find the decision. So the sink's
 name stands in the checkpoint, in `eoslog/sink`, before it gets its first batch. Batches from `since` on are
-its.
+its. Beside it stands the group of the source offsets: a query that has taken this one's place is known by the
+names that both had then, whatever they are now.
 """
 
 import json
@@ -17,11 +18,12 @@ _VERSION = 1
 
 class GivenTo(NamedTuple):
     """The sink of a checkpoint's batches. `sink` None: one without decisions (at_least_once); `cluster`: the
-    id of its cluster, None where brokers tell none."""
+    id of its cluster, None where brokers tell none; `group`: kafka.group.id at the last start."""
 
     sink: str | None
     cluster: str | None
     since: int
+    group: str | None = None
 
     def text(self) -> str:
         """As it stands in the checkpoint."""
@@ -38,7 +40,7 @@ class GivenTo(NamedTuple):
             found: Any = json.loads(text)
             known = found["version"] == _VERSION
             return (
-                cls(found["sink"], found["cluster"], int(found["since"]))
+                cls(found["sink"], found["cluster"], int(found["since"]), found.get("group"))
                 if known
                 else _unknown(checkpoint, text)
             )

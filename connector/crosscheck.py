@@ -143,12 +143,17 @@ class Committed(NamedTuple):
 
 
 def check_taken_over(
-    sink: str, batch: Batch, group: str | None, committed: Mapping[TopicPartition, Committed], stands: Offsets
+    sink: str,
+    batch: Batch,
+    group: str | None,
+    committed: Mapping[TopicPartition, Committed],
+    stands: Offsets,
+    accepted: Collection[str],
 ) -> None:
     """A query that has handed its sink over to another one must not go on from its old checkpoint.
 
     `stands`: where the query stands; `committed` elsewhere by this sink, for another query, tells that it was
-    taken over. Raises TakenOver.
+    taken over. Raises TakenOver unless that is accepted.
     """
     moved = {
         tp: (found.offset, found.note)
@@ -160,12 +165,16 @@ def check_taken_over(
         return
     said = _listed((tp, f"{at}, not at {stands.get(tp)}") for tp, (at, _) in moved.items())
     by = next(note.query for _, note in moved.values())
+    if _accepts(accepted, word := f"taken-over:{by}"):
+        return
     raise TakenOver(
         f"sink {sink}: query {by} has taken the place of query {batch.query_id}: group {group} stands where "
         f"that one has written to ({said}). {batch} would write rows again. Nothing was written. Stop this "
-        "query for good; or, to go back from the other one to this, start it with a new checkpoint and "
-        "startingOffsets=committed, with kafka.group.id and transactional.id in source and sink. If these "
-        "are two queries, give each a transactional.id and a kafka.group.id of its own"
+        "query for good; or, to go back from the other one to this, start it with a new checkpoint, "
+        f"kafka.group.id={group} and transactional.id={sink} in source and sink, and "
+        "startingOffsets=committed. If these are two queries, and this one is to write what it has read "
+        "since, give each a transactional.id and a kafka.group.id of its own, and "
+        f"set start.accepted={word}"
     )
 
 
@@ -219,7 +228,7 @@ def check_story(story: Story) -> list[str]:
     if story.is_new:
         return _new_checkpoint(story)
     stands = story.ended[1] if story.ended else {}
-    check_taken_over(story.sink, story.batch, story.group, story.committed, stands)
+    check_taken_over(story.sink, story.batch, story.group, story.committed, stands, story.accepted)
     ours = None if story.ours is None or story.decided is None else story.decided
     check_completed(story.sink, Completed(story.completed, story.since, story.rested), ours, story.accepted)
     return [*_missing_decisions(story), *_moved_group(story)]
@@ -358,15 +367,18 @@ def check_completed(
         return
     if _accepts(accepted, word := f"decisions-gone:{newest}"):
         return
-    found = "none of this query" if decided is None else f"batch {decided.batch_id} as its last one"
+    found, begins = "none of this query", "what it was at first"
+    if decided is not None:
+        found = f"batch {decided.batch_id} as its last one"
+        begins = f"the last line of offsets/{decided.batch_id} in this checkpoint"
     raise DecisionGone(
         f"sink {sink}: the checkpoint has completed batch {newest}, and the sink knows "
         f"{found}: the cluster has lost decisions, and the rows of these batches with them. Were the brokers "
         "restored from an older copy? Nothing was written. Restore the checkpoint that belongs to that "
-        "copy; or start with a new one and startingOffsets=committed (with kafka.group.id and "
-        "transactional.id in source and sink): it goes on where the copy stands. If nothing is missing, as "
-        "another connector wrote these batches or the group was idle for longer than "
-        f"offsets.retention.minutes, set start.accepted={word}"
+        "copy; or start with a new one where the copy stands: startingOffsets=committed (with kafka.group.id "
+        "and transactional.id in source and sink), if kafka.group.id was given to these batches, else "
+        f"startingOffsets={begins}. If nothing is missing, as another connector wrote these batches or the "
+        f"group was idle for longer than offsets.retention.minutes, set start.accepted={word}"
     )
 
 

@@ -15,7 +15,7 @@ from eoslog.connector.client.retry import check, retrying
 from eoslog.connector.client.shared import shared
 from eoslog.connector.commit.leave import fence
 from eoslog.connector.commit.names import Sink
-from eoslog.connector.crosscheck import check_notes, read_note
+from eoslog.connector.crosscheck import check_cluster, check_notes, read_note
 from eoslog.connector.driver import OWN_TIMEOUT_MS, Driver
 from eoslog.connector.errors import OptionError, UnknownTopic, report_loss
 from eoslog.connector.offsets import (
@@ -145,11 +145,27 @@ class Log:
         if isinstance(bound, int):
             return self.ends(partitions, bound)
         bound = {tp: at for tp, at in bound.items() if not self._is_absent(tp)}
+        if option == "startingOffsets" and self.options.stored is not None:
+            bound = {**dict.fromkeys(partitions, EARLIEST), **bound}  # new since the line was written
         self._check_names(option, bound, partitions)
         asked = {tp: at for tp, at in bound.items() if at in (EARLIEST, LATEST)}
         found = list_offsets(self.cluster, asked, committed=self.options.committed) if asked else {}
         plain = {tp: at for tp, at in bound.items() if tp not in asked}
-        return {**found, **self._within(option, plain)}
+        return {**found, **self._as_stored(option, plain)}
+
+    def _as_stored(self, option: str, wanted: Offsets) -> Offsets:
+        """Offsets by hand; those of a checkpoint's line are compared with what it says of its log, as a query
+        that goes on from there does. Raises DataLoss, WrongCluster."""
+        stored = self.options.stored if option == "startingOffsets" else None
+        if stored is None or check_cluster(stored.cluster, self.cluster_id, self.options.moved_to):
+            return self._within(option, wanted)
+        anew = plan.made_anew(stored.ids, self.ids)
+        if anew:
+            report_loss(self.options.fail_on_data_loss, f"{option}: {plan.Losses((), {}, anew)}")
+        begins = self.ends([tp for tp in wanted if tp[0] in anew], EARLIEST)
+        same = {tp: at for tp, at in wanted.items() if tp not in begins}
+        epochs = {tp: epoch for tp, epoch in stored.epochs.items() if tp in same}
+        return {**begins, **self._not_parted(option, self._within(option, same), same, epochs)}
 
     def _at(self, option: str, bound: AtTime, partitions: list[TopicPartition]) -> Offsets:
         """The first offsets of at least a time. Raises OptionError."""
@@ -185,23 +201,23 @@ class Log:
         if not at:
             raise OptionError(
                 f"startingOffsets=committed: group {group} has committed no offset of what is to be read; "
-                "check kafka.group.id, or give startingOffsets as earliest, latest or offsets"
+                "check kafka.group.id, or give startingOffsets as earliest, latest or offsets. To go on from "
+                "a checkpoint whose query had no group, give the last line of the newest file in its "
+                "offsets/ that is in its commits/ as well: it is compared with the log"
             )
         new = [tp for tp in partitions if tp not in at]
         within = self._within(f"startingOffsets (group {group})", at)
         told = {tp: stored[tp].leader_epoch for tp in at if stored[tp].leader_epoch >= 0}
-        return {**self.ends(new, EARLIEST), **self._not_parted(group, within, at, told)}
+        whose = f"startingOffsets=committed: the offsets of group {group}"
+        return {**self.ends(new, EARLIEST), **self._not_parted(whose, within, at, told)}
 
-    def _not_parted(self, group: str, within: Offsets, at: Offsets, told: Epochs) -> Offsets:
-        """Where the group stands in the log that it has read; or where that ends, if data may be lost."""
+    def _not_parted(self, whose: str, within: Offsets, at: Offsets, told: Epochs) -> Offsets:
+        """Offsets in the log that they were read from; or where that ends, if data may be lost."""
         asked = {tp: epoch for tp, epoch in told.items() if self.epochs.get(tp, epoch) != epoch}
         parted = self.parted(at, {tp: epoch for tp, epoch in asked.items() if within[tp] == at[tp]})
         if parted:
             lost = plan.Losses((), {}, parted=parted)
-            report_loss(
-                self.options.fail_on_data_loss,
-                f"startingOffsets=committed: the offsets of group {group}: {lost}",
-            )
+            report_loss(self.options.fail_on_data_loss, f"{whose}: {lost}")
         ends = {tp: found.offset for tp, found in parted.items() if found.offset >= 0}
         first = self.ends(ends, EARLIEST) if ends else {}
         return {**within, **{tp: max(end, first[tp]) for tp, end in ends.items()}}

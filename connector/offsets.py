@@ -136,27 +136,52 @@ def from_json(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
     return {(topic, int(p)): int(offset) for topic, parts in nested.items() for p, offset in parts.items()}
 
 
-def parse_bound(option: str, text: str) -> Bound:
-    """The value of startingOffsets or endingOffsets; OptionError says what is wrong with it."""
+def parse_bound(option: str, text: str) -> Bound | Stood:
+    """The value of startingOffsets or endingOffsets; OptionError says what is wrong with it.
+
+    A beginning may be a line of a checkpoint's offset log as it stands there: then what that says of topics,
+    cluster and leader epochs comes with it.
+    """
     word = text.strip().lower()
     words = START_WORDS if option == "startingOffsets" else WORDS
     if word in words:
         return words[word]
     example = f'give {option} as {", ".join(words)}, or JSON like {{"topic":{{"0":23,"1":-2}}}}'
     kind = "offset", "(a number from 0, -2 for earliest, -1 for latest)"
-    return _parse_nested(option, text, example, kind, EARLIEST)
+    nested = _load(option, text, example)
+    told = _entries(nested) if option == "startingOffsets" else {}
+    plain = {topic: parts for topic, parts in nested.items() if topic not in told} if told else nested
+    found = _parse_nested(option, text, plain, example, kind, EARLIEST)
+    return _as_stored(option, found, told, example) if told else found
+
+
+def _entries(nested: Any) -> dict[str, Any]:
+    """What such a line says beside its offsets."""
+    if not isinstance(nested, dict):
+        return {}
+    return {key: parts for key, parts in nested.items() if key.partition(":")[0] in (_ID, _CLUSTER, _EPOCH)}
+
+
+def _as_stored(option: str, found: Offsets, told: dict[str, Any], example: str) -> Stood:
+    try:
+        said = Stood(found, ids_from_json(told), cluster_from_json(told), epochs_from_json(told))
+    except ValueError as error:
+        raise OptionError(f"{option}: {', '.join(told)} cannot be read: {error}; {example}") from error
+    return said._replace(epochs={tp: n for tp, n in said.epochs.items() if found.get(tp, EARLIEST) >= 0})
 
 
 def parse_times(option: str, text: str) -> tuple[tuple[TopicPartition, int], ...]:
     """The value of startingOffsetsByTimestamp or endingOffsetsByTimestamp, sorted; raises OptionError."""
     example = f'give {option} as JSON like {{"topic":{{"0":1700000000000}}}}'
     kind = "time", "(milliseconds since 1970)"
-    return tuple(sorted(_parse_nested(option, text, example, kind, 0).items()))
-
-
-def _parse_nested(option: str, text: str, example: str, kind: tuple[str, str], least: int) -> Offsets:
-    """Numbers by topic and partition. `kind`: what a number is called, and which are right."""
     nested = _load(option, text, example)
+    return tuple(sorted(_parse_nested(option, text, nested, example, kind, 0).items()))
+
+
+def _parse_nested(
+    option: str, text: str, nested: Any, example: str, kind: tuple[str, str], least: int
+) -> Offsets:
+    """Numbers by topic and partition. `kind`: what a number is called, and which are right."""
     if not isinstance(nested, dict) or not nested:
         raise OptionError(f"{option}: {text!r} names no topic; {example}")
     found: Offsets = {}

@@ -76,7 +76,8 @@ TABLE: tuple[Option, ...] = (
     Option("startingOffsets", Kind.OFFSETS, None, Use.SOURCE,
            "Where a batch, or a new streaming query, begins: earliest (the default of batches), latest "
            "(the default of streams), an offset a partition, where -2 is earliest and -1 latest, or "
-           "committed: where the group of kafka.group.id stands."),
+           "committed: where the group of kafka.group.id stands. A line of a checkpoint's offsets log may be "
+           "given as it is: what it says of topics, cluster and leader epochs is compared."),
     Option("startingTimestamp", Kind.TIME, None, Use.SOURCE,
            "Begin at the first record of each partition that is not older; wins over the next two."),
     Option("startingOffsetsByTimestamp", Kind.TIMES, None, Use.SOURCE,

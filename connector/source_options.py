@@ -15,13 +15,15 @@ _WHERE_FROM = ("subscribe", "subscribePattern", "assign")
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What a reader needs. Exactly one of subscribe, pattern and assign is set."""
+    """What a reader needs. Exactly one of subscribe, pattern and assign is set. `stored`: the line of a
+    checkpoint's offset log that startingOffsets is, with what that says of the log."""
 
     client: ClientConfig
     subscribe: tuple[str, ...] | None
     pattern: str | None
     assign: tuple[offsets.TopicPartition, ...] | None
     starting: offsets.Bound
+    stored: offsets.Stood | None
     ending: offsets.Bound
     max_offsets: int | None
     min_offsets: int | None
@@ -43,14 +45,18 @@ def source_options(raw: Mapping[str, str], *, stream: bool) -> SourceOptions:
     values = parse(raw, Use.READ_STREAM if stream else Use.READ)
     _check_where_from(values)
     _check_limits(values)
-    values["startingoffsets"] = _start(values, stream)
+    start = values["startingoffsets"]
+    stored = start if isinstance(start, offsets.Stood) else None
+    values["startingoffsets"] = start if stored is None else stored.offsets
+    begin = _start(values, stream)
     values["endingoffsets"] = _end(values)
     return SourceOptions(
         client=ClientConfig.from_options(values),
         subscribe=values["subscribe"],
         pattern=values["subscribepattern"],
         assign=values["assign"],
-        starting=values["startingoffsets"],
+        starting=begin,
+        stored=stored if isinstance(begin, dict) else None,
         ending=values["endingoffsets"],
         max_offsets=values.get("maxoffsetspertrigger"),
         min_offsets=values.get("minoffsetspertrigger"),

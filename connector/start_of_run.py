@@ -74,27 +74,35 @@ class StartOfRun:
         now = _cluster_id(self._cluster)
         if self._options.group_id is not None:
             check_group_cluster(view.planned.clusters(), now, self._options.group_id)
-        self._look_for_a_successor()
         given = GivenTo.read(view.checkpoint)
+        self._look_for_a_successor(given)
         moved = given is not None and check_sink_cluster(given.cluster, now, sink.id, accepted)
         if given is not None and given.sink not in (None, sink.id) and not moved:
             self._leave(str(given.sink), given.since)
         self._upgraded = given is None
-        if given is None or given.sink != sink.id or moved:
-            GivenTo(sink.id, now, view.batch.batch_id).write(view.checkpoint)
+        anew = given is None or given.sink != sink.id or moved
+        if given is None or anew or given.group != self._options.group_id:
+            since = view.batch.batch_id if given is None or anew else given.since
+            GivenTo(sink.id, now, since, self._options.group_id).write(view.checkpoint)
 
-    def _look_for_a_successor(self) -> None:
-        """Whether another query has taken this one's place: before the sink is acquired, which would stop
-        that one, and again after it. Raises TakenOver."""
+    def _look_for_a_successor(self, given: GivenTo | None) -> None:
+        """Whether another query has taken this one's place, under its present names or those of before:
+        before the sink is acquired, which would stop that one, and again after it. Raises TakenOver."""
+        names = {(self._sink.id, self._options.group_id)}
+        if given is not None and given.sink is not None:
+            names.add((given.sink, given.group))
+        for sink, group in sorted(names, key=str):
+            self._check_taken_over(sink, group)
+
+    def _check_taken_over(self, sink: str, group: str | None) -> None:
         view = self._view
         if view.completed is None:
             return
         ends = view.planned.topic_offsets()
         before = view.checkpoint.planned_if_kept(view.batch.batch_id - 1)
-        committed = _committed(self._cluster, self._options.group_id, ends, stable=False)
+        committed = _committed(self._cluster, group, ends, stable=False)
         stands = ends if before is None else before.topic_offsets()
-        here = {tp: found for tp, found in committed.items() if found.offset != ends.get(tp)}
-        check_taken_over(self._sink.id, view.batch, self._options.group_id, here, stands)
+        check_taken_over(sink, view.batch, group, committed, stands, self._options.accepted)
 
     def _leave(self, old: str, since: int) -> None:
         batch, completed, accepted = self._view.batch, self._view.completed, self._options.accepted

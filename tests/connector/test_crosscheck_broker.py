@@ -4,12 +4,14 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from brokers import start_broker
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import NewPartitions
 from crash_query import GROUP, ROWS, SOURCE, Crash, Query, run
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from stock_kafka import Kafka, bare
@@ -19,8 +21,8 @@ from eoslog.connector import memory, sink
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import ClientConfig, parse_addresses
 from eoslog.connector.client.connection import Connection
-from eoslog.connector.commit.faults import DecisionGone, SinkChanged, StartsElsewhere
-from eoslog.connector.errors import DataLoss, WrongCluster
+from eoslog.connector.commit.faults import DecisionGone, SinkChanged, StartsElsewhere, TakenOver
+from eoslog.connector.errors import DataLoss, OptionError, WrongCluster
 from eoslog.connector.offsets import cluster_from_json
 from eoslog.connector.options import sink_options
 
@@ -82,6 +84,27 @@ def test_a_checkpoint_without_a_cluster_goes_on(kafka: Kafka) -> None:
     end = reader(kafka, topic).latestOffset(bare(stood), NO_LIMIT)
     told = {key: parts for key, parts in stood.items() if not key.startswith("leader-epoch:")}
     assert end == told and cluster_from_json(end), "epochs come when its partitions move"
+
+
+def test_a_line_of_a_checkpoint_is_of_its_cluster(kafka: Kafka, other: Kafka) -> None:
+    topic, stood = stood_on(kafka)
+    other.topic(name=topic)
+    other.put(topic, [b"y"] * 9)
+    line = json.dumps(stood)
+    with pytest.raises(WrongCluster, match=r"cluster\.moved\.to=") as caught:
+        reader(other, topic, startingOffsets=line).initialOffset()
+    now = str(caught.value).rpartition("cluster.moved.to=")[2]
+    moved = reader(other, topic, startingOffsets=line, cluster__moved__to=now)
+    assert bare(moved.initialOffset()) == {topic: {"0": 5}}
+
+
+def test_partitions_that_came_after_a_line_of_a_checkpoint_begin_at_their_beginning(kafka: Kafka) -> None:
+    topic, stood = stood_on(kafka)
+    kafka.admin.create_partitions([NewPartitions(topic, 2)])[topic].result(10)
+    began = reader(kafka, topic, startingOffsets=json.dumps(stood)).initialOffset()
+    assert bare(began) == {topic: {"0": 5, "1": 0}}
+    with pytest.raises(OptionError, match=f"startingOffsets leaves out {topic}-1"):
+        reader(kafka, topic, startingOffsets=json.dumps(bare(stood))).initialOffset()
 
 
 def delete_before(kafka: Kafka, topic: str, offset: int) -> None:
@@ -253,6 +276,47 @@ def test_a_new_checkpoint_under_an_old_sink(bench: Bench) -> None:
         bench.begin()
 
 
+@pytest.mark.parametrize("changed", ["transactional.id", "kafka.group.id", "both", "nothing"])
+def test_the_old_query_of_a_hand_over_is_known_by_the_names_that_it_had(bench: Bench, changed: str) -> None:
+    """Its successor writes and commits on; its own options are changed before it is started again."""
+    assert run(bench.query) == "done"
+    old = bench.query.checkpoint
+    bench.lose_checkpoint()
+    bench.plan(0, ends=2 * ROWS)
+    bench.begin()
+    assert run(replace(bench.query, batches=4)) == "done"
+    bench.query.checkpoint.rename(bench.folder / "successor's")
+    (bench.folder / "lost").rename(old)
+    bench.plan(2)
+    given = {"transactional.id": f"own-{bench.topic}", "kafka.group.id": f"own-{bench.group}"}
+    given = {name: value for name, value in given.items() if changed in (name, "both")}
+    names = {name.replace(".", "__"): value for name, value in given.items()}
+    says = (
+        f"query another-query has taken the place of .*kafka.group.id={bench.group} and transactional.id="
+        f"sink-{bench.topic} in source and sink.*start.accepted=taken-over:another-query"
+    )
+    for _ in range(2):  # the first try changes nothing
+        with pytest.raises(TakenOver, match=says):
+            bench.begin(**names)
+    if changed == "both":
+        assert bench.begin(**names, start__accepted="taken-over:another-query") == []
+        assert bench.begin(**names) == [], "its names are noted, and the word is needed once"
+    else:
+        with pytest.raises(TakenOver, match=says):
+            bench.begin(**names, start__accepted="taken-over:third-query")
+
+
+def test_a_note_of_before_groups_were_noted(bench: Bench) -> None:
+    assert run(bench.query) == "done"
+    note = bench.query.checkpoint / "eoslog" / "sink"
+    told = json.loads(note.read_text())
+    assert told.pop("group") == bench.group and told["since"] == 0
+    note.write_text(json.dumps(told))
+    bench.plan(2)
+    assert bench.begin() == []
+    assert json.loads(note.read_text()) == {**told, "group": bench.group}
+
+
 def test_the_sink_s_start_costs_a_constant_number_of_requests(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,9 +336,10 @@ def test_the_sink_s_start_costs_a_constant_number_of_requests(
     bench.begin(kafka__client__id="before")  # finds out how the last run's transaction ended, once
     costs = []
     for group in (True, False):
-        asked.clear()
         if not group:
             del bench.options["kafka.group.id"]
+            bench.begin()  # names that were changed cost a look at the old ones, once
+        asked.clear()
         bench.begin(kafka__client__id=f"counted-{group}")
         costs.append(Counter(asked))
     assert costs[0] - costs[1] == {"FIND_COORDINATOR": 1, "OFFSET_FETCH": 2}, costs

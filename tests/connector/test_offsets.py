@@ -10,6 +10,7 @@ from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets import (
     EARLIEST,
     LATEST,
+    Stood,
     epochs_from_json,
     from_json,
     parse_assignment,
@@ -87,3 +88,30 @@ def test_partitions_of_one_epoch_share_an_entry() -> None:
     epochs = {("t", p): 9 for p in (0, 2, 3, 4, 10, 11)} | {("t", 1): 8}
     names = [name for name in to_json(dict.fromkeys(epochs, 0), epochs=epochs) if ":" in name]
     assert names == ["leader-epoch:t:9:0,2-4,10-11", "leader-epoch:t:8:1"]
+
+
+LINE = (
+    '{"a":{"0":5,"1":-2},"b":{"0":7},"topic-id:a:x1":{},"cluster-id:c":{},"leader-epoch:a:3:0-1":{},'
+    '"leader-epoch:b:4:0":{}}'
+)
+
+
+def test_a_beginning_may_be_a_line_of_a_checkpoint() -> None:
+    found = {("a", 0): 5, ("a", 1): -2, ("b", 0): 7}
+    epochs = {("a", 0): 3, ("b", 0): 4}
+    assert parse_bound("startingOffsets", LINE) == Stood(found, {"a": "x1"}, "c", epochs)
+    with pytest.raises(OptionError, match="endingOffsets: topic 'topic-id:a:x1' has"):
+        parse_bound("endingOffsets", LINE)
+
+
+@pytest.mark.parametrize(
+    "entry", ["leader-epoch:a:x:0", "leader-epoch:a:1", "topic-id:a", "leader-epoch:a:1:0-x", "other:a:1"]
+)
+def test_what_a_line_says_of_its_log_has_to_be_right(entry: str) -> None:
+    with pytest.raises(OptionError, match=f"startingOffsets: .*{entry}.*; give startingOffsets as earliest"):
+        parse_bound("startingOffsets", json.dumps({"a": {"0": 5}, entry: {}}))
+
+
+def test_a_line_without_offsets_names_no_topic() -> None:
+    with pytest.raises(OptionError, match="names no topic"):
+        parse_bound("startingOffsets", '{"cluster-id:c":{}}')

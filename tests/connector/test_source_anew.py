@@ -51,6 +51,18 @@ def test_a_reader_stops_though_the_new_topic_is_longer(kafka: Kafka) -> None:
         made.partitions(stood, end)
 
 
+def test_a_line_of_a_checkpoint_whose_topic_was_made_anew(kafka: Kafka) -> None:
+    topic = kafka.topic()
+    kafka.put(topic, [b"old"] * 3)
+    line = json.dumps(reader(kafka, topic, startingOffsets="latest").initialOffset())
+    kafka.make_anew(topic)
+    kafka.put(topic, [b"new"] * 8)
+    with pytest.raises(DataLoss, match=f"startingOffsets: topic {topic} was deleted and made anew"):
+        reader(kafka, topic, startingOffsets=line).initialOffset()
+    careless = reader(kafka, topic, startingOffsets=line, failOnDataLoss="false")
+    assert bare(careless.initialOffset()) == {topic: {"0": 0}}
+
+
 def test_a_planned_range_gives_no_row_of_another_topic(kafka: Kafka) -> None:
     topic = kafka.topic()
     kafka.put(topic, [b"old"] * 3)

@@ -246,6 +246,20 @@ def test_a_group_that_stands_in_the_other_log(site: Site) -> None:
     assert bare(careless.initialOffset()) == {TOPIC: {"0": 100}}
 
 
+def test_a_line_of_a_checkpoint_that_stands_in_the_other_log(site: Site) -> None:
+    """startingOffsets by hand, copied from the checkpoint of a query that goes on from there."""
+    _, stood = parted(site)
+    line = json.dumps(stood)
+    with pytest.raises(DataLoss, match=rf"startingOffsets: {TOPIC}-0.*150.*parts from that at offset 100"):
+        reader(site.kafka, TOPIC, startingOffsets=line).initialOffset()
+    careless = reader(site.kafka, TOPIC, startingOffsets=line, failOnDataLoss="false")
+    assert bare(careless.initialOffset()) == {TOPIC: {"0": 100}}
+    bare_line = json.dumps(bare(stood))
+    assert bare(reader(site.kafka, TOPIC, startingOffsets=bare_line).initialOffset()) == {TOPIC: {"0": 150}}
+    now = reader(site.kafka, TOPIC, startingOffsets="latest").initialOffset()
+    assert reader(site.kafka, TOPIC, startingOffsets=json.dumps(now)).initialOffset() == now
+
+
 def test_lives_of_an_instant_have_epochs_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

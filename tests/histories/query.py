@@ -79,17 +79,19 @@ class Query:
         self.before = None
 
     def stood(self) -> str | None:
-        """Where it stood on the checkpoint of before, as startingOffsets; None: that is not known. Topics
-        made anew and partitions that are new begin at their beginning."""
+        """Where it stood on the checkpoint of before, as startingOffsets: its line; None: that is not
+        known. Topics made anew and partitions that are new begin at their beginning."""
         if self.before is None:
             return None
-        cluster, given = self.world.cluster, {}
+        cluster, given = self.world.cluster, dict[str, dict[str, int]]()
         for topic in self.lineage.topic.split(","):
             if topic in cluster.topics:
                 same = f"topic-id:{topic}:{cluster.id_of(topic)}" in self.before
                 known = self.before.get(topic, {}) if same else {}
                 numbers = map(str, range(len(cluster.topics[topic].logs)))
                 given[topic] = {number: known.get(number, EARLIEST) for number in numbers}
+                if same:
+                    given |= {k: {} for k in self.before if k.split(":")[1:2] == [topic]}
         return json.dumps(given)
 
     def bring_back(self) -> bool:

@@ -43,10 +43,35 @@ def _committed(world: "World", query: "Query", text: str) -> bool:
     """A new checkpoint with startingOffsets=committed."""
     if query.sink.get("kafka.group.id") is None or query.token is not None:
         return False
+    if "if kafka.group.id was given to these batches" in text and not world.had_group(query):
+        return False
     elsewhere = query.source["startingOffsets"] != "committed" and not query.lineage.done
     if (elsewhere and "checkpoint is new" in text) or world.tells_of_another(query, text):
         return False  # that is not what is meant
     query.new_checkpoint("committed")
+    return True
+
+
+def _back(world: "World", query: "Query", text: str) -> bool:
+    """A new checkpoint with startingOffsets=committed, and the names that the error gives."""
+    told = re.search(r"kafka\.group\.id=(\S+) and transactional\.id=(\S+) in source and sink", text)
+    if told is None or world.tells_of_another(query, text):
+        return False
+    query.sink["kafka.group.id"] = told.group(1)
+    query.set_id(told.group(2))
+    query.new_checkpoint("committed")
+    return True
+
+
+def _line(world: "World", query: "Query", text: str) -> bool:
+    """A new checkpoint at startingOffsets that are a line of this one's."""
+    told = re.search(r"last line of offsets/(\d+) in this checkpoint", text)
+    if told is None or query.token is not None:
+        return False
+    path = query.checkpoint / "offsets" / told.group(1)
+    if not path.exists():
+        return False
+    query.new_checkpoint(path.read_text().splitlines()[-1])
     return True
 
 
@@ -186,10 +211,12 @@ def _later(world: "World", query: "Query", text: str) -> bool:
 
 
 _WAYS = (
+    (r"to go back from the other one", _back),
     (r"(give it|with) transactional\.id=\w", _named_id),
     (r"Give the old transactional.id back|old transactional\.id", _old_id),
     (r"[Bb]ring the right checkpoint|right checkpoint back", _right_checkpoint),
     (r"startingOffsets=committed", _committed),
+    (r"last line of offsets/\d", _line),
     (r"again with on\.lost\.transaction=replay", _replay),
     (r"[Pp]ublish\b.*missing rows", _behind),
     (r"failOnDataLoss", _no_fail),

@@ -314,8 +314,14 @@ class World:
         self._cuts.clear()
         gone = now - judge.written(self.cluster, SINKS)
         self.gone += gone
+        # Open in the copy, and of a write that is done: nobody comes back to end it, and a token sees no
+        # checkpoint (docs/guarantees.md).
+        unseen = now - judge.seen(self.cluster, SINKS)
         for lineage, _ in self.writes:
             lineage.may_lack |= {uid for uid in lineage.tried if gone[f"{lineage.name}:{uid}"]}
+            lineage.may_lack |= {uid for uid in lineage.done if unseen[f"{lineage.name}:{uid}"]}
+        for lineage in [q.lineage for q in self.queries.values() if q.token is not None]:
+            lineage.may_lack |= {uid for uid in lineage.done if unseen[f"{lineage.name}:{uid}"]}
         current = [q.lineage for q in self.queries.values() if q.token is None]
         for lineage in self.lineages:
             lacks = {uid for uid in lineage.tried if gone[f"{lineage.name}:{uid}"]}
@@ -364,6 +370,10 @@ class World:
         others = [lineage for lineage in self.lineages if lineage is not query.lineage]
         if query.ids[-1] is not None and any(query.names in lineage.names for lineage in others):
             self.accept_loss(query)
+
+    def had_group(self, query: Query) -> bool:
+        """Whether the query's group was given to batches of its pipeline."""
+        return any(group == query.names[1] for _, group in query.lineage.names)
 
     def tells_of_another(self, query: Query, text: str) -> bool:
         """Whether an error says that a query of another pipeline has taken this one's place."""
@@ -424,7 +434,9 @@ class World:
         plan = Plan(query.checkpoint, dict(query.source), dict(query.sink), query.token, query.told)
         plan.mark = query.lineage.name
         lineage, guarantee = query.lineage, query.sink.get("processing.guarantee", "exactly_once")
-        renamed = query.left and query.names != query.handed  # to the cluster it is another query
+        going = [q for q in self.queries.values() if q.lineage is query.lineage and not q.left]
+        # To the cluster they are two queries: names that both had are how one knows of the other.
+        renamed = query.left and all(q.names != query.handed for q in going)
 
         def read(batch: int, rows: pa.RecordBatch) -> pa.RecordBatch:
             uids = [value.decode() for value in rows.column("value").to_pylist()]

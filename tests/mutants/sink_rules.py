@@ -172,6 +172,30 @@ MUTANTS: list[Mutant] = [
             "            completed=None,\n            decided",
         ),
         Break("notes are not read", "Committed(at, read_note(text))", "Committed(at, None)"),
+        Break(
+            "a successor is looked for under today's names alone",
+            "            names.add((given.sink, given.group))\n",
+            "            pass\n",
+        ),
+        Break(
+            "a group that changes is not noted",
+            "if given is None or anew or given.group != self._options.group_id:",
+            "if given is None or anew:",
+        ),
+        Break(
+            "a group that changes makes the sink a new one",
+            "since = view.batch.batch_id if given is None or anew else given.since",
+            "since = view.batch.batch_id",
+        ),
+    ),
+    *mutants_of(
+        "connector/checkpoint_sink.py",
+        (f"{HERE}test_changed_starts.py", *CROSSCHECK),
+        Break("the group is not noted", 'found.get("group"))', "None)"),
+        Break(
+            "a note of a later version is guessed at", 'known = found["version"] == _VERSION', "known = True"
+        ),
+        Break("a note has to have a group", 'found.get("group")', 'found["group"]'),
     ),
     *mutants_of(
         "connector/crosscheck.py",
@@ -181,6 +205,17 @@ MUTANTS: list[Mutant] = [
         Break("offsets of other clusters are committed", "    if others:\n", "    if False:\n"),
         Break(
             "a sink that is not known is another cluster", "if sink is not None else []", "if True else []"
+        ),
+        Break(
+            "a successor is not seen",
+            '    if not moved:\n        return\n    said = _listed((tp, f"{at}, not at {stands',
+            '    if True:\n        return\n    said = _listed((tp, f"{at}, not at {stands',
+        ),
+        Break("any word accepts a successor", 'f"taken-over:{by}"):', 'f"taken-over:{by}") or accepted:'),
+        Break(
+            "no word accepts a successor",
+            'if _accepts(accepted, word := f"taken-over:{by}"):',
+            'if not (word := f"taken-over:{by}"):',
         ),
         Break("notes longer than Kafka takes", "if len(said) <= _NOTE_LIMIT else", "if True else"),
         Break("notes of others are ours", 'if found["eoslog"] else None', "if True else None"),

@@ -218,6 +218,18 @@ MUTANTS: list[Mutant] = [
         "connector/offsets.py",
         (f"{HERE}test_offsets.py", f"{HERE}test_crosscheck.py", f"{HERE}test_source_anew.py"),
         Break(
+            "an end may be a line",
+            'told = _entries(nested) if option == "startingOffsets" else {}',
+            "told = _entries(nested)",
+        ),
+        Break("entries are topics", "    told = _entries(nested) if", "    told = {} if"),
+        Break("epochs of earliest", "if found.get(tp, EARLIEST) >= 0}", "if True}"),
+        Break(
+            "entries that cannot be read",
+            "    except ValueError as error:\n        raise OptionError(f\"{option}: {', '.join",
+            "    except ZeroDivisionError as error:\n        raise OptionError(f\"{option}: {', '.join",
+        ),
+        Break(
             "texts differ by their order",
             "in sorted(offsets.items()):\n        nested",
             "in offsets.items():\n        nested",
@@ -250,7 +262,38 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "connector/discover.py",
-        (f"{HERE}client/test_pattern_topics.py", f"{HERE}client/test_group_starts.py", *READER),
+        (
+            f"{HERE}client/test_pattern_topics.py",
+            f"{HERE}client/test_group_starts.py",
+            *READER,
+            f"{HERE}test_source_restored.py",
+        ),
+        Break(
+            "a checkpoint's line is not compared",
+            'stored = self.options.stored if option == "startingOffsets" else None',
+            "stored = None",
+        ),
+        Break(
+            "a line of another cluster",
+            "check_cluster(stored.cluster, self.cluster_id,",
+            "check_cluster(None, None,",
+        ),
+        Break("a line of a topic made anew", "anew = plan.made_anew(stored.ids, self.ids)", "anew = {}"),
+        Break(
+            "a topic made anew begins where the line stood",
+            "self.ends([tp for tp in wanted if tp[0] in anew], EARLIEST)",
+            "{}",
+        ),
+        Break(
+            "a line of a log that parted",
+            "for tp, epoch in stored.epochs.items() if tp in same}",
+            "for tp, epoch in ()}",
+        ),
+        Break(
+            "partitions newer than the line are left out",
+            "bound = {**dict.fromkeys(partitions, EARLIEST), **bound}  #",
+            "pass  #",
+        ),
         Break("topics' ids are not noted", "if info.topic_id is not None}", "if False}"),
         Break("the cluster is not noted", "        self.cluster_id = self.cluster.cluster_id\n", ""),
         Break(
@@ -262,7 +305,9 @@ MUTANTS: list[Mutant] = [
             "a partition that is not told of is gone", "found.get(tp, -1) >= at", "found.get(tp, at) >= at"
         ),
         Break(
-            "beginnings are ends", "dict.fromkeys(partitions, EARLIEST)", "dict.fromkeys(partitions, LATEST)"
+            "beginnings are ends",
+            "self.cluster, dict.fromkeys(partitions, EARLIEST)",
+            "self.cluster, dict.fromkeys(partitions, LATEST)",
         ),
         Break("partitions left out are not read", "        if missing:\n", "        if False:\n"),
         Break("partitions that are not read are taken", "        if extra:\n", "        if False:\n"),
