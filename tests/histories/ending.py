@@ -28,10 +28,11 @@ def end(world: "World") -> None:
         world.do_produce(topic, 4)  # every query gets a batch, in which it can say something
     for lineage, options in world.writes:
         if "write.token" in options and not lineage.done:
-            while (said := world.write(lineage, options)) and ways_out.force(world, said):
-                world.ways["CommitFault: force"] += 1
+            _write(world, lineage, options)
     for name in {options.get("transactional.id") for _, options in world.writes} - {None}:
         world.do_write(None, name, "out", "r3")  # the next write of that name
+        if not world.writes[-1][0].done:
+            _write(world, *world.writes[-1])
     for lineage in world.lineages:
         lineage.live &= any(q.lineage is lineage and not q.left for q in world.queries.values())
     _give_up(world)
@@ -53,6 +54,11 @@ def end(world: "World") -> None:
         world.findings += judge.judge(lineage, rows, judge.in_log(world.cluster, lineage.topic))
     for lineage, _ in world.writes:
         _judge_write(world, lineage, rows)
+
+
+def _write(world: "World", lineage: Lineage, options: dict[str, str]) -> None:
+    while (said := world.write(lineage, options)) and ways_out.force(world, said):
+        world.ways["CommitFault: force"] += 1
 
 
 def _give_up(world: "World") -> None:

@@ -44,6 +44,12 @@ class Query:
         """Its transactional.id and kafka.group.id."""
         return self.ids[-1], self.sink.get("kafka.group.id")
 
+    @property
+    def known_as(self) -> tuple[str | None, str | None]:
+        """The same as the cluster knows it: without transactional.id the sink has Spark's id of the query."""
+        own = json.loads(identity(self.checkpoint) or "{}").get("id")
+        return self.ids[-1] or own, self.sink.get("kafka.group.id")
+
     def set_id(self, value: str | None) -> None:
         """Another transactional.id, from the next start on."""
         self.ids.append(value)

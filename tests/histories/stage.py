@@ -1,6 +1,7 @@
 """Puts the imitation in the places of Spark and the network, for as long as a history takes."""
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -46,7 +47,11 @@ class _Warnings(logging.Handler):
         self._counted = counted
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._counted[str(record.msg)[:60]] += 1
+        self._counted[_NAMED.sub(r"\1 ...", str(record.msg))[:80]] += 1
+
+
+_NAMED = re.compile(r"\b(sink|group|batch|query|of group) [\w-]+")
+"""Names in a warning: what is counted is which of them it is."""
 
 
 @cache

@@ -172,7 +172,7 @@ class World:
         query.source, query.sink, query.ids = dict(before.source), dict(before.sink), list(before.ids)
         query.new_checkpoint("committed")
         query.before = before.position()  # not its own, of another pipeline
-        query.used, query.left, before.left, before.handed = True, False, True, before.names
+        query.used, query.left, before.left, before.handed = True, False, True, before.known_as
 
     def do_fork(self, name: str, old: str, same: bool) -> None:
         """`name` starts on a copy of `old`'s checkpoint: the same pipeline, or another of its own names."""
@@ -202,7 +202,7 @@ class World:
         query.used = True
         if same:
             query.lineage, query.left, before.left = before.lineage, False, True
-            before.handed = before.names
+            before.handed = before.known_as
             return
         query.left = False
         query.lineage = self.lineage(name, before.lineage.topic)
@@ -373,7 +373,7 @@ class World:
 
     def had_group(self, query: Query) -> bool:
         """Whether the query's group was given to batches of its pipeline."""
-        return any(group == query.names[1] for _, group in query.lineage.names)
+        return query.names[1] in query.lineage.groups
 
     def tells_of_another(self, query: Query, text: str) -> bool:
         """Whether an error says that a query of another pipeline has taken this one's place."""
@@ -436,7 +436,7 @@ class World:
         lineage, guarantee = query.lineage, query.sink.get("processing.guarantee", "exactly_once")
         going = [q for q in self.queries.values() if q.lineage is query.lineage and not q.left]
         # To the cluster they are two queries: names that both had are how one knows of the other.
-        renamed = query.left and all(q.names != query.handed for q in going)
+        renamed = query.left and all(q.known_as != query.handed for q in going)
 
         def read(batch: int, rows: pa.RecordBatch) -> pa.RecordBatch:
             uids = [value.decode() for value in rows.column("value").to_pylist()]
@@ -459,6 +459,7 @@ class World:
 
         def completed(batch: int) -> None:
             lineage.done |= lineage.batches.pop(batch, set())
+            lineage.groups.add(plan.sink.get("kafka.group.id"))
 
         lineage.again |= query.left
         if age(query.checkpoint)[1] < 0 and query.source["startingOffsets"] == "committed":
