@@ -377,8 +377,8 @@ def check_completed(
         "restored from an older copy? Nothing was written. Restore the checkpoint that belongs to that "
         "copy; or start with a new one where the copy stands: startingOffsets=committed (with kafka.group.id "
         "and transactional.id in source and sink), if kafka.group.id was given to these batches, else "
-        f"startingOffsets={begins} and start.accepted={_WORD_NEW}. If nothing is missing, as another connector "
-        "wrote these batches or the group was idle for longer than offsets.retention.minutes, set "
+        f"startingOffsets={begins} and start.accepted={_WORD_NEW}. If nothing is missing, as another "
+        "connector wrote these batches or the group was idle for longer than offsets.retention.minutes, set "
         f"start.accepted={word}"
     )
 

@@ -84,7 +84,7 @@ def _behind(world: "World", query: "Query", text: str) -> bool:
     told = re.search(r"batch (\d+) of query (\S+)", text)
     if told is None:
         return False
-    if told.group(2) not in identity(query.checkpoint):  # one that had these names before: what it lacks is told
+    if told.group(2) not in identity(query.checkpoint):  # of one that had these names before
         query.set_id(f"{query.name}-behind-{len(query.ids)}")
         query.new_checkpoint(query.source["startingOffsets"])
         query.lineage.began = bool(query.lineage.done)
@@ -134,10 +134,10 @@ def _create(world: "World", query: "Query", text: str) -> bool:
 
 def _option(world: "World", query: "Query", text: str) -> bool:
     """The option that the error names."""
-    told = re.search(r"((?:start\.accepted|cluster\.moved\.to)=[\w.,:-]+)", text)
-    if told is None:
+    told = re.findall(r"(?:start\.accepted|cluster\.moved\.to)=[\w.,:-]+", text)
+    if not told:
         return False
-    name, _, value = told.group(1).rstrip(".,:").partition("=")
+    name, _, value = told[-1].rstrip(".,:").partition("=")
     kind, _, of = value.partition(":")
     if kind == "offsets-of" and of not in query.lineage.sinks:
         return False  # they are another query's
