@@ -72,6 +72,9 @@ class Cluster:
         self._idle: dict[Address, list[Connection]] = {}
         self._features: dict[str, int] = {}
         self._disturbed = False
+        self._asked: Address | None = None
+        self._doubted: Address | None = None
+        """Who was asked last about the cluster, and whose answer led to a broker that is no coordinator."""
 
     # -- what is where ------------------------------------------------------------------------
 
@@ -190,8 +193,12 @@ class Cluster:
             self._coordinators.pop((kind, key), None)
 
     def note(self, error: Exception) -> None:
-        """Remember a failure after which what brokers had under way may not have been done."""
-        self._disturbed |= not isinstance(error, KafkaError) or error.code in _MOVED
+        """Remember a failure after which what brokers had under way may not have been done; and after which
+        another broker is to be asked: one that was started again may tell old news for a while."""
+        moved = isinstance(error, KafkaError) and error.code in _MOVED
+        self._disturbed |= not isinstance(error, KafkaError) or moved
+        if moved:
+            self._doubted = self._asked
 
     def disturbed(self) -> bool:
         """Whether, since this was last asked, a broker was lost or a coordinator moved: a call found out, or
@@ -257,15 +264,22 @@ class Cluster:
         return connection
 
     def _any(self) -> Connection:
-        """A shared connection to any broker; on first contact, tries for request_timeout_ms."""
-        for connection in self._shared.values():
-            if not connection.closed and not connection.waiting:
+        """A shared connection to any broker, rather not to the one that is doubted; on first contact, tries
+        for request_timeout_ms."""
+        usable = {at: c for at, c in self._shared.items() if not c.closed and not c.waiting}
+        for address, connection in usable.items():
+            if address != self._doubted:
+                self._asked = address
                 return connection
         backoff = Backoff(self.config, self.config.request_timeout_ms)
         addresses = list(dict.fromkeys((*self.config.bootstrap, *self._nodes.values())))
+        addresses.sort(key=lambda address: address == self._doubted)
         failures: dict[Address, str] = {}
         while True:
             for index, address in enumerate(addresses):
+                self._asked = address
+                if address in usable:
+                    return usable[address]
                 left = (backoff.deadline - time.monotonic()) * 1000 / (len(addresses) - index)
                 try:
                     connection = Connection(*address, self.config, timeout_ms=max(1, int(left)))

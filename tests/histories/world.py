@@ -242,13 +242,21 @@ class World:
         if query.token is not None and option in ("id", "topic") and query.lineage.batches:
             return  # a token is one of its transactional.id and topic: exactly-once.md says not to do this
         if option == "id":
-            query.set_id(value)
+            if not self._is_taken(query, value):
+                query.set_id(value)
         elif option == "told":
             query.told = value == "yes"
         elif value is None:
             query.sink.pop(option, None)
         elif query.token is None or option not in ("kafka.group.id", "processing.guarantee"):
             query.sink[option] = value
+
+    def _is_taken(self, query: Query, ident: str | None) -> bool:
+        """Two queries on copies of one checkpoint and with one transactional.id are one query to everybody:
+        what one has written, the other has. exactly-once.md says not to do this."""
+        copies = [q for q in self.queries.values() if identity(q.checkpoint) == identity(query.checkpoint)]
+        others = [q for q in copies if q.lineage is not query.lineage and identity(q.checkpoint)]
+        return any(ident in q.ids for q in others)
 
     def do_write(
         self, token: str | None, ident: str | None, topic: str, rows: str, strike: Any = None

@@ -160,6 +160,18 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "connector/client/cluster.py",
+        (f"{HERE}client/test_cluster.py",),
+        Break(
+            "old news are asked for again", "            self._doubted = self._asked\n", "            pass\n"
+        ),
+        Break(
+            "a broker that is alone is not asked again",
+            "                if address in usable:\n                    return usable[address]\n",
+            "                if address in usable:\n                    continue\n",
+        ),
+    ),
+    *mutants_of(
+        "connector/client/cluster.py",
         PRODUCE,
         Break(
             "connections with answers to come are used again",

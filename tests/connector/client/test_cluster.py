@@ -91,6 +91,33 @@ def test_coordinators_are_asked_for_once_and_again_when_forgotten() -> None:
         assert broker.seen(ApiKey.FIND_COORDINATOR)[-1][1]["coordinator_keys"] == ["a"]
 
 
+def test_a_broker_whose_news_are_old_is_not_asked_for_ever() -> None:
+    """Started again a moment ago, it still calls itself the coordinator."""
+    refuses = {"throttle_time_ms": 0, "error_code": ErrorCode.NOT_COORDINATOR}
+    with FakeBroker({ApiKey.HEARTBEAT: lambda version, body: refuses}) as old, FakeBroker() as right:
+        right.handlers[ApiKey.HEARTBEAT] = lambda version, body: {**refuses, "error_code": 0}
+        with cluster(old.port, right.port) as c:
+
+            def beat() -> None:
+                body = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+                retry.check(c.coordinator("group", "g").call(ApiKey.HEARTBEAT, body)["error_code"], "it")
+
+            retrying(
+                c, "Heartbeat", beat, timeout_ms=2_000, option="o",
+                forget=lambda: c.forget_coordinator("group", "g"),
+            )  # fmt: skip
+        assert len(old.seen(ApiKey.HEARTBEAT)) == 1 and len(right.seen(ApiKey.HEARTBEAT)) == 1
+
+
+def test_a_broker_that_is_alone_is_asked_again() -> None:
+    with FakeBroker() as broker, cluster(broker.port, 1) as c:
+        c.coordinator("group", "g")
+        c.note(KafkaError(ErrorCode.NOT_COORDINATOR, "it"))
+        c.forget_coordinator("group", "g")
+        c.coordinator("group", "g")
+        assert len(broker.seen(ApiKey.FIND_COORDINATOR)) == 2
+
+
 def test_a_connection_with_answers_to_come_is_not_kept() -> None:
     with FakeBroker() as broker, cluster(broker.port) as c:
         address = c.leader_address("t", 0)
