@@ -160,7 +160,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "connector/client/cluster.py",
-        (f"{HERE}client/test_cluster.py",),
+        (f"{HERE}test_cluster.py",),
         Break(
             "old news are asked for again", "            self._doubted = self._asked\n", "            pass\n"
         ),
