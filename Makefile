@@ -9,6 +9,7 @@ MODULES := $(shell find eoslog protocol broker connector -name '*.py' | LC_ALL=C
 READY := .venv/.ready-$(MODULES)
 LINKED = $(shell ls -d build/__editable__.eoslog-*/)
 KAFKA := .peers/kafka-4.3.1
+OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
@@ -89,9 +90,10 @@ soak-kill: setup $(if $(filter nodes,$(BROKER)),$(KAFKA))  ## everything is kill
 bench-codec: $(READY)  ## records a second of the vectorised codec, on one core
 	$(BIN)/python -m benchmarks.codec --check
 
-$(KAFKA):
+$(KAFKA) $(OLD_KAFKA):
 	@command -v mvn >/dev/null || { echo "Kafka's tools come by Maven: install it (Debian: apt-get install maven)"; exit 1; }
-	mvn -q -f benchmarks/kafka-tools.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$@.part
+	mvn -q -f benchmarks/kafka-tools.xml dependency:copy-dependencies -Dkafka.version=$(@:.peers/kafka-%=%) \
+		-DoutputDirectory=$(CURDIR)/$@.part
 	mv $@.part $@
 
 $(SPARK_KAFKA):
@@ -148,8 +150,9 @@ test-connector-kafka: setup $(KAFKA)  ## the connector's tests on Apache Kafka; 
 	EOSLOG_TEST_BROKER=kafka EOSLOG_TEST_TRANSACTION_VERSION=1 $(BIN)/python -m pytest -q --timeout 600 \
 		$(addprefix tests/connector/,test_crash_table.py test_writer_spark.py test_writer_markers.py test_writer_disturbed.py) $(TEST_ARGS)
 
-test-connector-cluster: setup $(KAFKA)  ## queries on three Apache Kafka nodes that are killed, or whose leaders move, in mid-batch
-	$(BIN)/python -m pytest -q -s --timeout 900 $(addprefix tests/connector/cluster/,kills.py moves.py last_node.py unclean.py rules_change.py) $(TEST_ARGS)
+test-connector-cluster: setup $(KAFKA) $(OLD_KAFKA)  ## queries on three Apache Kafka nodes that are killed, upgraded, or whose leaders move, in mid-batch
+	$(BIN)/python -m pytest -q -s --timeout 900 $(addprefix tests/connector/cluster/,kills.py moves.py last_node.py unclean.py rules_change.py \
+		upgrade.py) $(TEST_ARGS)
 
 EXECUTORS := $(addprefix tests/connector/executors/,test_executors.py losses.py speculation.py)
 

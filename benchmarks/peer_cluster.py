@@ -192,6 +192,13 @@ class ThreeNodes:
             raise RuntimeError(f"node {node} is alive")
         self._brokers[node].start(self._classpath, self._java)
 
+    def become(self, jars: Path, *nodes: int) -> None:
+        """Stop these nodes in order, and start them as that version of Kafka; later starts are of it, too."""
+        self._classpath = f"{jars}/*"
+        for process in [self._brokers[n] for n in nodes] or [p for p in [self._apart] if p]:
+            process.stop()
+            process.start(self._classpath, self._java)
+
     # -- who does what ------------------------------------------------------------------------
 
     def leader_of(self, topic: str, partition: int) -> int:
