@@ -245,6 +245,15 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("run", "B", 3),
         ("run", "A", 2),
     ],
+    "the source's log cut, and a start by hand from the checkpoint's line": [
+        ("query", "B", {}),
+        ("keep", "in"),
+        ("produce", "in", 1),
+        ("run", "B", 1),
+        ("cut", "in"),
+        ("set", "B", "kafka.group.id", "g"),
+        ("anew", "B", "committed"),
+    ],
     "the old query again after a hand-over, under another group": [
         ("query", "A", {"in": "in,in2", "id": "A", "kafka.group.id": "g"}),
         ("query", "B", {"id": "B", "kafka.group.id": "group-B"}),

@@ -11,6 +11,8 @@ FOUND_BY = {
     "StartsElsewhere, another sink's group": "from a group that another query has joined",
     "StartsElsewhere, at_least_once": "at_least_once from a group that another query moves on",
     "TakenOver": "the old query again after a hand-over",
+    "TakenOver, under other names": "the old query again after a hand-over, under another group",
+    "a checkpoint's line by hand": "the source's log cut, and a start by hand from the checkpoint's line",
     "SinkChanged": "another transactional.id after a kill between decision and commits",
     "the old sink is left": "another transactional.id after a kill before the decision, sealed",
     "at_least_once finishes": "at_least_once from now on, after a kill between decision and commits",

@@ -17,6 +17,7 @@ from unittest.mock import patch
 from eoslog.connector import crosscheck, discover, guard, plan, reader, sink, sink_options, start_of_run, task
 from eoslog.connector.commit import begin, decide
 from eoslog.connector.commit.commands import Rules
+from eoslog.connector.start_of_run import StartOfRun
 from tests.histories import spark, stage
 from tests.histories.draw import history
 from tests.histories.run_histories import kinds, play
@@ -98,6 +99,13 @@ def _pinned_again() -> list[Change]:
     return [(reader.StreamReader, "partitions", planned)]
 
 
+_look_for_a_successor = StartOfRun._look_for_a_successor
+
+
+def _by_todays_names(self: StartOfRun, _: Any) -> None:
+    _look_for_a_successor(self, None)
+
+
 def _only_grown() -> list[Change]:
     parted = reader.StreamReader._parted
 
@@ -119,6 +127,7 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
         (crosscheck, "check_taken_over", _nothing),
         (start_of_run, "check_taken_over", _nothing),
     ],
+    "TakenOver, under other names": lambda: [(StartOfRun, "_look_for_a_successor", _by_todays_names)],
     "SinkChanged": lambda: [(start_of_run, "check_given", _nothing)],
     "the old sink is left": lambda: [(start_of_run, "leave", _no_rules)],
     "at_least_once finishes": lambda: [(sink, "leave_for_none", _nothing)],
@@ -140,6 +149,9 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
         (discover.Log, "_not_parted", lambda self, group, within, *_: within),
     ],
     "leader epochs of shorter logs": _only_grown,
+    "a checkpoint's line by hand": lambda: [
+        (discover.Log, "_as_stored", lambda self, option, wanted: self._within(option, wanted)),
+    ],
     "topics made anew": lambda: [(plan, "made_anew", lambda then, now: {})],
     "a first batch that is replayed": _pinned_again,
     "anonymous writes are not sealed": lambda: [
