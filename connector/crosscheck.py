@@ -1,11 +1,10 @@
-"""What is compared when a query starts: its checkpoint, the sink's decision, the group, the cluster.
+"""What is compared when a query starts: its checkpoint, the sink's decision, the group.
 
 Pure rules: what was read goes in; out come warnings, or one of the errors that stop the query before a row
 is written. What the log itself still holds is compared in plan.py (`losses`), since that is asked anew for
 every micro-batch. `docs/troubleshooting.md` has the way out of each.
 """
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
@@ -18,55 +17,8 @@ from eoslog.connector.commit.faults import (
     TakenOver,
 )
 from eoslog.connector.commit.messages import Batch
-from eoslog.connector.errors import WrongCluster
+from eoslog.connector.group_notes import Committed
 from eoslog.connector.offsets import Offsets, TopicPartition
-
-_NOTE_LIMIT = 2048
-"""Characters of a note: offset.metadata.max.bytes is 4096 by default, and a character may be two units."""
-
-
-def check_cluster(then: str | None, now: str | None, moved_to: str | None = None) -> bool:
-    """Whether the query has moved from cluster `then` to cluster `now`; ids that are not known are believed.
-
-    Raises WrongCluster unless option cluster.moved.to (`moved_to`) names the new one.
-    """
-    if then is None or now is None or then == now:
-        return False
-    if moved_to == now:
-        return True
-    raise WrongCluster(
-        f"the checkpoint's offsets are of the cluster {then}, and kafka.bootstrap.servers leads to the "
-        f"cluster {now}: offsets of one mean nothing in the other. Correct kafka.bootstrap.servers; or begin "
-        "with a new checkpoint and startingOffsets; or, if the topics were moved with their offsets as they "
-        f"are, set cluster.moved.to={now}"
-    )
-
-
-def check_group_cluster(sources: Iterable[str], sink: str | None, group: str) -> None:
-    """Source offsets go to a group of the sink's cluster: they must be of that one. Raises WrongCluster."""
-    others = sorted(set(sources) - {sink}) if sink is not None else []
-    if others:
-        raise WrongCluster(
-            f"kafka.group.id={group}: the sink would commit source offsets of the cluster "
-            f"{', '.join(others)} to a group of the cluster {sink}, where they mean nothing. Leave "
-            "kafka.group.id out of the sink's options where source and sink are on two clusters; or correct "
-            "kafka.bootstrap.servers"
-        )
-
-
-def check_sink_cluster(then: str | None, now: str | None, sink: str, accepted: Collection[str]) -> bool:
-    """Whether the sink has moved to another cluster than the checkpoint was given to; ids that are not known
-    are believed. Raises WrongCluster unless that is accepted."""
-    if then is None or now is None or then == now:
-        return False
-    if _accepts(accepted, word := f"cluster:{now}"):
-        return True
-    raise WrongCluster(
-        f"sink {sink}: the checkpoint's batches were written to the cluster {then}, where their decisions "
-        f"are, and kafka.bootstrap.servers leads to the cluster {now}. Correct kafka.bootstrap.servers; or "
-        "begin with a new checkpoint; or, if the last batch is complete on the old one, set "
-        f"start.accepted={word}"
-    )
 
 
 def check_given(old: str, new: str, decided: Batch | None, batch: Batch, accepted: Collection[str]) -> None:
@@ -76,7 +28,7 @@ def check_given(old: str, new: str, decided: Batch | None, batch: Batch, accepte
     """
     if decided is None or decided.batch_id < batch.batch_id:
         return
-    if _accepts(accepted, word := f"sink-changed:{old}:{decided.batch_id}"):
+    if (word := f"sink-changed:{old}:{decided.batch_id}") in accepted:
         return
     raise SinkChanged(
         f"{decided} was decided by the sink {old}, Spark has not noted it as done and would write {batch} "
@@ -84,62 +36,6 @@ def check_given(old: str, new: str, decided: Batch | None, batch: Batch, accepte
         "finishes the batch; then change the name. If this is a copy of that query's checkpoint, and what "
         f"it has written is to be written here as well, set start.accepted={word}"
     )
-
-
-def _accepts(accepted: Collection[str], word: str) -> bool:
-    return word in accepted
-
-
-class Note(NamedTuple):
-    """What a sink writes beside each source offset that it commits to kafka.group.id: whose it is. `decided`:
-    a decision was committed with it; at_least_once has none."""
-
-    sink: str
-    query: str
-    batch: int
-    decided: bool = True
-
-    def text(self) -> str:
-        """As metadata of a committed offset; "" where it would be too long."""
-        told = {name: value for name, value in self._asdict().items() if value is not True}
-        said = json.dumps({"eoslog": 1, **told}, separators=(",", ":"))
-        return said if len(said) <= _NOTE_LIMIT else ""
-
-
-def read_note(metadata: str) -> Note | None:
-    """The note in an offset's metadata; None where somebody else has committed it."""
-    try:
-        found = json.loads(metadata)
-        told = str(found["sink"]), str(found["query"]), int(found["batch"])
-        return Note(*told, decided=bool(found.get("decided", True))) if found["eoslog"] else None
-    except (ValueError, KeyError, TypeError):  # other clients keep texts of their own there
-        return None
-
-
-def check_notes(group: str, notes: Mapping[TopicPartition, Note | None]) -> list[str]:
-    """Warnings before a query begins where a group stands: offsets of several sinks are seldom one place."""
-    sinks = sorted({note.sink for note in notes.values() if note})
-    strange = sorted(tp for tp, note in notes.items() if note is None)
-    if len(sinks) > 1:
-        return [
-            f"startingOffsets=committed: the offsets of group {group} were committed by several sinks, "
-            f"{', '.join(sinks)}. Give each query a kafka.group.id of its own; here each partition is read "
-            "from where the one that committed last has left it"
-        ]
-    if sinks and strange:
-        said = ", ".join(f"{topic}-{partition}" for topic, partition in strange)
-        return [
-            f"startingOffsets=committed: the offsets of group {group} are those of the sink {sinks[0]}, but "
-            f"not in {said}, where somebody else has committed (by hand, or a consumer)"
-        ]
-    return []
-
-
-class Committed(NamedTuple):
-    """What the group of kafka.group.id holds of a partition."""
-
-    offset: int
-    note: Note | None
 
 
 def check_taken_over(
@@ -165,7 +61,7 @@ def check_taken_over(
         return
     said = _listed((tp, f"{at}, not at {stands.get(tp)}") for tp, (at, _) in moved.items())
     by = next(note.query for _, note in moved.values())
-    if _accepts(accepted, word := f"taken-over:{by}"):
+    if (word := f"taken-over:{by}") in accepted:
         return
     raise TakenOver(
         f"sink {sink}: query {by} has taken the place of query {batch.query_id}: group {group} stands where "
@@ -296,7 +192,7 @@ _WORD_NEW = "new-checkpoint"
 
 
 def _begins_elsewhere(story: Story, what: str) -> list[str]:
-    if _accepts(story.accepted, _WORD_NEW):
+    if _WORD_NEW in story.accepted:
         return [f"sink {story.sink}: the checkpoint is new, and {what}. start.accepted={_WORD_NEW}: going on"]
     raise StartsElsewhere(
         f"sink {story.sink}: the checkpoint is new, and {what}. Nothing was written. "
@@ -317,7 +213,7 @@ def check_plain_start(story: Story) -> None:
 def _from_the_group(story: Story) -> list[str]:
     """It begins where the group stands: with this sink's offsets, or those that no sink has committed."""
     others = sorted({found.note.sink for found in story.committed.values() if found.note} - {story.sink})
-    left = [sink for sink in others if not _accepts(story.accepted, f"offsets-of:{sink}")]
+    left = [sink for sink in others if f"offsets-of:{sink}" not in story.accepted]
     if not left:
         return []
     raise StartsElsewhere(
@@ -365,7 +261,7 @@ def check_completed(
     known, expired = decided is not None and decided.batch_id >= newest, decided is None and rested
     if known or expired:
         return
-    if _accepts(accepted, word := f"decisions-gone:{newest}"):
+    if (word := f"decisions-gone:{newest}") in accepted:
         return
     found, begins = "none of this query", "what it was at first"
     if decided is not None:

@@ -15,9 +15,9 @@ from eoslog.connector.client.retry import check, retrying
 from eoslog.connector.client.shared import shared
 from eoslog.connector.commit.leave import fence
 from eoslog.connector.commit.names import Sink
-from eoslog.connector.crosscheck import check_cluster, check_notes, read_note
 from eoslog.connector.driver import OWN_TIMEOUT_MS, Driver
 from eoslog.connector.errors import OptionError, UnknownTopic, report_loss
+from eoslog.connector.group_notes import check_notes, read_note
 from eoslog.connector.offsets import (
     COMMITTED,
     EARLIEST,
@@ -30,6 +30,7 @@ from eoslog.connector.offsets import (
     TopicPartition,
 )
 from eoslog.connector.options import SourceOptions
+from eoslog.connector.which_cluster import check_cluster
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,6 @@ from eoslog.connector import offsets, plan, rows
 from eoslog.connector.client.fetch import fetch
 from eoslog.connector.client.listing import list_offsets
 from eoslog.connector.client.shared import close_shared, shared
-from eoslog.connector.crosscheck import check_cluster
 from eoslog.connector.discover import Log
 from eoslog.connector.errors import OffsetsGone, OptionError, TopicMadeAnew, UnknownTopic, report_loss
 from eoslog.connector.longlived import settle
@@ -41,6 +40,7 @@ from eoslog.connector.offsets import (
 )
 from eoslog.connector.options import SourceOptions
 from eoslog.connector.standstill import Standstill
+from eoslog.connector.which_cluster import check_cluster
 
 log = logging.getLogger(__name__)
 

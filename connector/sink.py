@@ -19,9 +19,9 @@ from eoslog.connector.commit.messages import Batch, Begun, Report
 from eoslog.connector.commit.names import Sink
 from eoslog.connector.commit.prove import prove_last
 from eoslog.connector.commit.write import note_finished
-from eoslog.connector.crosscheck import Note
 from eoslog.connector.driver import OWN_TIMEOUT_MS, Driver, commit_known, shared_cluster
 from eoslog.connector.errors import OptionError
+from eoslog.connector.group_notes import Note
 from eoslog.connector.options import Guarantee, SinkOptions
 from eoslog.connector.progress import tell, timed
 from eoslog.connector.start_of_run import StartOfRun, View, leave_for_none
@@ -168,7 +168,7 @@ def _sink_of(reports: Sequence[Report | None]) -> Sink:
 def _source_offsets(
     options: SinkOptions, reports: Sequence[Report | None], batch_id: int
 ) -> SourceOffsets | None:
-    """The batch's end offsets for the user's group, with a note whose they are (crosscheck.py)."""
+    """The batch's end offsets for the user's group, with a note whose they are (group_notes.py)."""
     if options.group_id is None:
         return None
     if options.checkpoint_location is None:

@@ -17,21 +17,19 @@ from eoslog.connector.commit.leave import decided_by, leave
 from eoslog.connector.commit.messages import Batch, Begun
 from eoslog.connector.commit.names import Sink
 from eoslog.connector.crosscheck import (
-    Committed,
     Completed,
     Story,
     check_completed,
     check_given,
-    check_group_cluster,
     check_plain_start,
-    check_sink_cluster,
     check_story,
     check_taken_over,
-    read_note,
 )
 from eoslog.connector.driver import Driver, shared_cluster
+from eoslog.connector.group_notes import Committed, read_note
 from eoslog.connector.offsets import Offsets
 from eoslog.connector.options import SinkOptions
+from eoslog.connector.which_cluster import check_group_cluster, check_sink_cluster
 
 log = logging.getLogger(__name__)
 

@@ -15,22 +15,12 @@ from eoslog.connector.commit.faults import (
     TakenOver,
 )
 from eoslog.connector.commit.messages import Batch
-from eoslog.connector.crosscheck import (
-    Committed,
-    Note,
-    Story,
-    check_cluster,
-    check_given,
-    check_group_cluster,
-    check_notes,
-    check_plain_start,
-    check_sink_cluster,
-    check_story,
-    read_note,
-)
+from eoslog.connector.crosscheck import Story, check_given, check_plain_start, check_story
 from eoslog.connector.errors import WrongCluster
+from eoslog.connector.group_notes import Committed, Note, check_notes, read_note
 from eoslog.connector.offsets import cluster_from_json, stood, to_json
 from eoslog.connector.plan import losses
+from eoslog.connector.which_cluster import check_cluster, check_group_cluster, check_sink_cluster
 
 PLACE = ("t", 0)
 

@@ -14,8 +14,8 @@ from eoslog.connector.checkpoint import Checkpoint
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.faults import CheckpointMismatch, CommitFault, DecisionGone
 from eoslog.connector.commit.messages import Batch, Begun, Decided, Report
-from eoslog.connector.crosscheck import Note, read_note
 from eoslog.connector.errors import OptionError
+from eoslog.connector.group_notes import Note, read_note
 from eoslog.connector.options import SinkOptions, sink_options
 from eoslog.connector.start_of_run import View
 from tests.connector.commit.model_bench import Bench, Crash, finishes

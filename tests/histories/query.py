@@ -33,6 +33,8 @@ class Query:
     error: Exception | None = None
     before: dict[str, dict[str, int]] | None = None
     """Where it stood on the checkpoint of before."""
+    copy: str | None = None
+    """Where brokers stand that were put back to an older copy, as startingOffsets, since an error told."""
     used: bool = False
     left: bool = False
     """Another query has taken its pipeline over."""
@@ -79,7 +81,7 @@ class Query:
         """Another lineage, which begins there."""
         if not self.left:
             self.lineage.live = False
-        self.left = False
+        self.left, self.copy = False, None
         self.lineage = self.world.lineage(self.name, self.lineage.topic)
         self.new_checkpoint(starting)
         self.before = None
@@ -99,6 +101,11 @@ class Query:
                 if same:
                     given |= {k: {} for k in self.before if k.split(":")[1:2] == [topic]}
         return json.dumps(given)
+
+    def line(self, batch: int) -> str | None:
+        """What the checkpoint has for a batch."""
+        path = self.checkpoint / "offsets" / str(batch)
+        return path.read_text().splitlines()[-1] if path.exists() else None
 
     def bring_back(self) -> bool:
         """The newest copy of the checkpoint, wherever in the pipeline it is; whether there is another one."""

@@ -19,6 +19,9 @@ TRIES = 12
 def take(world: "World", query: "Query", error: Exception, tried: list[str]) -> str | None:
     """Do the next thing that the error names and that was not tried in vain; its name, None: nothing left."""
     text = f"{type(error).__name__}: {error}"
+    if told := re.search(r"startingOffsets=(the last line of offsets/(\d+)|what it was at first)", text):
+        at_first = query.source["startingOffsets"] == "earliest"
+        query.copy = "earliest" if at_first and told.group(2) is None else query.line(int(told.group(2) or 0))
     for pattern, way in _WAYS:
         name = way.__name__.strip("_")
         left = tried.count(name) < _REPEATABLE.get(way, 1)
@@ -66,16 +69,11 @@ def _back(world: "World", query: "Query", text: str) -> bool:
 
 
 def _line(world: "World", query: "Query", text: str) -> bool:
-    """A new checkpoint at startingOffsets that are a line of this one's."""
-    told = re.search(r"last line of offsets/(\d+) in this checkpoint", text)
-    if told is None or query.token is not None:
+    """A new checkpoint where the brokers' older copy stands."""
+    if query.copy is None or query.token is not None:
         return False
-    path = query.checkpoint / "offsets" / told.group(1)
-    if not path.exists():
-        return False
-    query.new_checkpoint(path.read_text().splitlines()[-1])
-    if "start.accepted=new-checkpoint" in text:
-        query.sink["start.accepted"] = "new-checkpoint"
+    query.new_checkpoint(query.copy)
+    query.sink["start.accepted"] = "new-checkpoint"
     return True
 
 
@@ -165,9 +163,8 @@ def _another_token(world: "World", query: "Query", text: str) -> bool:
 
 
 def _earliest(world: "World", query: "Query", text: str) -> bool:
-    """startingOffsets that the error names: where it stood, unless that went with a restored broker."""
-    held = any(world.gone[f"{query.lineage.name}:{uid}"] for uid in query.lineage.tried)
-    query.new_checkpoint((None if held else query.stood()) or "earliest")
+    """startingOffsets that the error names: where it stood, or where the brokers' older copy stands."""
+    query.new_checkpoint(query.copy or query.stood() or "earliest")
     return True
 
 
@@ -175,7 +172,7 @@ def _own_group(world: "World", query: "Query", text: str) -> bool:
     """Another new checkpoint at startingOffsets of its own, and a kafka.group.id of its own."""
     starting = query.source["startingOffsets"]
     if starting == "committed":
-        known = query.stood()
+        known = query.copy or query.stood()
         if known is None:
             return False
         starting = known
@@ -229,7 +226,7 @@ _WAYS = (
     (r"Give the old transactional.id back|old transactional\.id", _old_id),
     (r"[Bb]ring the right checkpoint|right checkpoint back", _right_checkpoint),
     (r"startingOffsets=committed", _committed),
-    (r"last line of offsets/\d", _line),
+    (r"if kafka\.group\.id was given to these batches, else", _line),
     (r"again with on\.lost\.transaction=replay", _replay),
     (r"[Pp]ublish\b.*missing rows", _behind),
     (r"failOnDataLoss", _no_fail),

@@ -394,7 +394,8 @@ class World:
         path = query.checkpoint / "offsets" / str(batch)
         if not path.exists():
             return False
-        query.lineage.may_lack |= query.lineage.batches.get(batch, set())
+        of_batch = judge.in_log(self.cluster, query.lineage.topic, logged(query.checkpoint, batch))
+        query.lineage.may_lack |= query.lineage.batches.get(batch, of_batch - query.lineage.done)
         ends = {t: p for t, p in logged(query.checkpoint, batch).items() if ":" not in t}
         query.checkpoint = self.folder / uuid.uuid4().hex
         query.source["startingOffsets"] = json.dumps(ends)

@@ -198,7 +198,7 @@ MUTANTS: list[Mutant] = [
         Break("a note has to have a group", 'found.get("group")', 'found["group"]'),
     ),
     *mutants_of(
-        "connector/crosscheck.py",
+        "connector/which_cluster.py",
         CROSSCHECK,
         Break("cluster.moved.to is not asked for", "if moved_to == now:", "if True:"),
         Break("cluster.moved.to does not count", "if moved_to == now:", "if False:"),
@@ -206,22 +206,34 @@ MUTANTS: list[Mutant] = [
         Break(
             "a sink that is not known is another cluster", "if sink is not None else []", "if True else []"
         ),
-        Break(
-            "a successor is not seen",
-            '    if not moved:\n        return\n    said = _listed((tp, f"{at}, not at {stands',
-            '    if True:\n        return\n    said = _listed((tp, f"{at}, not at {stands',
-        ),
-        Break("any word accepts a successor", 'f"taken-over:{by}"):', 'f"taken-over:{by}") or accepted:'),
-        Break(
-            "no word accepts a successor",
-            'if _accepts(accepted, word := f"taken-over:{by}"):',
-            'if not (word := f"taken-over:{by}"):',
-        ),
+    ),
+    *mutants_of(
+        "connector/group_notes.py",
+        CROSSCHECK,
         Break("notes longer than Kafka takes", "if len(said) <= _NOTE_LIMIT else", "if True else"),
         Break("notes of others are ours", 'if found["eoslog"] else None', "if True else None"),
         Break("other texts stop the query", "except (ValueError, KeyError, TypeError):", "except KeyError:"),
         Break("offsets of several sinks are one place", "if len(sinks) > 1:", "if False:"),
         Break("offsets of somebody else are not told", "if sinks and strange:", "if False:"),
+    ),
+    *mutants_of(
+        "connector/crosscheck.py",
+        CROSSCHECK,
+        Break(
+            "a successor is not seen",
+            '    if not moved:\n        return\n    said = _listed((tp, f"{at}, not at {stands',
+            '    if True:\n        return\n    said = _listed((tp, f"{at}, not at {stands',
+        ),
+        Break(
+            "any word accepts a successor",
+            'f"taken-over:{by}") in accepted:',
+            'f"taken-over:{by}") in accepted or accepted:',
+        ),
+        Break(
+            "no word accepts a successor",
+            'if (word := f"taken-over:{by}") in accepted:',
+            'if not (word := f"taken-over:{by}"):',
+        ),
         Break(
             "any decision is ours",
             "self.decided is not None and self.decided.query_id == self.batch.query_id",

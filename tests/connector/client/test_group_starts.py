@@ -7,8 +7,8 @@ import pytest
 from fake_broker import FakeBroker
 
 from eoslog.connector.client.shared import close_shared
-from eoslog.connector.crosscheck import Note
 from eoslog.connector.discover import Log
+from eoslog.connector.group_notes import Note
 from eoslog.connector.offsets import COMMITTED, Offsets
 from eoslog.connector.options import source_options
 from eoslog.protocol.apis import ApiKey

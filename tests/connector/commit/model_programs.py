@@ -19,7 +19,8 @@ from eoslog.connector.commit.prepare import Task, judge, participant_name, withd
 from eoslog.connector.commit.prove import prove_last
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
-from eoslog.connector.crosscheck import Committed, Note, Story, check_story, read_note
+from eoslog.connector.crosscheck import Story, check_story
+from eoslog.connector.group_notes import Committed, Note, read_note
 from tests.connector.commit.model_broker import ModelBroker
 from tests.connector.commit.model_history import DISTURBING, Choices, Fault, Shape
 
