@@ -68,8 +68,8 @@ def check_taken_over(
         f"that one has written to ({said}). {batch} would write rows again. Nothing was written. Stop this "
         "query for good; or, to go back from the other one to this, start it with a new checkpoint, "
         f"kafka.group.id={group} and transactional.id={sink} in source and sink, and "
-        "startingOffsets=committed. If these are two queries, and this one is to write what it has read "
-        "since, give each a transactional.id and a kafka.group.id of its own, and "
+        "startingOffsets=committed. If these are two queries, and this one is to write those rows as "
+        "well, give each a transactional.id and a kafka.group.id of its own, and "
         f"set start.accepted={word}"
     )
 
