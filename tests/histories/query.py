@@ -93,13 +93,15 @@ class Query:
             return None
         cluster, given = self.world.cluster, dict[str, dict[str, int]]()
         for topic in self.lineage.topic.split(","):
-            if topic in cluster.topics:
-                same = f"topic-id:{topic}:{cluster.id_of(topic)}" in self.before
-                known = self.before.get(topic, {}) if same else {}
-                numbers = map(str, range(len(cluster.topics[topic].logs)))
-                given[topic] = {number: known.get(number, EARLIEST) for number in numbers}
-                if same:
-                    given |= {k: {} for k in self.before if k.split(":")[1:2] == [topic]}
+            if topic not in cluster.topics:
+                given[topic] = self.before.get(topic, {"0": EARLIEST})
+                continue
+            same = f"topic-id:{topic}:{cluster.id_of(topic)}" in self.before
+            known = self.before.get(topic, {}) if same else {}
+            numbers = map(str, range(len(cluster.topics[topic].logs)))
+            given[topic] = {number: known.get(number, EARLIEST) for number in numbers}
+            if same:
+                given |= {k: {} for k in self.before if k.split(":")[1:2] == [topic]}
         return json.dumps(given)
 
     def line(self, batch: int) -> str | None:
