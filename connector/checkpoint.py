@@ -20,9 +20,11 @@ from eoslog.connector.errors import EoslogError
 from eoslog.connector.offsets import (
     Epochs,
     Offsets,
+    TakenFrom,
     TopicPartition,
     cluster_from_json,
     epochs_from_json,
+    taken_from_json,
 )
 
 _NOTES = "eoslog"
@@ -67,6 +69,10 @@ class Planned:
             for place, offset in _topic_offsets(text):
                 ends[place] = min(offset, ends.get(place, offset))
         return ends
+
+    def taken(self) -> frozenset[TakenFrom]:
+        """From whom the sources have taken the offsets at which they begin, in a first batch."""
+        return frozenset(one for text in self.sources for one in taken_from_json(_topics(text)))
 
     def epochs(self) -> Epochs:
         """Leader epochs of those offsets, as far as the sources tell them."""

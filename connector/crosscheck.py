@@ -6,7 +6,7 @@ every micro-batch. `docs/troubleshooting.md` has the way out of each.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from eoslog.connector.commit.faults import (
     CheckpointMismatch,
@@ -18,7 +18,7 @@ from eoslog.connector.commit.faults import (
 )
 from eoslog.connector.commit.messages import Batch
 from eoslog.connector.group_notes import Committed
-from eoslog.connector.offsets import Offsets, TopicPartition
+from eoslog.connector.offsets import Offsets, TakenFrom, TopicPartition
 
 
 def check_given(old: str, new: str, decided: Batch | None, batch: Batch, accepted: Collection[str]) -> None:
@@ -80,7 +80,8 @@ class Story(NamedTuple):
     `batch`: the one that is to be written, with its source offsets' `ends`. `completed`: the newest in
     Spark's commit log. `decided`: the sink's last decision, whosever it is. `ended`: the digest and end
     offsets that the checkpoint has for the decided batch, where it is this query's and still there.
-    `committed` is of the partitions of `ends` and `ended` (empty without `group`). `since`: the first batch
+    `committed` is of the partitions of `ends` and `ended` (empty without `group`). `taken`: whose offsets the
+    source has begun with, of whichever group. `since`: the first batch
     that was given to this sink, None where the checkpoint does not tell; `rested`: whether its last batch is
     so old that the cluster may have forgotten the decision; `accepted`: words of start.accepted.
     """
@@ -93,6 +94,7 @@ class Story(NamedTuple):
     ended: tuple[str, Offsets] | None
     group: str | None
     committed: Mapping[TopicPartition, Committed]
+    taken: Collection[TakenFrom] = ()
     since: int | None = None
     rested: bool = False
     accepted: Collection[str] = ()
@@ -169,6 +171,7 @@ def _check_decided(story: Story) -> None:
 def _new_checkpoint(story: Story) -> list[str]:
     """A query that begins anew where another one has written. Where the group stands is exact if this sink
     has committed it: nobody else owns the sink by now, so nobody moves it any more (a hand-over)."""
+    _check_taken(story)
     stands = {tp: found.offset for tp, found in story.committed.items()}
     if stands and all(story.ends.get(tp) == at for tp, at in stands.items()):
         return _from_the_group(story)
@@ -205,19 +208,42 @@ def check_plain_start(story: Story) -> None:
     """The same for a sink of at_least_once, which may repeat rows and leaves none out: what other sinks
     have committed is another query's place, where the group stands, or where it stood when the source read
     it and has moved on from. Raises StartsElsewhere."""
+    if not story.is_new:
+        return
+    _check_taken(story)
     away = {tp: at - story.ends.get(tp, 0) for tp, (at, _) in story.committed.items()}
-    if story.is_new and (not any(away.values()) or max(away.values()) > 0):
+    if not any(away.values()) or max(away.values()) > 0:
         _from_the_group(story)
+
+
+def _check_taken(story: Story) -> None:
+    """The source has begun with this sink's offsets, or those that no sink has committed. The sink may have
+    another group, or none: it is the source that asks for `committed`."""
+    left = _of_others(story, {one.sink for one in story.taken})
+    groups = ", ".join(sorted({one.group for one in story.taken if one.sink in left}))
+    if left:
+        _refuse_offsets(
+            story,
+            left,
+            f"this query begins at offsets of group {groups} that the sink {', '.join(left)} has committed",
+        )
 
 
 def _from_the_group(story: Story) -> list[str]:
     """It begins where the group stands: with this sink's offsets, or those that no sink has committed."""
-    others = sorted({found.note.sink for found in story.committed.values() if found.note} - {story.sink})
-    left = [sink for sink in others if f"offsets-of:{sink}" not in story.accepted]
-    if not left:
-        return []
+    left = _of_others(story, {found.note.sink for found in story.committed.values() if found.note})
+    if left:
+        _refuse_offsets(story, left, _moved_by(story, left))
+    return []
+
+
+def _of_others(story: Story, sinks: Collection[str]) -> list[str]:
+    return sorted(s for s in {*sinks} - {story.sink} if f"offsets-of:{s}" not in story.accepted)
+
+
+def _refuse_offsets(story: Story, left: list[str], what: str) -> NoReturn:
     raise StartsElsewhere(
-        f"sink {story.sink}: the checkpoint is new, and {_moved_by(story, left)}. What another query has "
+        f"sink {story.sink}: the checkpoint is new, and {what}. What another query has "
         "read would be left out here. Nothing was written. If this query takes that one's place, give it "
         f"transactional.id={left[0]}, in source and sink: it then stops the old one first. Else begin with "
         "another new checkpoint at startingOffsets of its own, and with a kafka.group.id of its own. If the "
@@ -230,9 +256,7 @@ def _moved_by(story: Story, sinks: Collection[str]) -> str:
     group, named = story.group, ", ".join(sinks)
     away = {tp: f.offset for tp, f in story.committed.items() if f.offset != story.ends.get(tp)}
     if not away:
-        return (
-            f"this query begins where group {group} stands, but the sink {named} has committed these offsets"
-        )
+        return f"this query begins at offsets of group {group} that the sink {named} has committed"
     said = _listed((tp, f"{at}, not at {story.ends.get(tp)}") for tp, at in away.items())
     return f"the sink {named} has committed to its group {group} since it was planned ({said})"
 

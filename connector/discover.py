@@ -26,6 +26,7 @@ from eoslog.connector.offsets import (
     Bound,
     Epochs,
     Offsets,
+    TakenFrom,
     TopicIds,
     TopicPartition,
 )
@@ -59,6 +60,8 @@ class Log:
         """Ids of the topics, as last seen; brokers older than 2.8 tell none."""
         self.cluster_id: str | None = None
         """Id of the cluster, as last seen."""
+        self.taken: frozenset[TakenFrom] = frozenset()
+        """From whom a query that begins at its group's offsets has taken them."""
 
     @property
     def cluster(self) -> Cluster:
@@ -194,8 +197,10 @@ class Log:
         if self.options.taken_over is not None:
             Driver(self.cluster, OWN_TIMEOUT_MS).run(fence(Sink(self.options.taken_over)))
         stored = group_offsets.fetch_with_epochs(self.cluster, group, partitions, least_ms=PENDING_MS)
-        for warning in check_notes(group, {tp: read_note(found.metadata) for tp, found in stored.items()}):
+        notes = {tp: read_note(found.metadata) for tp, found in stored.items()}
+        for warning in check_notes(group, notes):
             log.warning(warning)
+        self.taken = frozenset(TakenFrom(note.sink, group) for note in notes.values() if note)
         at = {tp: found.offset for tp, found in stored.items() if found.offset >= 0}
         if not at and self.absent:
             return {}

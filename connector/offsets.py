@@ -6,15 +6,18 @@ offset and -1 for the latest, as in Kafka's ListOffsets. Pure: no sockets.
 A stream's offsets also say which topics they are of, for a topic that was made anew has the name of the
 old one: for each topic an entry `"topic-id:<topic>:<id>": {}`; of which cluster, as `"cluster-id:<id>": {}`;
 and in which leader epochs the log reached them, for a log that was cut or restored and has grown again has
-the same offsets: `"leader-epoch:<topic>:<epoch>:<partitions>": {}`, the partitions as in `0,2-7`. No topic
-can have a name with a colon, and Spark's Kafka source, for which an entry is a topic and the partitions it
-names, sees no partition in it. So either source goes on from the other's checkpoint.
+the same offsets: `"leader-epoch:<topic>:<epoch>:<partitions>": {}`, the partitions as in `0,2-7`. Where a
+query has begun at a group's offsets that a sink had committed, its first batch says whose they are:
+`"offsets-of:<sink>:<group>": {}`, both names quoted as in a URL. No topic can have a name with a colon, and
+Spark's Kafka source, for which an entry is a topic and the partitions it names, sees no partition in it. So
+either source goes on from the other's checkpoint.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 
 from eoslog.connector.errors import OptionError
 
@@ -52,6 +55,14 @@ Bound = int | Offsets | AtTime
 _ID = "topic-id"
 _CLUSTER = "cluster-id"
 _EPOCH = "leader-epoch"
+_TAKEN = "offsets-of"
+
+
+class TakenFrom(NamedTuple):
+    """Whose the offsets are at which a query has begun: the sink that committed them, and its group."""
+
+    sink: str
+    group: str
 
 
 def to_json(
@@ -59,6 +70,7 @@ def to_json(
     ids: Mapping[str, str] | None = None,
     cluster: str | None = None,
     epochs: Mapping[TopicPartition, int] | None = None,
+    taken: Iterable[TakenFrom] = (),
 ) -> dict[str, dict[str, int]]:
     """Offsets as the nested dict that Spark stores; sorted, because Spark compares texts."""
     nested: dict[str, dict[str, int]] = {}
@@ -68,6 +80,7 @@ def to_json(
     names = [f"{_ID}:{topic}:{number}" for topic, number in known.items()]
     names += [] if cluster is None else [f"{_CLUSTER}:{cluster}"]
     names += _epoch_names({tp: epoch for tp, epoch in (epochs or {}).items() if tp in offsets})
+    names += [":".join([_TAKEN, *(quote(name, safe="") for name in one)]) for one in sorted(taken)]
     return {**nested, **{name: {} for name in names}}
 
 
@@ -115,19 +128,31 @@ def cluster_from_json(nested: Mapping[str, Any]) -> str | None:
     return found[0] if found else None
 
 
+def taken_from_json(nested: Mapping[str, Any]) -> frozenset[TakenFrom]:
+    """Whose the offsets are that a query has begun with; none where no sink had committed them."""
+    parts = [key.split(":") for key in nested if key.startswith(f"{_TAKEN}:")]
+    return frozenset(TakenFrom(unquote(sink), unquote(group)) for _, sink, group in parts)
+
+
 class Stood(NamedTuple):
-    """Offsets that Spark hands back, read: of which topics and cluster they are, in which leader epochs."""
+    """Offsets that Spark hands back, read: of which topics and cluster they are, in which leader epochs, and
+    from whom a query has taken them that has only begun."""
 
     offsets: Offsets
     ids: TopicIds
     cluster: str | None
     epochs: Epochs
+    taken: frozenset[TakenFrom] = frozenset()
 
 
 def stood(nested: Mapping[str, Mapping[str, int]]) -> Stood:
     """The reverse of to_json."""
     return Stood(
-        from_json(nested), ids_from_json(nested), cluster_from_json(nested), epochs_from_json(nested)
+        from_json(nested),
+        ids_from_json(nested),
+        cluster_from_json(nested),
+        epochs_from_json(nested),
+        taken_from_json(nested),
     )
 
 
@@ -159,7 +184,8 @@ def _entries(nested: Any) -> dict[str, Any]:
     """What such a line says beside its offsets."""
     if not isinstance(nested, dict):
         return {}
-    return {key: parts for key, parts in nested.items() if key.partition(":")[0] in (_ID, _CLUSTER, _EPOCH)}
+    entries = _ID, _CLUSTER, _EPOCH, _TAKEN
+    return {key: parts for key, parts in nested.items() if key.partition(":")[0] in entries}
 
 
 def _as_stored(option: str, found: Offsets, told: dict[str, Any], example: str) -> Stood:

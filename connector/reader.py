@@ -35,6 +35,7 @@ from eoslog.connector.offsets import (
     Epochs,
     Offsets,
     Stood,
+    TakenFrom,
     TopicIds,
     TopicPartition,
 )
@@ -134,7 +135,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._began is None:
             self._initial = self._log.resolve("startingOffsets", self.options.starting)
             self._pin = _moves(self.options.starting)
-            self._began = offsets.to_json(*self._now(self._initial))
+            self._began = offsets.to_json(*self._now(self._initial)._replace(taken=self._log.taken))
         return self._began
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -342,11 +343,14 @@ def _back_to(parted: Mapping[TopicPartition, plan.Parted], until: Stood) -> Stoo
 
 
 def _moved_only(until: Stood, stood: Stood, parted: Container[TopicPartition]) -> Stood:
-    """The end with the epochs that its partitions had where they have not moved: Spark takes another text for
-    new data. Those of another log have new ones wherever they stand."""
+    """The end with the epochs that its partitions had where they have not moved, and with what it says of its
+    beginning if none has: Spark takes another text for new data. Those of another log have new epochs
+    wherever they stand."""
     same = {tp for tp, at in until.offsets.items() if stood.offsets.get(tp) == at and tp not in parted}
     epochs = {tp: epoch for tp, epoch in until.epochs.items() if tp not in same}
-    return until._replace(epochs={**epochs, **{tp: e for tp, e in stood.epochs.items() if tp in same}})
+    kept = {tp: e for tp, e in stood.epochs.items() if tp in same}
+    taken = stood.taken if until.offsets == stood.offsets else frozenset[TakenFrom]()
+    return until._replace(epochs={**epochs, **kept}, taken=taken)
 
 
 def _moves(starting: offsets.Bound) -> bool:

@@ -130,6 +130,7 @@ class StartOfRun:
             ended=ended,
             group=options.group_id,
             committed=_committed(self._cluster, options.group_id, wanted),
+            taken=view.planned.taken(),
             since=None if given is None else given.since,
             rested=_has_rested(view),
             accepted=options.accepted,
@@ -141,7 +142,7 @@ class StartOfRun:
 def leave_for_none(options: SinkOptions, driver: Driver, view: View) -> None:
     """at_least_once has no sink of this kind: one that the checkpoint was given to is left, its last decision
     carried out. Raises CommitFault, WrongCluster, CheckpointUnreadable, StartsElsewhere."""
-    if view.completed is None and view.batch.batch_id == 0 and options.group_id is not None:
+    if view.completed is None and view.batch.batch_id == 0:
         _check_plain_start(options, view)
     given = GivenTo.read(view.checkpoint)
     if given is None or given.sink is None:
@@ -166,6 +167,7 @@ def _check_plain_start(options: SinkOptions, view: View) -> None:
         ended=None,
         group=options.group_id,
         committed=_committed(shared_cluster(options.client), options.group_id, ends),
+        taken=view.planned.taken(),
         accepted=options.accepted,
     )
     check_plain_start(story)

@@ -18,7 +18,7 @@ from eoslog.connector.commit.messages import Batch
 from eoslog.connector.crosscheck import Story, check_given, check_plain_start, check_story
 from eoslog.connector.errors import WrongCluster
 from eoslog.connector.group_notes import Committed, Note, check_notes, read_note
-from eoslog.connector.offsets import cluster_from_json, stood, to_json
+from eoslog.connector.offsets import TakenFrom, cluster_from_json, stood, to_json
 from eoslog.connector.plan import losses
 from eoslog.connector.which_cluster import check_cluster, check_group_cluster, check_sink_cluster
 
@@ -185,15 +185,27 @@ def test_what_does_not_fit_is_said(odd: Story, says: str) -> None:
         pytest.param(
             story(0, of("old", 3), at=(0, note(7, "other", "s2"))),
             StartsElsewhere,
-            "begins where group g stands, but the sink s2 has committed these "
-            "offsets.*transactional.id=s2, in source and sink.*start.accepted=offsets-of:s2",
+            "begins at offsets of group g that the sink s2 has committed.*transactional.id=s2, in source and "
+            "sink.*start.accepted=offsets-of:s2",
             id="from another sink's offsets",
         ),
         pytest.param(
             story(0, at=(0, note(7, "other", "s2")._replace(decided=False))),
             StartsElsewhere,
-            "begins where group g stands, but the sink s2 has committed these offsets",
+            "begins at offsets of group g that the sink s2 has committed",
             id="from the offsets of a query of at_least_once",
+        ),
+        pytest.param(
+            story(0, group=None, taken={TakenFrom("s2", "h")}),
+            StartsElsewhere,
+            "begins at offsets of group h that the sink s2 has committed.*start.accepted=offsets-of:s2",
+            id="from another sink's offsets, and the sink has no group",
+        ),
+        pytest.param(
+            story(0, at=(7, note(3, "old")), taken={TakenFrom("s2", "h")}, accepted={"new-checkpoint"}),
+            StartsElsewhere,
+            "offsets of group h .*start.accepted=offsets-of:s2",
+            id="from another sink's offsets, and the sink has another group",
         ),
         pytest.param(
             story(5, of("q", 4), completed=4, at=(70, note(1, "successor"))),
@@ -233,6 +245,8 @@ def test_what_would_double_or_lose_rows_stops_the_query(wrong: Story, fault: typ
         (story(0, of("old", 7), at=(70, note(7, "old")), accepted={"new-checkpoint"}), "going on", 1),
         (story(0, of("old", 7), group=None, accepted={"new-checkpoint"}), "going on", 1),
         (story(0, at=(0, note(7, "other", "s2")), accepted={"x", "offsets-of:s2"}), "", 0),
+        (story(0, group=None, taken={TakenFrom("s2", "h")}, accepted={"offsets-of:s2"}), "", 0),
+        (story(0, group=None, taken={TakenFrom("s", "h")}), "", 0),
         (story(9, of("q", 4), completed=8, since=0, accepted={"decisions-gone:8"}), "", 0),
         (story(9, completed=8, since=3, rested=True), "", 0),
         (story(9, of("q", 4), completed=8, since=9), "", 0),
@@ -249,7 +263,7 @@ def test_what_is_accepted_goes_on(odd: Story, words: str, warnings: int) -> None
 @pytest.mark.parametrize(
     ("at", "says"),
     [
-        (0, "begins where group g stands, but the sink s2 has committed these offsets.*transactional.id=s2"),
+        (0, "begins at offsets of group g that the sink s2 has committed.*transactional.id=s2"),
         (70, r"the sink s2 has committed to its group g since it was planned \(t-0 at 70, not at 0\).*s2"),
     ],
 )
@@ -261,6 +275,9 @@ def test_at_least_once_does_not_begin_where_another_sink_has_committed(at: int, 
     with pytest.raises(StartsElsewhere, match=says):
         check_plain_start(story(0, at=(at, note(7, "other", "s2")._replace(decided=False))))
     check_plain_start(story(0, at=(-1, note(7, "other", "s2"))))  # what it reads from the beginning
+    with pytest.raises(StartsElsewhere, match="begins at offsets of group h that the sink s2 has committed"):
+        check_plain_start(story(0, group=None, taken={TakenFrom("s2", "h")}))
+    check_plain_start(story(1, completed=0, group=None, taken={TakenFrom("s2", "h")}))
     check_plain_start(story(0, at=(at, note(7, "before"))))
     check_plain_start(story(0, at=(at, None)))
     check_plain_start(story(5, completed=4, at=(at, note(7, "other", "s2"))))

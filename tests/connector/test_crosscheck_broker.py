@@ -21,9 +21,11 @@ from eoslog.connector import memory, sink
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import ClientConfig, parse_addresses
 from eoslog.connector.client.connection import Connection
+from eoslog.connector.client.offsets import commit_plain
 from eoslog.connector.commit.faults import DecisionGone, SinkChanged, StartsElsewhere, TakenOver
 from eoslog.connector.errors import DataLoss, OptionError, WrongCluster
-from eoslog.connector.offsets import cluster_from_json
+from eoslog.connector.group_notes import Note
+from eoslog.connector.offsets import TakenFrom, cluster_from_json, taken_from_json, to_json
 from eoslog.connector.options import sink_options
 
 NO_LIMIT = ReadAllAvailable()
@@ -158,6 +160,32 @@ def test_the_log_s_beginning_is_asked_for_once_a_run(kafka: Kafka, monkeypatch: 
     assert costs[0] - costs[1] == 2 and costs[1] == costs[2], (costs, asked)  # Metadata, ListOffsets
 
 
+def commit_with_note(kafka: Kafka, topic: str, group: str, sink_id: str, at: int) -> None:
+    """As that sink's query does with a batch."""
+    cluster = Cluster(ClientConfig(parse_addresses(kafka.bootstrap)))
+    note = Note(sink_id, "its-query", 4).text()  # confluent-kafka would put a NUL behind it
+    commit_plain(cluster, group, {(topic, 0): (at, note)})
+    cluster.close()
+
+
+def test_a_query_that_begins_at_a_group_s_offsets_says_whose_they_are(kafka: Kafka) -> None:
+    """In its first batch, for the sink to read, and until it has moved on: another text would be new data."""
+    topic, _ = stood_on(kafka)
+    group = f"group:{topic}"
+    commit_with_note(kafka, topic, group, "a:sink", 3)
+    made = reader(kafka, topic, startingOffsets="committed", kafka__group__id=group)
+    began = made.initialOffset()
+    assert bare(began) == {topic: {"0": 3}} and "offsets-of:a%3Asink:group%3A" + topic in began
+    first = made.latestOffset(began, NO_LIMIT)
+    assert first == began
+    second = made.latestOffset(first, NO_LIMIT)
+    assert bare(second) == {topic: {"0": 5}} and not taken_from_json(second)
+    commit_with_note(kafka, topic, group, "a:sink", 5)
+    made = reader(kafka, topic, startingOffsets="committed", kafka__group__id=group)
+    began = made.initialOffset()
+    assert [made.latestOffset(began, NO_LIMIT) for _ in range(3)] == [began] * 3, "nothing is new"
+
+
 # -- the sink ---------------------------------------------------------------------------------
 
 
@@ -274,6 +302,21 @@ def test_a_new_checkpoint_under_an_old_sink(bench: Bench) -> None:
     del bench.options["kafka.group.id"]
     with pytest.raises(StartsElsewhere, match=r"the sink has written batch 1 of query.*=committed"):
         bench.begin()
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_a_source_that_begins_where_another_query_stands(bench: Bench, guarantee: str) -> None:
+    """The sink has no group to compare: the planned batch says where the source has begun."""
+    (bench.query.checkpoint / "offsets").mkdir(parents=True)
+    (bench.query.checkpoint / "metadata").write_text('{"id":"this-query"}')
+    bench.plan(0, **to_json({}, taken=[TakenFrom("other-sink", "g")]))
+    del bench.options["kafka.group.id"]
+    more = {"processing__guarantee": guarantee}
+    says = "begins at offsets of group g that the sink other-sink has committed.*Nothing was written"
+    for _ in range(2):  # the first try changes nothing
+        with pytest.raises(StartsElsewhere, match=says):
+            bench.begin(**more)
+    assert bench.begin(**more, start__accepted="offsets-of:other-sink") == []
 
 
 @pytest.mark.parametrize("changed", ["transactional.id", "kafka.group.id", "both", "nothing"])

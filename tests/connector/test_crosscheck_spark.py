@@ -90,6 +90,34 @@ def test_a_query_without_its_checkpoint(
     assert len(copy.visible(committed=False)) == ROWS + again, "a decided batch is not written again"
 
 
+def test_a_source_alone_does_not_begin_where_another_query_stands(
+    spark: SparkSession, hasty: Kafka, tmp_path: Path
+) -> None:
+    """Its sink has no group: what the other one has read is not left out without a word."""
+    assert (copy := Copy(spark, hasty, tmp_path / "one")).run("earliest") == ""
+    given = {"kafka.bootstrap.servers": hasty.bootstrap}
+    rows = (
+        spark.readStream.format("eoslog").options(**given).option("subscribe", copy.source)
+        .option("kafka.group.id", f"group-{copy.target}").option("startingOffsets", "committed").load()
+    )  # fmt: skip
+
+    def start(**more: str) -> StreamingQuery:
+        return (
+            rows.select("value").writeStream.format("eoslog").options(**given, **more)
+            .option("topic", hasty.topic(2)).option("checkpointLocation", str(tmp_path / "two"))
+            .trigger(availableNow=True).start()
+        )  # fmt: skip
+
+    sink = f"sink-{copy.target}"
+    says = f"StartsElsewhere.*offsets of group group-{copy.target} that the sink {sink} has committed"
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match=says):
+            start().awaitTermination(END_SECONDS)
+    query = start(**{"start.accepted": f"offsets-of:{sink}"})
+    assert query.awaitTermination(END_SECONDS)
+    assert [progress.batchId for progress in query.recentProgress] == [0], "nothing is new: no other batch"
+
+
 class HandOver(Copy):
     """A query that copies a topic which grows, and another one that takes its place while it lives."""
 

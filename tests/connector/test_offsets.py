@@ -11,6 +11,7 @@ from eoslog.connector.offsets import (
     EARLIEST,
     LATEST,
     Stood,
+    TakenFrom,
     epochs_from_json,
     from_json,
     parse_assignment,
@@ -84,6 +85,14 @@ def test_leader_epochs_are_beside_the_offsets_and_no_part_of_them(epochs: dict[t
     assert stood(stored).epochs == epochs and epochs_from_json({"t": {"0": 5}}) == {}
 
 
+@given(OFFSETS, st.frozensets(st.builds(TakenFrom, st.text(), st.text())))
+def test_whose_offsets_a_query_has_begun_with(
+    offsets: dict[tuple[str, int], int], taken: frozenset[TakenFrom]
+) -> None:
+    stored = json.loads(json.dumps(to_json(offsets, taken=taken)))
+    assert stood(stored) == Stood(offsets, {}, None, {}, taken)
+
+
 def test_partitions_of_one_epoch_share_an_entry() -> None:
     epochs = {("t", p): 9 for p in (0, 2, 3, 4, 10, 11)} | {("t", 1): 8}
     names = [name for name in to_json(dict.fromkeys(epochs, 0), epochs=epochs) if ":" in name]
@@ -92,7 +101,7 @@ def test_partitions_of_one_epoch_share_an_entry() -> None:
 
 LINE = (
     '{"a":{"0":5,"1":-2},"b":{"0":7},"topic-id:a:x1":{},"cluster-id:c":{},"leader-epoch:a:3:0-1":{},'
-    '"leader-epoch:b:4:0":{}}'
+    '"leader-epoch:b:4:0":{},"offsets-of:s:g":{}}'
 )
 
 

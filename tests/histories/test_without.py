@@ -9,6 +9,7 @@ from tests.histories.without import ROWS, without
 FOUND_BY = {
     "StartsElsewhere": "a group of two queries",
     "StartsElsewhere, another sink's group": "from a group that another query has joined",
+    "StartsElsewhere, a source alone": "from a group that another query has joined, by a source alone",
     "StartsElsewhere, at_least_once": "at_least_once from a group that another query moves on",
     "TakenOver": "the old query again after a hand-over",
     "TakenOver, under other names": "the old query again after a hand-over, under another group",

@@ -120,8 +120,13 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
     "StartsElsewhere": lambda: [
         (crosscheck, "_begins_elsewhere", _empty),
         (crosscheck, "_from_the_group", _empty),
+        (crosscheck, "_check_taken", _nothing),
     ],
-    "StartsElsewhere, another sink's group": lambda: [(crosscheck, "_from_the_group", _empty)],
+    "StartsElsewhere, another sink's group": lambda: [
+        (crosscheck, "_from_the_group", _empty),
+        (crosscheck, "_check_taken", _nothing),
+    ],
+    "StartsElsewhere, a source alone": lambda: [(crosscheck, "_check_taken", _nothing)],
     "StartsElsewhere, at_least_once": lambda: [(start_of_run, "check_plain_start", _nothing)],
     "TakenOver": lambda: [
         (crosscheck, "check_taken_over", _nothing),

@@ -293,18 +293,34 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "at_least_once begins where others stand",
-            "    if story.is_new and (not any",
-            "    if False and (not any",
+            "    if not any(away.values()) or max(away.values()) > 0:",
+            "    if False:",
         ),
         Break(
             "at_least_once begins where others stood",
-            " and (not any(away.values()) or max(away.values()) > 0):",
-            " and not any(away.values()):",
+            "    if not any(away.values()) or max(away.values()) > 0:",
+            "    if not any(away.values()):",
         ),
         Break(
             "at_least_once does not read again what others have read",
-            " and (not any(away.values()) or max(away.values()) > 0):",
-            ":",
+            "    if not any(away.values()) or max(away.values()) > 0:",
+            "    if True:",
+        ),
+        Break(
+            "at_least_once is always new",
+            "    if not story.is_new:\n        return\n    _check_taken",
+            "    _check_taken",
+        ),
+        Break(
+            "at_least_once takes any offsets",
+            "        return\n    _check_taken(story)\n",
+            "        return\n",
+        ),
+        Break("a source takes any offsets", "    _check_taken(story)\n    stands", "    stands"),
+        Break(
+            "any word accepts others' offsets",
+            'if f"offsets-of:{s}" not in story.accepted)',
+            "if not story.accepted)",
         ),
         Break(
             "offsets of at_least_once tell of a decision",

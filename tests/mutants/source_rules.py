@@ -27,6 +27,9 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "connector/reader.py",
         READER,
+        Break("it is not said whose offsets they are", "._replace(taken=self._log.taken)", ""),
+        Break("whose they are is new data", "stood.taken if until.offsets == stood.offsets else ", ""),
+        Break("whose they are is said for ever", "if until.offsets == stood.offsets else", "if True else"),
         Break(
             "the position is not moved on", "                position = records.offset[-1].as_py() + 1\n", ""
         ),
@@ -243,6 +246,12 @@ MUTANTS: list[Mutant] = [
             "for topic in nested if ids is not None and topic in ids}",
             "for topic in ids or {}}",
         ),
+        Break(
+            "names are not quoted",
+            'quote(name, safe="") for name in one',
+            "name for name in one",
+        ),
+        Break("names stay quoted", "TakenFrom(unquote(sink), unquote(group))", "TakenFrom(sink, group)"),
         Break("ids are not read", 'if key.startswith(f"{_ID}:")]', "if False]"),
         Break("the cluster is not read", 'if key.startswith(f"{_CLUSTER}:")]', "if False]"),
         Break(
@@ -326,8 +335,8 @@ MUTANTS: list[Mutant] = [
         Break("a decision on its way is not waited for", ", least_ms=PENDING_MS", ""),
         Break(
             "what notes tell is not said",
-            "            log.warning(warning)\n        at = ",
-            "            pass\n        at = ",
+            "            log.warning(warning)\n        self.taken = ",
+            "            pass\n        self.taken = ",
         ),
         Break(
             "no record is as young and nobody says so", "if none and not bound.none_is_latest:", "if False:"
