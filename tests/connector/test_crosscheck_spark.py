@@ -94,7 +94,8 @@ def test_a_source_alone_does_not_begin_where_another_query_stands(
     spark: SparkSession, hasty: Kafka, tmp_path: Path
 ) -> None:
     """Its sink has no group: what the other one has read is not left out without a word."""
-    assert (copy := Copy(spark, hasty, tmp_path / "one")).run("earliest") == ""
+    copy = Copy(spark, hasty, tmp_path / "one")
+    assert copy.run("earliest") == ""
     given = {"kafka.bootstrap.servers": hasty.bootstrap}
     rows = (
         spark.readStream.format("eoslog").options(**given).option("subscribe", copy.source)
