@@ -5,8 +5,9 @@ or killed. So two processes are forked, which outlive whoever forked them, hold 
 have nothing to do with Spark:
 
 - by abort: it looks again until the killed tasks must be gone, so that query.stop() need not wait for that;
-- by the first begin of a run: it waits until who begins batches is gone, a Python daemon of Spark's, which
-  dies with its JVM and with its SparkSession; and ends what the last batch left.
+- by the first begin of a run, and by that of a batch write: it waits until who begins batches is gone, a
+  Python daemon of Spark's, which dies with its JVM and with its SparkSession; and ends what the last batch
+  left.
 
 They do what the next begin would do, and nothing that could hurt a newer driver (commit/ending.py). A machine
 or a container that dies as a whole takes them with it: then the time-out and the next start remain.
@@ -33,9 +34,13 @@ TASK_KILL_SECONDS = 3.0
 """How long a killed task's Python process may go on: spark.python.task.killTimeout is 2 s, and a margin."""
 LOOK_AGAIN_SECONDS = 0.2
 """How often is looked for transactions of tasks that are dying."""
+LATE_SECONDS = 30.0
+"""How long is looked, at longer intervals, for tasks that die later still: Spark cancels a stopped query's
+jobs once more when abort has returned; a busy machine is late; spark.python.task.killTimeout may be longer."""
+LATE_LOOK_SECONDS = 1.0
 WATCH_SECONDS = 0.25
 """How often a guard looks whether its driver is there."""
-_PATIENCE_SECONDS = 60
+_PATIENCE_SECONDS = 90
 """A guard or a looker whose cluster does not answer gives up after this."""
 
 Drivers = Callable[[], Driver]
@@ -50,15 +55,27 @@ def end(sink: Sink, run: Run, drivers: Drivers, *, going_on: bool) -> None:
         _tell(sink, run, ended)
     elif is_sparks():
         _tell(sink, run, ended)
-        detached(lambda: _tell_more(sink, run, ended, _look_again(sink, run, ended, drivers())))
+        detached(lambda: _look_late(sink, run, ended, drivers()))
     else:
-        _tell(sink, run, _look_again(sink, run, ended, drivers()))
+        _tell(sink, run, _look_again(sink, run, ended, drivers(), TASK_KILL_SECONDS))
 
 
-def _look_again(sink: Sink, run: Run, ended: Ended, driver: Driver) -> Ended:
-    until = time.monotonic() + TASK_KILL_SECONDS
+def _look_late(sink: Sink, run: Run, before: Ended, driver: Driver) -> None:
+    """For as long as any task may open a transaction, in a process of its own; says what more it has found
+    when most tasks are gone, and at the end."""
+    signal.alarm(_PATIENCE_SECONDS)
+    ended = _look_again(sink, run, before, driver, TASK_KILL_SECONDS)
+    _tell_more(sink, run, before, ended)
+    late = _look_again(sink, run, ended, driver, LATE_SECONDS - TASK_KILL_SECONDS, LATE_LOOK_SECONDS)
+    _tell_more(sink, run, ended, late)
+
+
+def _look_again(
+    sink: Sink, run: Run, ended: Ended, driver: Driver, seconds: float, pause: float = LOOK_AGAIN_SECONDS
+) -> Ended:
+    until = time.monotonic() + seconds
     while time.monotonic() < until:
-        time.sleep(LOOK_AGAIN_SECONDS)
+        time.sleep(pause)
         if ended.outcome is Aborted.LEFT:
             ended = driver.run(end_run(sink, run))
         else:
@@ -91,21 +108,35 @@ def _tell_more(sink: Sink, run: Run, before: Ended, ended: Ended) -> None:
 
 
 def watch(sink: Sink, incarnation: Identity, key: tuple[str, ...], drivers: Drivers) -> None:
-    """From now on, end the run of the sink when its driver is gone, whatever has ended it."""
-    if not is_sparks():
-        return
-    begins = memory.parent_of(os.getpid())
-    detached(lambda: _guard(sink, incarnation, key, begins, drivers))
+    """From now on, end the run of the sink when its driver is gone, whatever has ended it. Its batches are
+    kept in memory.py, one after another, under the key."""
+    if is_sparks():
+        begins = memory.parent_of(os.getpid())
+        detached(lambda: _guard(sink, incarnation, key, begins, drivers, once=False))
+
+
+def watch_once(sink: Sink, run: Run, key: tuple[str, ...], drivers: Drivers) -> None:
+    """The same for a run of one batch, which is over when nothing is kept under the key any more."""
+    if is_sparks():
+        memory.keep(run, *key)
+        begins = memory.parent_of(os.getpid())
+        detached(lambda: _guard(sink, run.incarnation, key, begins, drivers, once=True))
 
 
 def _guard(
-    sink: Sink, incarnation: Identity, key: tuple[str, ...], begins: memory.Started, drivers: Drivers
+    sink: Sink,
+    incarnation: Identity,
+    key: tuple[str, ...],
+    begins: memory.Started,
+    drivers: Drivers,
+    *,
+    once: bool,
 ) -> None:
     while memory.lives(begins):
         time.sleep(WATCH_SECONDS)
         run = memory.look(*key)
-        if run is not None and run.incarnation != incarnation:
-            return  # the sink was acquired anew, by a begin that has a guard of its own
+        if once if run is None else run.incarnation != incarnation:
+            return  # or the sink was acquired anew, by a begin that has a guard of its own
     run = memory.look(*key)
     if run is None or run.incarnation != incarnation:
         return
@@ -114,7 +145,8 @@ def _guard(
     if driver.run(rests(sink, run)):
         return
     ended = driver.run(end_run(sink, run))
-    _tell(sink, run, _look_again(sink, run, ended, driver))
+    _tell(sink, run, ended)
+    _look_late(sink, run, ended, driver)
 
 
 def detached(work: Callable[[], object]) -> None:
@@ -140,6 +172,7 @@ def _cut_loose() -> None:
     What is said goes where the driver's errors go, where that can be opened."""
     for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDWR)
     told = nothing
     with contextlib.suppress(OSError):

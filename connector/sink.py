@@ -15,7 +15,7 @@ from eoslog.connector.client import offsets as group_offsets
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, commit
 from eoslog.connector.commit.ending import run_of
-from eoslog.connector.commit.messages import Batch, Begun, Report
+from eoslog.connector.commit.messages import Batch, Begun, Report, Run
 from eoslog.connector.commit.names import Sink
 from eoslog.connector.commit.prove import prove_last
 from eoslog.connector.commit.write import note_finished
@@ -82,11 +82,23 @@ def begin_batch(options: SinkOptions, driver: Driver | None = None) -> Begun | N
         return None
     driver = driver or driver_for(options)
     if options.write_token is not None:
-        return tokens.begin_token(options, options.write_token, driver)
-    batch = Batch(str(uuid.uuid4()), 0)
-    sink = Sink(options.transactional_id or batch.query_id)
-    begun, _ = driver.run(begin(sink, batch, two_phase=options.two_phase, on_lost=options.on_lost))
-    return begun
+        started = tokens.begin_token(options, options.write_token, driver)
+    else:
+        batch = Batch(str(uuid.uuid4()), 0)
+        sink = Sink(options.transactional_id or batch.query_id)
+        rules = begin(sink, batch, two_phase=options.two_phase, on_lost=options.on_lost)
+        started = tokens.Started(*driver.run(rules))
+    _watch(options, started)
+    return started.begun
+
+
+def _watch(options: SinkOptions, started: tokens.Started) -> None:
+    begun, run, key, goes_on = started
+    sink, drivers = Sink(begun.sink_id), partial(driver_for, options)
+    if key is None:
+        guard.watch_once(sink, run, _write_key(options, run), drivers)
+    elif not goes_on:
+        guard.watch(sink, run.incarnation, key, drivers)
 
 
 def commit_stream(
@@ -124,6 +136,7 @@ def commit_batch(
     _prove_if_disturbed(driver, sink, reports)
     if options.write_token is not None and done is not None:
         driver.run(note_finished(sink, done))
+    _unwatch(options, run_of(reports))
 
 
 def _prove_if_disturbed(driver: Driver, sink: Sink, reports: Sequence[Report | None]) -> None:
@@ -154,6 +167,18 @@ def abort_write(options: SinkOptions, begun: Begun | None, reports: Sequence[Rep
     run = run_of(reports, begun)
     if begun is not None and run is not None:
         guard.end(Sink(begun.sink_id), run, partial(driver_for, options), going_on=not all(reports))
+        _unwatch(options, run)
+
+
+def _unwatch(options: SinkOptions, run: Run | None) -> None:
+    """A batch write has ended."""
+    if run is not None:
+        memory.take(*_write_key(options, run))
+
+
+def _write_key(options: SinkOptions, run: Run) -> tuple[str, ...]:
+    """Of one write: each has a producer id and epoch of its own."""
+    return repr(options.client.bootstrap), "a write", str(run.incarnation), str(run.identity)
 
 
 def _memory_key(options: SinkOptions, sink: Sink, batch: Batch) -> tuple[str, ...]:

@@ -1,7 +1,9 @@
 """Begin of a batch write with a token, on the driver: under which sink, and from where it goes on."""
 
+from typing import NamedTuple
+
 from eoslog.connector import memory
-from eoslog.connector.commit.messages import Begun
+from eoslog.connector.commit.messages import Begun, Run
 from eoslog.connector.commit.names import Sink
 from eoslog.connector.commit.token import Token
 from eoslog.connector.commit.write import begin_before, begin_write
@@ -12,7 +14,17 @@ _NAME = "eoslog-write"
 """The writer's name where no transactional.id is given."""
 
 
-def begin_token(options: SinkOptions, text: str, driver: Driver) -> Begun:
+class Started(NamedTuple):
+    """A batch write that has begun. `key`: under which its run is kept (memory.py) for the next write of its
+    stem; None: it is not. `goes_on`: it is the same run as that of the write before."""
+
+    begun: Begun
+    run: Run
+    key: tuple[str, ...] | None = None
+    goes_on: bool = False
+
+
+def begin_token(options: SinkOptions, text: str, driver: Driver) -> Started:
     """Before the tasks of a write with this token. Raises CommitFault."""
     token, name = Token.of(text), options.transactional_id or _NAME
     two_phase, on_lost = options.two_phase, options.on_lost
@@ -22,11 +34,12 @@ def begin_token(options: SinkOptions, text: str, driver: Driver) -> Begun:
     old = Sink(f"{name}.{text}")
     before = driver.run(begin_before(old, text, topics, two_phase=two_phase, on_lost=on_lost))
     if before is not None:
-        return before
+        return Started(before, Run(before.incarnation, before.identity, before.batch))
     sink = Sink(token.sink_id(name, options.topic))
     key = (repr(options.client.bootstrap), sink.id, "write")
     last_run = memory.take(*key)
     begun, run = driver.run(begin_write(sink, text, last_run=last_run, two_phase=two_phase, on_lost=on_lost))
-    if token.digits:  # else no other token has this sink
-        memory.keep(run, *key)
-    return begun
+    if not token.digits:  # no other token has this sink
+        return Started(begun, run)
+    memory.keep(run, *key)
+    return Started(begun, run, key, last_run is not None and last_run.incarnation == run.incarnation)

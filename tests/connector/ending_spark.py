@@ -1,9 +1,10 @@
 """A Spark application for test_orderly_end.py: copies a topic, and is ended in the middle of a batch.
 
-Arguments: bootstrap, source topic, target topic, checkpoint, how it ends: `run` (until all is copied), or the
-ends, one after another, each with a query of its own: `<end>@<place>` of spark_probe.py. What of the sink was
-open, from its end on, goes to ends.jsonl in the probe's folder. `wait` at a place is the last one: somebody
-else ends the application.
+Arguments: bootstrap, source topic, target topic, checkpoint, how it ends: `run@<way>` (until all is copied),
+or the ends, one after another, each with a query of its own: `<end>@<place>` of spark_probe.py, or
+`<end>:<way>@<place>`. The ways to write are `stream`, `write` (df.write) and `tokens` (`foreachBatch`, with a
+token for each batch). What of the sink was open, from its end on, goes to ends.jsonl in the probe's folder.
+`wait` at a place is the last one: somebody else ends the application.
 """
 
 import json
@@ -16,6 +17,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
+from pyspark.sql.streaming import StreamingQuery
 from spark_probe import ProbeSource
 from stock_kafka import Kafka
 
@@ -37,15 +39,16 @@ def main(bootstrap: str, source: str, target: str, checkpoint: str, *ends: str) 
     )
     spark.sparkContext.setLogLevel("OFF")
     spark.dataSource.register(ProbeSource)
-    if ends == ("run",):
-        start(rows(spark, bootstrap, source), bootstrap, target, checkpoint).awaitTermination()
+    if ends[0].startswith("run@"):
+        copy(spark, ends[0].partition("@")[2], bootstrap, source, target, checkpoint)
         return
     with Cluster(ClientConfig(parse_addresses(bootstrap))) as cluster:
         for number, told in enumerate(ends):
-            kind, place = told.split("@")
+            end, place = told.split("@")
+            kind, _, way = end.partition(":")
             name = f"{checkpoint}-{number}"
             prefix = f"{target}-{number}"
-            one_end(spark, kind, place, bootstrap, source, prefix, name)
+            one_end(spark, kind, way or "stream", place, bootstrap, source, prefix, name)
             began, seen = time.monotonic(), {}
             for after in LOOKS:
                 time.sleep(max(0.0, began + after - time.monotonic()))
@@ -55,29 +58,39 @@ def main(bootstrap: str, source: str, target: str, checkpoint: str, *ends: str) 
             kafka.put(prefix, [b"somebody else's"])
             values = [row[3] for row in kafka.rows(prefix, 2)]
             (FOLDER / "orders.json").write_text("[]")
-            again(spark, kind, bootstrap, source, prefix, name)
+            copy(spark, way or "stream", bootstrap, source, prefix, name)
             note = json.dumps({"end": told, "open": seen, "seen": b"somebody else's" in values}) + "\n"
             with (FOLDER / "ends.jsonl").open("a") as notes:
                 notes.write(note)
 
 
 def one_end(
-    spark: SparkSession, kind: str, place: str, bootstrap: str, source: str, target: str, checkpoint: str
+    spark: SparkSession,
+    kind: str,
+    way: str,
+    place: str,
+    bootstrap: str,
+    source: str,
+    target: str,
+    checkpoint: str,
 ) -> None:
     for path in (*FOLDER.glob("go-*"), *FOLDER.glob("notes.jsonl")):
         path.unlink()
-    order: list[dict[str, Any]] = [{"at": place, "batch": 0 if kind == "write" else 1, "do": "wait"}]
+    batch = 0 if way == "write" else 1
+    order: list[dict[str, Any]] = [{"at": place, "batch": batch, "do": "wait"}]
     (FOLDER / "orders.json").write_text(json.dumps(order if kind in ("stop", "wait") else []))
-    if kind == "write":
-        frame = broken(everything(spark, bootstrap, source))
+    if way == "write":
+        frame = everything(spark, bootstrap, source)
+        if kind == "wait":
+            write(frame, bootstrap, target)
         try:
-            options(frame.write.format("eoslog_probe"), bootstrap, target).mode("append").save()
+            write(broken(frame), bootstrap, target)
         except Exception as error:
             print("failed as told:", str(error)[:100])
         return
     copied = rows(spark, bootstrap, source)
-    query = start(broken(copied) if kind == "udf" else copied, bootstrap, target, checkpoint)
-    if kind == "udf":
+    query = start(broken(copied) if kind == "fail" else copied, way, bootstrap, target, checkpoint)
+    if kind == "fail":
         try:
             query.awaitTermination()
         except Exception as error:
@@ -92,14 +105,12 @@ def one_end(
     query.stop()
 
 
-def again(spark: SparkSession, kind: str, bootstrap: str, source: str, target: str, checkpoint: str) -> None:
+def copy(spark: SparkSession, way: str, bootstrap: str, source: str, target: str, checkpoint: str) -> None:
     """The same without the end in its midst."""
-    if kind == "write":
-        options(everything(spark, bootstrap, source).write.format("eoslog_probe"), bootstrap, target).mode(
-            "append"
-        ).save()
-        return
-    start(rows(spark, bootstrap, source), bootstrap, target, checkpoint).awaitTermination()
+    if way == "write":
+        write(everything(spark, bootstrap, source), bootstrap, target)
+    else:
+        start(rows(spark, bootstrap, source), way, bootstrap, target, checkpoint).awaitTermination()
 
 
 def everything(spark: SparkSession, bootstrap: str, source: str) -> DataFrame:
@@ -138,8 +149,19 @@ def options(writer: Any, bootstrap: str, target: str) -> Any:
     )
 
 
-def start(frame: DataFrame, bootstrap: str, target: str, checkpoint: str) -> Any:
-    writer = options(frame.writeStream.format("eoslog_probe"), bootstrap, target)
+def write(frame: DataFrame, bootstrap: str, target: str, **more: str) -> None:
+    writer = options(frame.write.format("eoslog_probe"), bootstrap, target)
+    writer.options(**more).mode("append").save()
+
+
+def start(frame: DataFrame, way: str, bootstrap: str, target: str, checkpoint: str) -> StreamingQuery:
+    def with_token(rows: DataFrame, batch: int) -> None:
+        write(rows, bootstrap, target, **{"write.token": f"{Path(checkpoint).name}-{batch}"})
+
+    if way == "tokens":
+        writer = frame.writeStream.foreachBatch(with_token)
+    else:
+        writer = options(frame.writeStream.format("eoslog_probe"), bootstrap, target)
     return writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
 
 

@@ -126,17 +126,20 @@ class ProbeStreamWriter(StreamWriter):
 
 
 class ProbeBatchWriter(BatchWriter):
-    """The sink of df.write."""
+    """The sink of df.write. Batches are counted as the sink counts them: those of a token, from one write to
+    the next."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        task = _Task(0)
+        task = _Task(self._begun.batch.batch_id if self._begun else 0)
         message = super().write(task.passing(iterator))
         task.at(PREPARED)
         return message
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        at(UNDECIDED, 0)
-        sink.commit_batch(self._options, reports_of(messages), _watched(self._options, 0))
+        reports = reports_of(messages)
+        batch = next((report.stamp.batch.batch_id for report in reports if report), 0)
+        at(UNDECIDED, batch)
+        sink.commit_batch(self._options, reports, _watched(self._options, batch))
 
 
 def _watched(options: SinkOptions, batch: int) -> Driver:

@@ -3,10 +3,12 @@
 The same with a real Spark: test_orderly_end.py.
 """
 
+import os
 import subprocess
 import time
 from collections.abc import Iterator
 
+import psutil
 import pyarrow as pa
 import pytest
 from stock_kafka import Kafka
@@ -26,13 +28,13 @@ AT_ONCE_SECONDS = 2.0
 class Batch:
     """A batch of one sink, begun, whose tasks are run by the test."""
 
-    def __init__(self, kafka: Kafka, topic: str) -> None:
+    def __init__(self, kafka: Kafka, topic: str, **more: str) -> None:
         given = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic, "transactional.id": topic}
-        self.options: SinkOptions = sink_options(given, stream=False)
-        self.sink = Sink(topic)
+        self.options: SinkOptions = sink_options(given | more, stream=False)
         begun = sink.begin_batch(self.options)
         assert begun is not None
         self.begun: Begun = begun
+        self.sink = Sink(begun.sink_id)
         self.key = ("a cluster", topic, "a query")
         run = run_of((), begun)
         assert run is not None
@@ -94,10 +96,11 @@ def test_what_a_dead_driver_has_open_is_ended(batch: Batch, daemon: subprocess.P
 
 
 def test_a_newer_drivers_transactions_are_left_alone(
-    batch: Batch, kafka: Kafka, daemon: subprocess.Popen[bytes]
+    batch: Batch, kafka: Kafka, daemon: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.keep(batch.run, *batch.key)
     guard.watch(batch.sink, batch.run.incarnation, batch.key, batch.driver)
+    monkeypatch.setattr(guard, "is_sparks", lambda: False)  # it lives elsewhere, and goes on
     newer = Batch(kafka, batch.sink.id)
     report = newer.task(0)
     daemon.kill()
@@ -115,10 +118,60 @@ def test_abort_does_not_wait_for_dying_tasks_and_looks_again(
     began = time.monotonic()
     sink.abort_write(batch.options, batch.begun, [None])
     assert time.monotonic() - began < 1 and batch.open() == []
-    name = f"{batch.sink.prefix}{batch.run.incarnation}/0/killed.0"
+    for number, pause in enumerate((0.0, guard.TASK_KILL_SECONDS)):
+        time.sleep(pause)
+        name = killed(batch, number)
+        assert batch.open() == [name], "a task that is killed before it looks"
+        assert batch.closed_within(AT_ONCE_SECONDS)
+
+
+def killed(batch: Batch, number: int) -> str:
+    """A task opens its transaction, and no more."""
+    name = f"{batch.sink.prefix}{batch.run.incarnation}/0/killed.{number}"
     cluster = shared_cluster(batch.options.client)
     identity = transactions.init_producer_id(cluster, name, 60_000)
     place = {("__consumer_offsets", 0): (0, "")}
     transactions.commit_offsets(cluster, name, identity, f"{batch.sink.id}-killed", place)
-    assert batch.open() == [name], "a task that is killed before it looks"
-    assert batch.closed_within(AT_ONCE_SECONDS)
+    return name
+
+
+@pytest.mark.parametrize("token", ["", "job", "job-7"])
+@pytest.mark.parametrize("end", ["the driver dies", "commit", "abort"])
+def test_a_batch_write_is_watched_until_its_end(
+    kafka: Kafka, daemon: subprocess.Popen[bytes], token: str, end: str
+) -> None:
+    topic = kafka.topic()
+    batch = Batch(kafka, topic, **({"write.token": token} if token else {}))
+    report = batch.task(0)
+    if end == "the driver dies":
+        daemon.kill()
+        daemon.wait()
+        assert batch.closed_within(AT_ONCE_SECONDS)
+        return
+    if end == "commit":
+        sink.commit_batch(batch.options, [report])
+        assert [row[3] for row in kafka.rows(topic)] == [b"row"]
+    else:
+        sink.abort_write(batch.options, batch.begun, [report])
+    key = sink._write_key(batch.options, batch.run)
+    assert memory.look(*key) is None and not batch.open()
+
+
+def test_who_watches_a_batch_write_goes_with_it(kafka: Kafka, daemon: subprocess.Popen[bytes]) -> None:
+    """The driver lives and is quiet: no process is left of its writes."""
+    before = watchers()
+    batch = Batch(kafka, kafka.topic())
+    assert len(watchers() - before) == 1
+    sink.commit_batch(batch.options, [batch.task(0)])
+    time.sleep(4 * guard.WATCH_SECONDS)
+    assert not watchers() - before
+
+
+def watchers() -> set[int]:
+    """Processes that look like this one and are not its children."""
+    line = psutil.Process().cmdline()
+    found = set()
+    for process in psutil.process_iter(["cmdline", "ppid"]):
+        if process.info["cmdline"] == line and process.info["ppid"] != os.getpid():
+            found.add(process.pid)
+    return found - {os.getpid()}

@@ -52,25 +52,25 @@ def still_open(kafka: Kafka, prefix: str) -> list[str]:
     return [listing.transactional_id for listing in found]
 
 
-def judge_ends(broker: Broker, folder: Path, ends: list[str], how: str) -> None:
+def judge_ends(broker: Broker, folder: Path, ends: list[str], how: str, way: str = "stream") -> None:
     """Each of the ends, in one application; after each the same is run again, to its end. Then a signal ends
-    the application while its tasks write, and it is run again, to its end."""
+    the application while the tasks of one more `way` to write do that, and it is run again, to its end."""
     kafka = Kafka(broker.bootstrap)
     source, target = filled(kafka), kafka.topic(2)
     last = f"{target}-{len(ends)}"
     for number in range(len(ends) + 1):
         kafka.topic(2, name=f"{target}-{number}")
     copy = ("ending_spark.py", kafka.bootstrap, source)
-    with Application(folder / "ends", *copy, target, folder / "c", *ends, f"wait@{WRITING}") as app:
+    with Application(folder / "ends", *copy, target, folder / "c", *ends, f"wait:{way}@{WRITING}") as app:
         app.wait_until("the ends", lambda: len(notes(app)) == len(ends))
-        app.wait_for(2, WRITING, batch=1)
+        app.wait_for(2, WRITING, batch=0 if way == "write" else 1)
         told = notes(app)
         assert still_open(kafka, last)
         java = jvm_of(app)
         SIGNALS[how](app)
         java.wait(60)
         judge_signal(kafka, last, how)
-    with Application(folder / "again", *copy, last, f"{folder / 'c'}-{len(ends)}", "run") as again:
+    with Application(folder / "again", *copy, last, f"{folder / 'c'}-{len(ends)}", f"run@{way}") as again:
         assert again.end() == 0, again.tail()
     assert sorted(row[3] for row in kafka.rows(last, 2)) == [*ROWS, b"somebody else's"]
     assert [note["end"] for note in told] == ends
@@ -98,5 +98,11 @@ def judge_signal(kafka: Kafka, target: str, how: str) -> None:
     assert b"somebody else's" in [row[3] for row in kafka.rows(target, 2)]
 
 
-def test_a_stop_a_failed_write_and_a_signal_leave_nothing_open(broker: Broker, tmp_path: Path) -> None:
-    judge_ends(broker, tmp_path, [f"stop@{WRITING}", "write@-"], "SIGTERM to the JVM")
+@pytest.mark.parametrize(
+    ("way", "ends"),
+    [("stream", [f"stop@{WRITING}", "fail:write@-", f"stop:tokens@{WRITING}"]), ("write", [])],
+)
+def test_a_stop_a_failed_write_and_a_signal_leave_nothing_open(
+    broker: Broker, tmp_path: Path, way: str, ends: list[str]
+) -> None:
+    judge_ends(broker, tmp_path, ends, "SIGTERM to the JVM", way)

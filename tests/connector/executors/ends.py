@@ -11,12 +11,15 @@ from test_orderly_end import SIGNALS, judge_ends
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(6 * PATIENCE_SECONDS)]
 
 
+@pytest.mark.parametrize("way", ["stream", "tokens", "write"])
 @pytest.mark.parametrize("how", SIGNALS)
-def test_an_application_that_is_ended_leaves_nothing_open(broker: Broker, tmp_path: Path, how: str) -> None:
-    judge_ends(broker, tmp_path, [], how)
+def test_an_application_that_is_ended_leaves_nothing_open(
+    broker: Broker, tmp_path: Path, how: str, way: str
+) -> None:
+    judge_ends(broker, tmp_path, [], how, way)
 
 
 def test_a_query_that_is_stopped_or_fails_leaves_nothing_open(broker: Broker, tmp_path: Path) -> None:
     places = (STARTED, WRITING, PREPARED, UNDECIDED, DECIDED)
-    ends = [*(f"stop@{place}" for place in places * 2), "udf@-", "write@-"]
-    judge_ends(broker, tmp_path, ends, "SIGTERM to the JVM")
+    ends = [*(f"stop@{place}" for place in places * 2), "fail@-", "fail:write@-", "fail:tokens@-"]
+    judge_ends(broker, tmp_path, [*ends, *(f"stop:tokens@{place}" for place in places)], "SIGTERM to the JVM")
