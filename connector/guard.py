@@ -35,9 +35,10 @@ TASK_KILL_SECONDS = 3.0
 LOOK_AGAIN_SECONDS = 0.2
 """How often is looked for transactions of tasks that are dying."""
 LATE_SECONDS = 30.0
-"""How long is looked, at longer intervals, for tasks that die later still: Spark cancels a stopped query's
-jobs once more when abort has returned; a busy machine is late; spark.python.task.killTimeout may be longer."""
+"""How long is looked for tasks that die later still: Spark cancels a stopped query's jobs once more when
+abort has returned; a busy machine is late; spark.python.task.killTimeout may be longer."""
 LATE_LOOK_SECONDS = 1.0
+"""How often."""
 WATCH_SECONDS = 0.25
 """How often a guard looks whether its driver is there."""
 _PATIENCE_SECONDS = 90

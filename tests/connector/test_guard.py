@@ -6,7 +6,8 @@ The same with a real Spark: test_orderly_end.py.
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psutil
 import pyarrow as pa
@@ -42,9 +43,8 @@ class Batch:
 
     def task(self, partition: int) -> Prepared:
         rows = iter([pa.record_batch({"value": pa.array([b"row"])})])
-        report = write_rows(
-            self.options, self.begun, Attempt(self.run.batch.query_id, 0, partition), rows
-        ).report
+        attempt = Attempt(self.run.batch.query_id, self.run.batch.batch_id, partition)
+        report = write_rows(self.options, self.begun, attempt, rows).report
         assert isinstance(report, Prepared)
         return report
 
@@ -82,6 +82,27 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]
     memory.driver_process.cache_clear()
 
 
+@pytest.fixture
+def watchers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """How many processes that were left behind since live."""
+    cut_loose = guard._cut_loose
+
+    def noted() -> None:
+        (tmp_path / str(os.getpid())).touch()
+        cut_loose()
+
+    monkeypatch.setattr(guard, "_cut_loose", noted)
+    return lambda: sum(lives(int(path.name)) for path in tmp_path.glob("[0-9]*"))
+
+
+def lives(pid: int) -> bool:
+    """Whether it is there, and no zombie: who has adopted it may not care."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def test_what_a_dead_driver_has_open_is_ended(batch: Batch, daemon: subprocess.Popen[bytes]) -> None:
     memory.keep(batch.run, *batch.key)
     guard.watch(batch.sink, batch.run.incarnation, batch.key, batch.driver)
@@ -93,6 +114,9 @@ def test_what_a_dead_driver_has_open_is_ended(batch: Batch, daemon: subprocess.P
     assert batch.closed_within(AT_ONCE_SECONDS)
     batch.task(1)
     assert batch.open() == [], "a task that comes later sees that nobody waits for it"
+    name = killed(batch, 0)
+    assert batch.open() == [name], "or it is killed before"
+    assert batch.closed_within(AT_ONCE_SECONDS)
 
 
 def test_a_newer_drivers_transactions_are_left_alone(
@@ -157,21 +181,27 @@ def test_a_batch_write_is_watched_until_its_end(
     assert memory.look(*key) is None and not batch.open()
 
 
-def test_who_watches_a_batch_write_goes_with_it(kafka: Kafka, daemon: subprocess.Popen[bytes]) -> None:
+@pytest.mark.usefixtures("daemon")
+def test_who_watches_a_batch_write_goes_with_it(kafka: Kafka, watchers: Callable[[], int]) -> None:
     """The driver lives and is quiet: no process is left of its writes."""
-    before = watchers()
     batch = Batch(kafka, kafka.topic())
-    assert len(watchers() - before) == 1
+    assert watchers() == 1
     sink.commit_batch(batch.options, [batch.task(0)])
     time.sleep(4 * guard.WATCH_SECONDS)
-    assert not watchers() - before
+    assert watchers() == 0
 
 
-def watchers() -> set[int]:
-    """Processes that look like this one and are not its children."""
-    line = psutil.Process().cmdline()
-    found = set()
-    for process in psutil.process_iter(["cmdline", "ppid"]):
-        if process.info["cmdline"] == line and process.info["ppid"] != os.getpid():
-            found.add(process.pid)
-    return found - {os.getpid()}
+def test_the_tokens_of_a_stem_are_watched_by_one(
+    kafka: Kafka, daemon: subprocess.Popen[bytes], watchers: Callable[[], int]
+) -> None:
+    topic = kafka.topic()
+    for number in range(3):
+        batch = Batch(kafka, topic, **{"write.token": f"job-{number}"})
+        sink.commit_batch(batch.options, [batch.task(0)])
+        assert watchers() == 1
+    assert [row[3] for row in kafka.rows(topic)] == [b"row"] * 3
+    batch = Batch(kafka, topic, **{"write.token": "job-3"})
+    batch.task(0)
+    daemon.kill()
+    daemon.wait()
+    assert batch.closed_within(AT_ONCE_SECONDS)

@@ -22,6 +22,7 @@ TASK = (
     f"{HERE}test_lost_rows.py",
     f"{HERE}test_deadletters.py",
 )
+GUARD = (f"{HERE}test_guard.py",)
 CROSSCHECK = (f"{HERE}test_crosscheck.py", f"{HERE}test_crosscheck_broker.py")
 MARKERS = (
     f"{HERE}client/test_markers_written.py",
@@ -48,6 +49,18 @@ MUTANTS: list[Mutant] = [
             "acquainted = last_run is not None and driver.acquainted",
             "acquainted = last_run is not None",
         ),
+        Break(
+            "nobody watches a batch write",
+            "        guard.watch_once(sink, run, _write_key(options, run), drivers)\n",
+            "        pass\n",
+            GUARD,
+        ),
+        Break("each write of a stem has a watcher", "    elif not goes_on:\n", "    else:\n", GUARD),
+        Break(
+            "the writes of a stem have no watcher", "    elif not goes_on:\n", "    elif goes_on:\n", GUARD
+        ),
+        Break("a write that is done is watched", "    _unwatch(options, run_of(reports))\n", "", GUARD),
+        Break("a write that failed is watched", "        _unwatch(options, run)\n", "", GUARD),
         Break("two queries share a memory", "sink.id, batch.query_id", "sink.id"),
         Break("two sinks share a memory", "sink.id, batch.query_id", "batch.query_id"),
         Break("another cluster's offsets", "        start.before()\n", "        pass\n"),
@@ -215,6 +228,31 @@ MUTANTS: list[Mutant] = [
         Break("other texts stop the query", "except (ValueError, KeyError, TypeError):", "except KeyError:"),
         Break("offsets of several sinks are one place", "if len(sinks) > 1:", "if False:"),
         Break("offsets of somebody else are not told", "if sinks and strange:", "if False:"),
+    ),
+    *mutants_of(
+        "connector/guard.py",
+        GUARD,
+        Break(
+            "abort does not look again",
+            "        detached(lambda: _look_late(sink, run, ended, drivers()))\n",
+            "",
+        ),
+        Break("late tasks are not looked for", "LATE_SECONDS = 30.0", "LATE_SECONDS = 3.0"),
+        Break(
+            "who watches a write stays for ever",
+            "if once if run is None else",
+            "if False if run is None else",
+        ),
+        Break(
+            "what a dead driver has open is left",
+            "    ended = driver.run(end_run(sink, run))\n    _tell",
+            "    return\n    _tell",
+        ),
+        Break(
+            "a dead driver's late tasks are left",
+            "    _tell(sink, run, ended)\n    _look_late",
+            "    return\n    _look_late",
+        ),
     ),
     *mutants_of(
         "connector/crosscheck.py",
