@@ -12,7 +12,7 @@ from kill_query import MARK, Job
 
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import ClientConfig, parse_addresses
-from eoslog.connector.client.transactions import list_transactions
+from eoslog.connector.client.transactions import describe, list_transactions
 
 OPEN_SECONDS = 5.0
 """After the last orderly end, what a sink may have open for so long."""
@@ -38,18 +38,25 @@ def verdict_of(job: Job, bootstrap: str, rows: int, partitions: int) -> Verdict:
     return found
 
 
-def left_open(bootstrap: str, sinks: Sequence[str]) -> list[str]:
-    """Transactions of these sinks that are open still, five seconds after their ends."""
-    deadline = time.monotonic() + OPEN_SECONDS
-    while (found := _open(bootstrap, sinks)) and time.monotonic() < deadline:
+def left_open(bootstrap: str, sinks: Sequence[str]) -> dict[str, float]:
+    """Transactions of these sinks that are open still, five seconds after their ends: how long each was open
+    at the end, in seconds; below 0, it was opened since."""
+    ended = time.monotonic()
+    while (found := _open(bootstrap, sinks)) and time.monotonic() < ended + OPEN_SECONDS:
         time.sleep(0.2)
-    return found
+    return {name: round(age - (time.monotonic() - ended), 1) for name, age in found.items()}
 
 
-def _open(bootstrap: str, sinks: Sequence[str]) -> list[str]:
+def _open(bootstrap: str, sinks: Sequence[str]) -> dict[str, float]:
+    """What is open, and for how many seconds."""
     with Cluster(ClientConfig(parse_addresses(bootstrap), client_id="auditor")) as cluster:
-        found = [each for sink in sinks for each in list_transactions(cluster, sink, ["Ongoing"])]
-    return [each.transactional_id for each in found]
+        listed = [each for sink in sinks for each in list_transactions(cluster, sink, ["Ongoing"])]
+        found = describe(cluster, [each.transactional_id for each in listed]) if listed else {}
+    return {
+        name: time.time() - state.start_ms / 1000
+        for name, state in found.items()
+        if state is not None and state.state == "Ongoing"
+    }
 
 
 def ends_of(bootstrap: str, topic: str, partitions: int) -> dict[str, int]:

@@ -60,9 +60,9 @@ def test_a_transaction_left_open_is_told(brokers: Bundled) -> None:
     producer.begin_transaction()
     producer.produce(topic, b"row")
     producer.flush(60)
-    assert left_open(brokers.bootstrap, ["left"]) == ["left/open"]
+    assert list(left_open(brokers.bootstrap, ["left"])) == ["left/open"]
     producer.abort_transaction(60)
-    assert left_open(brokers.bootstrap, ["left"]) == []
+    assert left_open(brokers.bootstrap, ["left"]) == {}
 
 
 def test_a_row_of_another_query_is_not_this_ones() -> None:
