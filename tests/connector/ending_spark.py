@@ -4,7 +4,8 @@ Arguments: bootstrap, source topic, target topic, checkpoint, how it ends: `run@
 or the ends, one after another, each with a query of its own: `<end>@<place>` of spark_probe.py, or
 `<end>:<way>@<place>`. The ways to write are `stream`, `write` (df.write) and `tokens` (`foreachBatch`, with a
 token for each batch). What of the sink was open, from its end on, goes to ends.jsonl in the probe's folder.
-`wait` at a place is the last one: somebody else ends the application.
+`wait` at a place is the last one: somebody else ends the application. `late` is a stop after which the tasks
+go on for LATE_SECONDS, write something, and are killed then, as Spark is told to wait for them.
 """
 
 import json
@@ -18,7 +19,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 from pyspark.sql.streaming import StreamingQuery
-from spark_probe import ProbeSource
+from spark_probe import WRITING, ProbeSource
 from stock_kafka import Kafka
 
 from eoslog.connector.client import transactions
@@ -27,6 +28,10 @@ from eoslog.connector.client.config import ClientConfig, parse_addresses
 
 FOLDER = Path(os.environ["EOSLOG_PROBE"])
 LOOKS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5)
+LATE_SECONDS = 4.0
+KILL_SECONDS = 6
+"""spark.python.task.killTimeout of late tasks."""
+LATE_LOOKS = (5.0, 8.0, 9.0)
 
 
 def main(bootstrap: str, source: str, target: str, checkpoint: str, *ends: str) -> None:
@@ -35,6 +40,7 @@ def main(bootstrap: str, source: str, target: str, checkpoint: str, *ends: str) 
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "700m")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
+        .config("spark.python.task.killTimeout", f"{KILL_SECONDS if is_late(*ends) else 2}s")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
@@ -50,18 +56,20 @@ def main(bootstrap: str, source: str, target: str, checkpoint: str, *ends: str) 
             prefix = f"{target}-{number}"
             one_end(spark, kind, way or "stream", place, bootstrap, source, prefix, name)
             began, seen = time.monotonic(), {}
-            for after in LOOKS:
+            for after in LATE_LOOKS if is_late(told) else LOOKS:
                 time.sleep(max(0.0, began + after - time.monotonic()))
                 found = transactions.list_transactions(cluster, prefix, ["Ongoing"])
                 seen[after] = [listing.transactional_id for listing in found]
+            written = [json.loads(line) for line in notes()]
+            late = [note["at"] for note in written if note["time"] > time.time() - time.monotonic() + began]
             kafka = Kafka(bootstrap)
             kafka.put(prefix, [b"somebody else's"])
             values = [row[3] for row in kafka.rows(prefix, 2)]
             (FOLDER / "orders.json").write_text("[]")
             copy(spark, way or "stream", bootstrap, source, prefix, name)
-            note = json.dumps({"end": told, "open": seen, "seen": b"somebody else's" in values}) + "\n"
-            with (FOLDER / "ends.jsonl").open("a") as notes:
-                notes.write(note)
+            note = json.dumps({"end": told, "open": seen, "seen": b"somebody else's" in values, "late": late})
+            with (FOLDER / "ends.jsonl").open("a") as file:
+                file.write(f"{note}\n")
 
 
 def one_end(
@@ -78,7 +86,9 @@ def one_end(
         path.unlink()
     batch = 0 if way == "write" else 1
     order: list[dict[str, Any]] = [{"at": place, "batch": batch, "do": "wait"}]
-    (FOLDER / "orders.json").write_text(json.dumps(order if kind in ("stop", "wait") else []))
+    if kind == "late":
+        order.append({"at": WRITING, "batch": batch, "do": "wait"})
+    (FOLDER / "orders.json").write_text(json.dumps([] if kind == "fail" else order))
     if way == "write":
         frame = everything(spark, bootstrap, source)
         if kind == "wait":
@@ -101,7 +111,9 @@ def one_end(
     while not any(json.loads(line)["at"] == place and json.loads(line)["batch"] == 1 for line in notes()):
         assert query.isActive, query.exception()
         time.sleep(0.02)
-    threading.Timer(0.5, (FOLDER / f"go-{place}").touch).start()
+    if kind == "late":
+        time.sleep(1)  # its rows are on their way: what Spark has sent is there to be written
+    threading.Timer(LATE_SECONDS if kind == "late" else 0.5, (FOLDER / f"go-{place}").touch).start()
     query.stop()
 
 
@@ -111,6 +123,10 @@ def copy(spark: SparkSession, way: str, bootstrap: str, source: str, target: str
         write(everything(spark, bootstrap, source), bootstrap, target)
     else:
         start(rows(spark, bootstrap, source), way, bootstrap, target, checkpoint).awaitTermination()
+
+
+def is_late(*ends: str) -> bool:
+    return any(end.startswith("late") for end in ends)
 
 
 def everything(spark: SparkSession, bootstrap: str, source: str) -> DataFrame:

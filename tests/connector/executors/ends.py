@@ -23,3 +23,11 @@ def test_a_query_that_is_stopped_or_fails_leaves_nothing_open(broker: Broker, tm
     places = (STARTED, WRITING, PREPARED, UNDECIDED, DECIDED)
     ends = [*(f"stop@{place}" for place in places * 2), "fail@-", "fail:write@-", "fail:tokens@-"]
     judge_ends(broker, tmp_path, [*ends, *(f"stop:tokens@{place}" for place in places)], "SIGTERM to the JVM")
+
+
+@pytest.mark.parametrize("way", ["stream", "tokens"])
+def test_tasks_that_are_killed_late_leave_nothing_open_for_long(
+    broker: Broker, tmp_path: Path, way: str
+) -> None:
+    """Each opens a transaction four seconds after abort, and is killed two seconds later."""
+    judge_ends(broker, tmp_path, [f"late:{way}@{STARTED}"], "SIGTERM to the JVM")
