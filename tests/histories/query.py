@@ -68,7 +68,9 @@ class Query:
         self.source["startingOffsets"] = starting
         self.source.pop("transactional.id", None)
         if starting == "committed":
-            self.source["kafka.group.id"] = self.sink["kafka.group.id"]
+            group = self.sink.get("kafka.group.id", self.source.get("kafka.group.id"))
+            assert group is not None, "nobody begins at the offsets of no group"
+            self.source["kafka.group.id"] = group
             if self.ids[-1] is not None:
                 self.source["transactional.id"] = self.ids[-1]
 
