@@ -3,9 +3,9 @@
 from abc import abstractmethod
 from typing import Any
 
+from eoslog.connector.calls import called
 from eoslog.connector.commit.messages import Begun
 from eoslog.connector.form import FORM, check_form
-from eoslog.connector.longlived import settle
 from eoslog.connector.options import SinkOptions
 
 _FORM = "form"
@@ -28,11 +28,12 @@ class BeginsWhenPickled:
 
     def __getstate__(self) -> dict[str, Any]:
         if not self._pickled:
-            settle()
+            called()
             self._begun = self._begin()
             self._pickled = True
         return {**self.__dict__, _FORM: FORM}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        called()
         check_form(state.pop(_FORM, None))
         self.__dict__.update(state)

@@ -22,12 +22,12 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from eoslog.connector import offsets, plan, rows
+from eoslog.connector.calls import called
 from eoslog.connector.client.fetch import fetch
 from eoslog.connector.client.listing import list_offsets
 from eoslog.connector.client.shared import close_shared, shared
 from eoslog.connector.discover import Log
 from eoslog.connector.errors import OffsetsGone, OptionError, TopicMadeAnew, UnknownTopic, report_loss
-from eoslog.connector.longlived import settle
 from eoslog.connector.offsets import (
     COMMITTED,
     EARLIEST,
@@ -40,6 +40,7 @@ from eoslog.connector.offsets import (
     TopicPartition,
 )
 from eoslog.connector.options import SourceOptions
+from eoslog.connector.sparks_sockets import acknowledging
 from eoslog.connector.standstill import Standstill
 from eoslog.connector.which_cluster import check_cluster
 
@@ -50,7 +51,7 @@ StoredOffset = dict[str, dict[str, int]]
 
 def read_range(options: SourceOptions, task: plan.Range) -> Iterator[pa.RecordBatch]:
     """The rows of one task. Offsets that are gone are an error or a warning, as failOnDataLoss says."""
-    settle()
+    called()
     cluster, position = shared(options.client), task.start
     while position < task.end:
         try:
@@ -95,6 +96,10 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        called()
+        self.__dict__.update(state)
+
     def partitions(self) -> Sequence[InputPartition]:
         """One task a partition, or more (minPartitions, maxRecordsPerPartition)."""
         log = Log(self.options)
@@ -109,7 +114,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, in offset order."""
         assert isinstance(partition, plan.Range)
-        return read_range(self.options, partition)
+        return acknowledging(read_range(self.options, partition))
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -129,6 +134,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._same: Epochs = {}  # the leader epochs under which positions were found to be in the log
         self._standstill = Standstill()
         self._left_out: set[str] = set()  # topics that are not there, and said to be
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        called()
+        self.__dict__.update(state)
 
     def initialOffset(self) -> StoredOffset:
         """Where a query without a checkpointed offset begins (startingOffsets). Spark asks more than once."""
@@ -302,7 +311,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, in offset order."""
         assert isinstance(partition, plan.Range)
-        return read_range(self.options, partition)
+        return acknowledging(read_range(self.options, partition))
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """Nothing to do: the sink commits offsets to Kafka together with the rows."""

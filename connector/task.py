@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
+from eoslog.connector.calls import called
 from eoslog.connector.client import transactions
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.configs import topic_configs
@@ -27,9 +28,9 @@ from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.deadletters import LIMITING, Limits, Screen
 from eoslog.connector.driver import Driver, shared_cluster
 from eoslog.connector.form import FORM, check_form
-from eoslog.connector.longlived import settle
 from eoslog.connector.options import SinkOptions
 from eoslog.connector.routing import Router
+from eoslog.connector.sparks_sockets import acknowledging
 from eoslog.connector.tally import Tally
 
 log = logging.getLogger(__name__)
@@ -67,7 +68,8 @@ def write_rows(
     options: SinkOptions, begun: Begun | None, attempt: Attempt, rows: Iterator[pa.RecordBatch]
 ) -> TaskMessage:
     """Write the rows as the guarantee asks. Raises what the producer, the router or the rules raise."""
-    settle()
+    called()
+    rows = acknowledging(rows)
     if begun is None:
         _write_plainly(options, attempt, rows)
         return TaskMessage(FORM, None)

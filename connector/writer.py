@@ -14,8 +14,8 @@ from pyspark.sql.types import StructType
 
 from eoslog.connector import sink
 from eoslog.connector.begins import BeginsWhenPickled
+from eoslog.connector.calls import called
 from eoslog.connector.commit.messages import Begun
-from eoslog.connector.longlived import settle
 from eoslog.connector.options import SinkOptions
 from eoslog.connector.routing import check_schema
 from eoslog.connector.task import Attempt, check_forms, reports_of, write_rows
@@ -47,7 +47,7 @@ class StreamWriter(BeginsWhenPickled, DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver, all tasks done: make the batch visible, once."""
-        settle()
+        called()
         check_forms(messages)
         sink.commit_stream(self._options, reports_of(messages), batchId)
 
