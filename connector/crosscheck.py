@@ -45,21 +45,24 @@ def check_taken_over(
     committed: Mapping[TopicPartition, Committed],
     stands: Offsets,
     accepted: Collection[str],
+    *,
+    is_left: bool = False,
 ) -> None:
     """A query that has handed its sink over to another one must not go on from its old checkpoint.
 
     `stands`: where the query stands; `committed` elsewhere by this sink, for another query, tells that it was
-    taken over. Raises TakenOver unless that is accepted.
+    taken over. `is_left`: the query has another sink now, and would not stop the other one; then that has
+    taken over as soon as it has begun, where this one stands. Raises TakenOver unless that is accepted.
     """
     moved = {
         tp: (found.offset, found.note)
         for tp, found in committed.items()
         if found.note and found.note.sink == sink and found.note.query != batch.query_id
     }
-    moved = {tp: found for tp, found in moved.items() if found[0] != stands.get(tp)}
+    moved = {tp: found for tp, found in moved.items() if is_left or found[0] != stands.get(tp)}
     if not moved:
         return
-    said = _listed((tp, f"{at}, not at {stands.get(tp)}") for tp, (at, _) in moved.items())
+    said = _listed((tp, f"{at}, this query stands at {stands.get(tp)}") for tp, (at, _) in moved.items())
     by = next(note.query for _, note in moved.values())
     if (word := f"taken-over:{by}") in accepted:
         return

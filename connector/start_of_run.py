@@ -100,7 +100,8 @@ class StartOfRun:
         before = view.checkpoint.planned_if_kept(view.batch.batch_id - 1)
         committed = _committed(self._cluster, group, ends, stable=False)
         stands = ends if before is None else before.topic_offsets()
-        check_taken_over(sink, view.batch, group, committed, stands, self._options.accepted)
+        accepted, is_left = self._options.accepted, sink != self._sink.id
+        check_taken_over(sink, view.batch, group, committed, stands, accepted, is_left=is_left)
 
     def _leave(self, old: str, since: int) -> None:
         batch, completed, accepted = self._view.batch, self._view.completed, self._options.accepted

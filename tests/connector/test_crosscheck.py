@@ -15,7 +15,13 @@ from eoslog.connector.commit.faults import (
     TakenOver,
 )
 from eoslog.connector.commit.messages import Batch
-from eoslog.connector.crosscheck import Story, check_given, check_plain_start, check_story
+from eoslog.connector.crosscheck import (
+    Story,
+    check_given,
+    check_plain_start,
+    check_story,
+    check_taken_over,
+)
 from eoslog.connector.errors import WrongCluster
 from eoslog.connector.group_notes import Committed, Note, check_notes, read_note
 from eoslog.connector.offsets import TakenFrom, cluster_from_json, stood, to_json
@@ -210,7 +216,7 @@ def test_what_does_not_fit_is_said(odd: Story, says: str) -> None:
         pytest.param(
             story(5, of("q", 4), completed=4, at=(70, note(1, "successor"))),
             TakenOver,
-            "query successor has taken the place of query q: group g .*t-0 at 70, not at 40.*Stop this query",
+            "query successor has taken the place of query q: group g .*t-0 at 70, this query stands at 40.*Stop this query",
             id="started again after another query took over",
         ),
         pytest.param(
@@ -281,6 +287,16 @@ def test_at_least_once_does_not_begin_where_another_sink_has_committed(at: int, 
     check_plain_start(story(0, at=(at, note(7, "before"))))
     check_plain_start(story(0, at=(at, None)))
     check_plain_start(story(5, completed=4, at=(at, note(7, "other", "s2"))))
+
+
+def test_who_has_left_a_sink_is_told_of_its_successor_from_its_first_batch_on() -> None:
+    """Under another name it would not stop that one; under the same it does, and goes on where both stand."""
+    where = {PLACE: Committed(40, note(0, "successor"))}
+    check_taken_over("s", of("q", 5), "g", where, {PLACE: 40}, ())
+    with pytest.raises(TakenOver, match=r"t-0 at 40, this query stands at 40.*taken-over:successor"):
+        check_taken_over("s", of("q", 5), "g", where, {PLACE: 40}, (), is_left=True)
+    check_taken_over("s", of("q", 5), "g", where, {PLACE: 40}, {"taken-over:successor"}, is_left=True)
+    check_taken_over("s", of("successor", 5), "g", where, {PLACE: 40}, (), is_left=True)
 
 
 @pytest.mark.parametrize("accepted", [{"decisions-gone:7"}, {"new-checkpoint"}, ()])

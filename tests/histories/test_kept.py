@@ -185,6 +185,17 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("run", "B", 1),
         ("run", "A", 1),
     ],
+    "the old query under another name, before its successor has read anything": [
+        ("query", "A", {}),
+        ("query", "B", {"in": "in2", "id": "B", "kafka.group.id": "group-B"}),
+        ("produce", "in2", 1),
+        ("run", "B", 1),
+        ("follow", "A", "B"),
+        ("set", "B", "id", "x"),
+        ("run", "A", 1),
+        ("produce", "in2", 1),
+        ("run", "B", 2),
+    ],
     "from a group that another query has joined": [
         ("query", "A", {"id": "x", "in": "in2", "kafka.group.id": "g"}),
         ("query", "B", {"in": "in2"}),

@@ -259,8 +259,12 @@ MUTANTS: list[Mutant] = [
         CROSSCHECK,
         Break(
             "a successor is not seen",
-            '    if not moved:\n        return\n    said = _listed((tp, f"{at}, not at {stands',
-            '    if True:\n        return\n    said = _listed((tp, f"{at}, not at {stands',
+            '    if not moved:\n        return\n    said = _listed((tp, f"{at}, this query',
+            '    if True:\n        return\n    said = _listed((tp, f"{at}, this query',
+        ),
+        Break("a successor that stands here is not seen", "if is_left or found[0]", "if found[0]"),
+        Break(
+            "a successor that stands here cannot be stopped", "if is_left or found[0]", "if True or found[0]"
         ),
         Break(
             "any word accepts a successor",
