@@ -216,7 +216,8 @@ def test_what_does_not_fit_is_said(odd: Story, says: str) -> None:
         pytest.param(
             story(5, of("q", 4), completed=4, at=(70, note(1, "successor"))),
             TakenOver,
-            "query successor has taken the place of query q: group g .*t-0 at 70, this query stands at 40.*Stop this query",
+            "query successor has taken the place of query q: group g .*t-0 at 70, this query stands at "
+            "40.*Stop this query",
             id="started again after another query took over",
         ),
         pytest.param(

@@ -191,6 +191,12 @@ MUTANTS: list[Mutant] = [
             "            pass\n",
         ),
         Break(
+            "a sink that was left is as our own",
+            "is_left=is_left",
+            "is_left=False",
+            ("tests/histories/test_kept.py",),
+        ),
+        Break(
             "a group that changes is not noted",
             "if given is None or anew or given.group != self._options.group_id:",
             "if given is None or anew:",
@@ -263,9 +269,7 @@ MUTANTS: list[Mutant] = [
             '    if True:\n        return\n    said = _listed((tp, f"{at}, this query',
         ),
         Break("a successor that stands here is not seen", "if is_left or found[0]", "if found[0]"),
-        Break(
-            "a successor that stands here cannot be stopped", "if is_left or found[0]", "if True or found[0]"
-        ),
+        Break("a successor under the same name is refused", "if is_left or found[0]", "if True or found[0]"),
         Break(
             "any word accepts a successor",
             'f"taken-over:{by}") in accepted:',
