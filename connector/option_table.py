@@ -20,6 +20,7 @@ class Kind(Enum):
     TEXT = "text"
     BOOL = "true or false"
     COUNT = "a whole number above 0"
+    LIMIT = "a whole number; 0 for never"
     MILLIS = "milliseconds, a whole number above 0"
     BYTES = "bytes, a whole number above 0"
     BUFFER = "bytes, a whole number above 0, or -1 for the system's own"
@@ -102,6 +103,12 @@ TABLE: tuple[Option, ...] = (
            "Split large topic-partitions so that a batch has about this many tasks at least."),
     Option("maxRecordsPerPartition", Kind.COUNT, None, Use.SOURCE,
            "Split topic-partitions so that no task reads more offsets than this."),
+    Option("small.batch.max.offsets", Kind.LIMIT, 5_000, Use.READ_STREAM,
+           "A micro-batch of up to so many offsets is read by the stream's own process and given to Spark "
+           "with its plan, as one task; 0: tasks always read. So they do with minPartitions, "
+           "maxRecordsPerPartition or kafka.client.rack."),
+    Option("small.batch.max.bytes", Kind.BYTES, 1_048_576, Use.READ_STREAM,
+           "And of up to so many bytes: of what is fetched for it, and of its records when unpacked."),
     Option("includeHeaders", Kind.BOOL, False, Use.SOURCE,
            "Adds the column headers."),
     Option("failOnDataLoss", Kind.BOOL, True, Use.SOURCE,

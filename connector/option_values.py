@@ -29,7 +29,7 @@ def _whole_number(option: Option, text: str) -> int:
     return int(digits)
 
 
-def _time(option: Option, text: str) -> int:
+def _from_zero(option: Option, text: str) -> int:
     digits = text.strip()
     if not digits.isdecimal() or int(digits) >= 2**63:
         raise OptionError(f"option {option.name} cannot be {text!r}: give {option.kind.value}")
@@ -100,7 +100,8 @@ _READERS: dict[Kind, Callable[[Option, str], Any]] = {
     Kind.ADDRESSES: lambda option, text: parse_addresses(text),
     Kind.ASSIGNMENT: lambda option, text: offsets.parse_assignment(option.name, text),
     Kind.OFFSETS: lambda option, text: offsets.parse_bound(option.name, text),
-    Kind.TIME: lambda option, text: _time(option, text),
+    Kind.LIMIT: _from_zero,
+    Kind.TIME: _from_zero,
     Kind.TIMES: lambda option, text: offsets.parse_times(option.name, text),
     Kind.DURATION: lambda option, text: _duration(option, text),
 }

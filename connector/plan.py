@@ -26,6 +26,13 @@ class Range(InputPartition):
         return self.end - self.start
 
 
+@dataclass
+class Together(InputPartition):
+    """Small ranges that one task reads, one after another."""
+
+    ranges: tuple[Range, ...]
+
+
 def share(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int) -> Offsets:
     """Ends of a batch of about `most` offsets between `start` and `end`, shared in proportion to each
     partition's backlog. As in Spark's Kafka source a partition with any backlog gets one offset at

@@ -28,6 +28,7 @@ from eoslog.connector.client.listing import list_offsets
 from eoslog.connector.client.shared import close_shared, shared
 from eoslog.connector.discover import Log
 from eoslog.connector.errors import OffsetsGone, OptionError, TopicMadeAnew, UnknownTopic, report_loss
+from eoslog.connector.hand_over import hand_over, take_back
 from eoslog.connector.offsets import (
     COMMITTED,
     EARLIEST,
@@ -40,6 +41,7 @@ from eoslog.connector.offsets import (
     TopicPartition,
 )
 from eoslog.connector.options import SourceOptions
+from eoslog.connector.small_batches import SmallBatches
 from eoslog.connector.sparks_sockets import acknowledging
 from eoslog.connector.standstill import Standstill
 from eoslog.connector.which_cluster import check_cluster
@@ -134,6 +136,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._same: Epochs = {}  # the leader epochs under which positions were found to be in the log
         self._standstill = Standstill()
         self._left_out: set[str] = set()  # topics that are not there, and said to be
+        self._small = SmallBatches(options)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         called()
@@ -287,7 +290,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets.to_json(self._latest) if self._latest else None
 
     def partitions(self, start: StoredOffset, end: StoredOffset) -> Sequence[InputPartition]:
-        """The tasks of a batch. Partitions that `start` lacks are new and read from their beginning."""
+        """The tasks of a batch. Partitions that `start` lacks are new and read from their beginning. A small
+        batch is read here and now."""
+        take_back(self)
         stood, planned = offsets.stood(start), offsets.stood(end)
         self._pin = False  # of a first batch that is replayed: where the query began is stored
         if not self._compared and stood.offsets != planned.offsets:
@@ -306,12 +311,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         if lost:
             report_loss(self.options.fail_on_data_loss, str(lost))
-        return _tasks(self.options, self._begin((begin, then), (until, ids)), until, ids)
+        tasks = _tasks(self.options, self._begin((begin, then), (until, ids)), until, ids)
+        found = self._small.read(tasks)
+        if found is None:
+            return tasks
+        hand_over(self, found)
+        return [plan.Together(tuple(tasks))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, in offset order."""
-        assert isinstance(partition, plan.Range)
-        return acknowledging(read_range(self.options, partition))
+        assert isinstance(partition, (plan.Range, plan.Together))
+        ranges = partition.ranges if isinstance(partition, plan.Together) else (partition,)
+        return acknowledging(batch for one in ranges for batch in read_range(self.options, one))
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """Nothing to do: the sink commits offsets to Kafka together with the rows."""

@@ -38,6 +38,8 @@ class SourceOptions:
     taken_over: str | None
     end_tries: int
     end_pause_ms: int
+    small_offsets: int
+    small_bytes: int
 
 
 def source_options(raw: Mapping[str, str], *, stream: bool) -> SourceOptions:
@@ -71,6 +73,8 @@ def source_options(raw: Mapping[str, str], *, stream: bool) -> SourceOptions:
         taken_over=values.get("transactional.id"),
         end_tries=values["fetchoffset.numretries"],
         end_pause_ms=values["fetchoffset.retryintervalms"],
+        small_offsets=values.get("small.batch.max.offsets", 0),
+        small_bytes=values.get("small.batch.max.bytes", 0),
     )
 
 

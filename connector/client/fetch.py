@@ -88,7 +88,7 @@ def fetch(
             if seen.next_offset < end:
                 reader.ask(seen.next_offset)
             for decoded in _decoded(reader.name, answer.records, seen.batches, headers, max_payload):
-                rows = _cut(decoded, position, end)
+                rows = cut(decoded, position, end)
                 if len(rows):
                     yield rows
             position = seen.next_offset
@@ -123,7 +123,7 @@ def _decoded(
         yield from _decoded(name, records, batches[middle:], headers, max_payload)
 
 
-def _cut(rows: DecodedRecords, start: int, end: int) -> DecodedRecords:
+def cut(rows: DecodedRecords, start: int, end: int) -> DecodedRecords:
     """Rows with offsets start..end-1; offsets rise, so it is a slice."""
     offsets = rows.offset.to_numpy()
     first, last = (int(i) for i in np.searchsorted(offsets, (start, end)))

@@ -136,4 +136,4 @@ def test_where_spark_calls_in_it_is_settled_first(calls_in: Callable[..., object
     assert isinstance(function, ast.FunctionDef)
     body = function.body[1:] if ast.get_docstring(function) else function.body
     first = body[0].body[0] if isinstance(body[0], ast.If) else body[0]
-    assert ast.unparse(first) == "settle()"
+    assert ast.unparse(first) == "called()"

@@ -177,7 +177,9 @@ def topic(kafka: Kafka) -> Iterator[str]:
 
 
 def reader(kafka: Kafka, topic: str, **options: str) -> StreamReader:
+    """Tasks read its batches, also those that are small."""
     given = {name.replace("__", "."): value for name, value in options.items()}
+    given = {"small.batch.max.offsets": "0", **given}
     return StreamReader(
         source_options({"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic, **given}, stream=True)
     )

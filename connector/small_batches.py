@@ -1,0 +1,64 @@
+"""Micro-batches so small that the stream's own process reads them: hand_over.py gives them to Spark.
+
+A task costs more than a handful of rows: its start, a Python process for reading. The rows are the same that
+tasks would read; which way a batch goes depends on its offsets and bytes alone, and may change when it runs
+again. Whatever is not as expected is left to the tasks.
+"""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from eoslog.connector import plan, rows
+from eoslog.connector.client.fetch_small import fetch_small
+from eoslog.connector.client.shared import shared
+from eoslog.connector.errors import SchemaError
+from eoslog.connector.hand_over import is_offered
+from eoslog.connector.options import SourceOptions
+
+_HEAVIER, _FADES = 2.0, 0.9
+"""How much heavier than is known a batch that was too heavy is taken to be, and what is left of that from one
+batch to the next: of batches that are all too heavy one in seven is tried."""
+
+
+class SmallBatches:
+    """Of one query. Remembers how heavy its records were: who has read in vain does not try at once again."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._weight = 0.0  # bytes of an offset, at least
+
+    def read(self, ranges: Sequence[plan.Range]) -> list[pa.RecordBatch] | None:
+        """All rows of the ranges; None: tasks are to read them."""
+        size, options = sum(one.size for one in ranges), self._options
+        if not 0 < size <= self._most() or not is_offered():
+            return None
+        self._weight *= _FADES
+        if size * self._weight > options.small_bytes:
+            return None
+        found = fetch_small(
+            shared(options.client),
+            ranges,
+            committed=options.committed,
+            headers=options.headers,
+            max_bytes=options.small_bytes,
+        )
+        if found is None:
+            self._weight = _HEAVIER * options.small_bytes / size
+            return None
+        try:
+            return [
+                batch
+                for one in found
+                for records in one.records
+                for batch in rows.batches(records, one.wanted.topic, one.wanted.partition, options.headers)
+            ]
+        except SchemaError:  # the task that reads it says which record it is
+            return None
+
+    def _most(self) -> int:
+        """Offsets of a small batch. A user who asks for tasks gets them; and who reads at replicas near by
+        does not go to the leaders."""
+        options = self._options
+        asked = options.min_partitions is not None or options.max_records is not None
+        return 0 if asked or options.client.client_rack else options.small_offsets
