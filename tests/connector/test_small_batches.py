@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from pyspark.sql import datasource_internal
+from pyspark.sql import DataFrame, SparkSession, datasource_internal
 from pyspark.sql.streaming import python_streaming_source_runner as runner
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from stock_kafka import Kafka
@@ -186,3 +187,37 @@ def test_whatever_is_not_as_expected_is_left_to_tasks(
     made = small(kafka, topic)
     parts, rows = batch(made)
     assert rows is None and values(read(made, parts)) == ALL
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_spark_takes_them(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    """One task a batch, the rows and progress of always; larger batches are read by tasks, and a restart
+    goes on where it stood."""
+    source, target = kafka.topic(3), kafka.topic()
+    to, tasks = {"kafka.bootstrap.servers": kafka.bootstrap}, list[int]()
+
+    def write(rows: DataFrame, number: int) -> None:
+        tasks.append(rows.rdd.getNumPartitions())
+        writer = rows.select("value").write.format("eoslog").options(**to).option("topic", target)
+        writer.option("write.token", f"small-{number}").mode("append").save()
+
+    sent: list[bytes] = []
+    for rows in (9, 6, 60):
+        more = [b"%03d" % (len(sent) + number) for number in range(rows)]
+        for number in range(3):
+            kafka.put(source, more[number::3], partition=number)
+        sent += more
+        read = (
+            spark.readStream.format("eoslog").options(**to).option("subscribe", source)
+            .option("startingOffsets", "earliest").option("small.batch.max.offsets", 20).load()
+        )  # fmt: skip
+        query = (
+            read.writeStream.foreachBatch(write)
+            .option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+        )  # fmt: skip
+        assert query.awaitTermination(300)
+        (progress,) = [one for one in query.recentProgress if one["numInputRows"]]
+        assert progress["numInputRows"] % rows == 0 and json.loads(progress["sources"][0]["latestOffset"])
+        assert sorted(row[3] for row in kafka.rows(target)) == sent
+    assert tasks == [1, 1, 3]

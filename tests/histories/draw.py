@@ -50,6 +50,8 @@ def _query(random: Random, name: str, alike: bool) -> dict[str, str]:
         given |= {"token": random.choice(("job", f"job-{name}")), "kafka.group.id": None}
     if random.random() < 0.2:
         given["most"] = "3"
+    if random.random() < 0.3:
+        given["small"] = "100"
     if random.random() < 0.2:
         given["kafka.transaction.timeout.ms"] = random.choice(("20000", "60000"))
     if given.get("token") and given.get("processing.guarantee"):

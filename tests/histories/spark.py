@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from eoslog.connector.reader import StreamReader
@@ -202,11 +203,10 @@ class Stream:
             begin = batch.begin
             if begin is None:
                 begin = _json(self.reader.initialOffset())
-            ranges: list[Any] = []
+            rows: list[Callable[[], Rows]] = []
             if begin != batch.end or batch.begin is None:
-                ranges = list(self.reader.partitions(begin, batch.end))
-        reader = pickle.dumps(self.reader.options)
-        rows = [self._rows(batch.number, reader, part) for part in ranges] or [lambda: iter(())]
+                rows = self._planned(batch.number, begin, batch.end)
+        rows = rows or [lambda: iter(())]
         if self.plan.token is not None:
             sink = {**self.plan.sink, "write.token": f"{self.plan.token}-{batch.number}"}
             Job(self.app, self.clock, BatchSink(self.app, sink, self.plan.kind)).run(rows)
@@ -224,6 +224,15 @@ class Stream:
         self.told.completed(batch.number)
         self._batch, self._committed, self._next = None, batch.end, batch.number + 1
         self._step("after commits")
+
+    def _planned(self, number: int, begin: Any, end: Any) -> list[Callable[[], Rows]]:
+        """What each task reads; one has the rows, if they have come with the plan."""
+        parts = list(self.reader.partitions(begin, end))
+        if not isinstance(self.reader, _SimpleStreamReaderWrapper):
+            options = pickle.dumps(self.reader.options)
+            return [self._rows(number, options, part) for part in parts]
+        (_,), found = parts, list(self.reader.getCache(begin, end))  # type: ignore[unreachable]
+        return [lambda: (self.told.read(number, rows) for rows in found)]
 
     def _rows(self, number: int, reader: bytes, part: Any) -> Callable[[], Rows]:
         def read() -> Rows:

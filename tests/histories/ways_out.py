@@ -3,6 +3,7 @@
 Each way is what a careful person does who has read the error and nothing else.
 """
 
+import json
 import re
 from typing import TYPE_CHECKING
 
@@ -158,7 +159,23 @@ def _another_token(world: "World", query: "Query", text: str) -> bool:
     """A token that is not taken."""
     if query.token is None:
         return False
-    query.token = f"{query.token}'"
+    query.token = f"{query.token}-{query.name}"
+    return True
+
+
+def _leave_out(world: "World", query: "Query", text: str) -> bool:
+    """Partitions that are gone, out of startingOffsets."""
+    told = re.search(r"startingOffsets names ([\w, -]+), which is not among the partitions read", text)
+    starting = query.source["startingOffsets"]
+    if told is None or not starting.startswith("{"):
+        return False
+    given = json.loads(starting)
+    for place in told.group(1).split(", "):
+        topic, _, partition = place.rpartition("-")
+        given[topic].pop(partition)
+    query.source["startingOffsets"] = json.dumps(
+        {key: parts for key, parts in given.items() if parts or ":" in key}
+    )
     return True
 
 
@@ -232,6 +249,7 @@ _WAYS = (
     (r"failOnDataLoss", _no_fail),
     (r"give the option checkpointLocation|checkpointLocation is not among", _checkpoint_option),
     (r"create the topic", _create),
+    (r"partitions read: leave it out", _leave_out),
     (r"left-over transaction.*abort --force", _force),
     (r"with a kafka\.group\.id of its own", _own_group),
     (r"(another|other|new|own) (write\.)?token", _another_token),

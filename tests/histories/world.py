@@ -90,10 +90,12 @@ class World:
         topic, out = given.pop("in", "in"), given.pop("out", "out")
         told, token = given.pop("told", "yes") == "yes", given.pop("token", None)
         starting, ident = given.pop("starting", "earliest"), given.pop("id", None)
-        most = given.pop("most", None)
+        most, small = given.pop("most", None), given.pop("small", None)
         source = {**self.ground.source, "subscribe": topic, "startingOffsets": starting}
         if most:
             source["maxOffsetsPerTrigger"] = most
+        if small:
+            source["small.batch.max.offsets"] = small
         sink = {**self.ground.sink, "topic": out, **given}
         if token:
             sink.pop("kafka.group.id", None)
