@@ -218,6 +218,8 @@ def _named_id(world: "World", query: "Query", text: str) -> bool:
     told = re.search(r"transactional\.id=([\w-]+(?:\.[\w-]+)*)", text)
     if told is None or query.ids[-1] == told.group(1) or told.group(1) not in query.lineage.sinks:
         return False  # it is another query's
+    if "-behind-" in str(query.ids[-1]):
+        return False  # it was told to leave that one
     query.set_id(told.group(1))
     if query.source["startingOffsets"] == "committed" and not query.lineage.began:
         return True
