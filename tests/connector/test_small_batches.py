@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession, datasource_internal
 from pyspark.sql.streaming import python_streaming_source_runner as runner
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from stock_kafka import Kafka
 from test_source_stream import reader
 
@@ -77,6 +77,21 @@ def test_a_batch_that_is_planned_again_is_the_same(kafka: Kafka, topic: str) -> 
     kafka.put(topic, [b"later"] * 4)
     again.partitions(start, json.loads(json.dumps(end)))
     assert pa.Table.from_batches(list(again.getCache(start, end))).equals(pa.Table.from_batches(rows))  # type: ignore[attr-defined]
+
+
+def test_a_micro_batch_may_begin_and_end_within_a_record_batch(kafka: Kafka) -> None:
+    """The rows around it belong to others."""
+    one = kafka.topic()
+    kafka.put(one, [b"%d" % number for number in range(10)])  # in one record batch
+    made = small(kafka, one)
+    stood, found = made.initialOffset(), list[bytes]()
+    for _ in range(3):
+        end = made.latestOffset(stood, ReadMaxRows(4))
+        made.partitions(stood, end)
+        rows = values(pa.Table.from_batches(list(made.getCache(stood, end))))  # type: ignore[attr-defined]
+        assert len(rows) <= 4
+        found, stood = [*found, *rows], end
+    assert found == [b"%d" % number for number in range(10)]
 
 
 @pytest.mark.parametrize(

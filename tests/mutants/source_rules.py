@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Break, Mutant, mutants_of
 
 HERE = "tests/connector/"
+SMALL = (f"{HERE}test_small_batches.py",)
 READER = tuple(
     f"{HERE}test_{name}.py"
     for name in (
@@ -105,8 +106,8 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "a batch that goes back is no loss",
-            "        if lost:\n            report_loss(self.options.fail_on_data_loss, str(lost))\n        return _tasks(",
-            "        return _tasks(",
+            "        if lost:\n            report_loss(self.options.fail_on_data_loss, str(lost))\n        tasks = _tasks(",
+            "        tasks = _tasks(",
         ),
         Break(
             "a beginning found later is a loss",
@@ -216,6 +217,35 @@ MUTANTS: list[Mutant] = [
             "self.early or self.parted)",
         ),
         Break("offsets of topics made anew are kept", "if tp[0] not in topics}", "if True}"),
+    ),
+    *mutants_of(
+        "connector/small_batches.py",
+        SMALL,
+        Break("no batch is too large", "if not 0 < size <= self._most()", "if not 0 < size"),
+        Break("tasks that are asked for", "return 0 if asked or options", "return 0 if options"),
+        Break("replicas near by", "asked or options.client.client_rack else", "asked else"),
+        Break("what was too heavy is tried again", "= _HEAVIER * options.small_bytes / size", "= 0.0"),
+        Break("what was too heavy is never tried again", "        self._weight *= _FADES\n", ""),
+    ),
+    *mutants_of(
+        "connector/hand_over.py",
+        SMALL,
+        Break(
+            "a reader stays what it was for a moment",
+            "    reader.__class__ = type(reader).__bases__[0]\n",
+            "",
+        ),
+        Break("any PySpark takes rows", "    return _simple() is not None", "    return True"),
+    ),
+    *mutants_of(
+        "connector/client/fetch_small.py",
+        SMALL,
+        Break("open and aborted rows", 'isolation_level": int(self._committed)', 'isolation_level": 0'),
+        Break("aborted rows", "aborted if self._committed else None", "None"),
+        Break("rows behind the end", "cut(decoded, position, end)", "decoded"),
+        Break("an error is no rows", 'if place not in self._ranges or part["error_code"]:', "if False:"),
+        Break("more bytes than are small", "        if self._left < 0:\n", "        if False:\n"),
+        Break("a part is enough", "            if not missing:\n", "            if True:\n"),
     ),
     *mutants_of(
         "connector/offsets.py",
