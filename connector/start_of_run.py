@@ -13,7 +13,7 @@ from eoslog.connector.checkpoint_sink import GivenTo
 from eoslog.connector.client import offsets as group_offsets
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.retry import retrying
-from eoslog.connector.commit.leave import decided_by, leave
+from eoslog.connector.commit.leave import decided_by, fence, leave
 from eoslog.connector.commit.messages import Batch, Begun
 from eoslog.connector.commit.names import Sink
 from eoslog.connector.crosscheck import (
@@ -138,13 +138,15 @@ class StartOfRun:
         )
         for warning in check_story(story):
             log.warning(warning)
+        if story.is_new:
+            _finish_others(story, self._driver)
 
 
 def leave_for_none(options: SinkOptions, driver: Driver, view: View) -> None:
     """at_least_once has no sink of this kind: one that the checkpoint was given to is left, its last decision
     carried out. Raises CommitFault, WrongCluster, CheckpointUnreadable, StartsElsewhere."""
     if view.completed is None and view.batch.batch_id == 0:
-        _check_plain_start(options, view)
+        _check_plain_start(options, view, driver)
     given = GivenTo.read(view.checkpoint)
     if given is None or given.sink is None:
         return
@@ -157,7 +159,7 @@ def leave_for_none(options: SinkOptions, driver: Driver, view: View) -> None:
     GivenTo(None, now, view.batch.batch_id).write(view.checkpoint)
 
 
-def _check_plain_start(options: SinkOptions, view: View) -> None:
+def _check_plain_start(options: SinkOptions, view: View, driver: Driver) -> None:
     ends = view.planned.topic_offsets()
     story = Story(
         sink=options.transactional_id or view.batch.query_id,
@@ -172,6 +174,18 @@ def _check_plain_start(options: SinkOptions, view: View) -> None:
         accepted=options.accepted,
     )
     check_plain_start(story)
+    _finish_others(story, driver, own=True)
+
+
+def _finish_others(story: Story, driver: Driver, *, own: bool = False) -> None:
+    """A query that begins where a sink has committed leaves it the rows before that: what the sink has
+    decided is carried out, or they would be lost if its driver died there. `own`: the sink of this name,
+    too, which at_least_once does not begin. Raises CommitFault."""
+    notes = [found.note for found in story.committed.values() if found.note]
+    plain = {note.sink for note in notes if not note.decided}  # of at_least_once: it decides nothing
+    for sink in sorted(({note.sink for note in notes} | {one.sink for one in story.taken}) - plain):
+        if own or sink != story.sink:
+            driver.run(fence(Sink(sink)))
 
 
 def _cluster_id(cluster: Cluster) -> str | None:

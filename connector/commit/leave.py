@@ -1,11 +1,11 @@
 """Leave: what a query does with a sink that is no longer its own, or that was another query's until now."""
 
-from eoslog.connector.commit.begin import begin
-from eoslog.connector.commit.commands import Acquire, Rules, demand
+from eoslog.connector.commit.begin import acquire, begin, make_ready
+from eoslog.connector.commit.commands import Rules
 from eoslog.connector.commit.decision import decode
 from eoslog.connector.commit.messages import Batch
 from eoslog.connector.commit.names import Sink
-from eoslog.connector.commit.own import fetch_stored, settle
+from eoslog.connector.commit.own import fetch_stored
 
 
 def leave(old: Sink, batch: Batch, completed: int | None) -> Rules[None]:
@@ -26,10 +26,13 @@ def decided_by(sink: Sink, query_id: str) -> Rules[Batch | None]:
 
 
 def fence(sink: Sink) -> Rules[None]:
-    """Stop who holds the sink, so that the source offsets it has committed stay where they are.
+    """Stop who holds the sink, so that the source offsets it has committed stay where they are, and carry out
+    what it has decided: whoever begins at these offsets leaves those rows to it.
 
     A decision on its way is carried out or withdrawn by the coordinator before it answers. Raises
     CommitFault.
     """
-    yield from settle(sink)
-    yield from demand(Acquire(sink.coordinator), f"sink {sink.id} cannot be taken over")
+    owned = yield from acquire(sink)
+    last = decode(sink, owned.stored.chunks)
+    nothing = Batch("", -1)  # no batch of the sink's is begun
+    yield from make_ready(sink, owned, last, nothing, is_complete=False)

@@ -319,6 +319,24 @@ def test_a_source_that_begins_where_another_query_stands(bench: Bench, guarantee
     assert bench.begin(**more, start__accepted="offsets-of:other-sink") == []
 
 
+@pytest.mark.parametrize("name", ["its own", "the same"])
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_who_begins_behind_a_decision_carries_it_out(bench: Bench, guarantee: str, name: str) -> None:
+    """Its driver was killed before its winners were committed, and nobody else would: with a name of its own
+    the new query does not begin that sink, and at_least_once begins none."""
+    old = f"sink-{bench.topic}"
+    assert run(bench.query, Crash("decided, no winner finished")) == "killed"
+    bench.lose_checkpoint()
+    bench.plan(0, ends=2 * ROWS)
+    more = {"processing__guarantee": guarantee, "start__accepted": f"offsets-of:{old}"}
+    if name == "its own":
+        more["transactional__id"] = f"own-{bench.topic}"
+    with pytest.raises(AssertionError):
+        assert sorted(row[3] for row in bench.kafka.rows(bench.topic, 2)) == bench.query.rows()
+    assert bench.begin(**more) == []
+    assert sorted(row[3] for row in bench.kafka.rows(bench.topic, 2)) == bench.query.rows()
+
+
 @pytest.mark.parametrize("changed", ["transactional.id", "kafka.group.id", "both", "nothing"])
 def test_the_old_query_of_a_hand_over_is_known_by_the_names_that_it_had(bench: Bench, changed: str) -> None:
     """Its successor writes and commits on; its own options are changed before it is started again."""

@@ -184,6 +184,11 @@ MUTANTS: list[Mutant] = [
             "            completed=view.completed,\n            decided",
             "            completed=None,\n            decided",
         ),
+        Break(
+            "what others have decided is left to them",
+            "            driver.run(fence(Sink(sink)))\n",
+            "            pass\n",
+        ),
         Break("notes are not read", "Committed(at, read_note(text))", "Committed(at, None)"),
         Break(
             "a successor is looked for under today's names alone",

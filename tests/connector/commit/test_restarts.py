@@ -14,6 +14,7 @@ from eoslog.connector.commit.faults import (
     ParticipantsLost,
     SinkFenced,
 )
+from eoslog.connector.commit.leave import fence
 from eoslog.connector.commit.messages import Batch, Begun, Decided
 from eoslog.connector.commit.names import Identity
 from eoslog.connector.commit.prepare import Task, judge
@@ -43,6 +44,26 @@ def test_what_another_query_has_completed_says_nothing_of_this_decision(tv: int)
     lossy.broker.expire(lossy.open()[0])
     with pytest.raises(ParticipantsLost, match="batch 0 of query q is decided"):
         lossy.begin(8, "another", completed=7)
+
+
+@BOTH
+def test_who_takes_a_sink_over_carries_out_what_it_has_decided(tv: int) -> None:
+    """And clears what is left over: the other query begins behind these rows, with whatever sink."""
+    bench = Bench(tv)
+    begun = bench.begin(0)
+    bench.prepare(begun, 1, ["a lost attempt"], worker="slow")
+    bench.crash_at(finishes)
+    with pytest.raises(Crash):
+        bench.commit(bench.prepare_all(begun), 0)
+    bench.run(fence(bench.sink))
+    assert bench.broker.visible() == ROWS and bench.open() == ()
+    bench.run(fence(bench.sink))
+    untouched = Bench(tv)
+    untouched.run(fence(untouched.sink))
+    lossy = decided_and_dead(tv)
+    lossy.broker.expire(lossy.open()[0])
+    with pytest.raises(ParticipantsLost, match="batch 0 of query q is decided"):
+        lossy.run(fence(lossy.sink))
 
 
 @BOTH
