@@ -408,7 +408,7 @@ class _Round:
         self.tally.acts[f"stopped in order, {when}"] += len(self.posts)
         found = left_open(self.brokers.bootstrap, [post.job.name for post in self.posts])
         if found:
-            raise Found(f"stopped {when}, and these are open, since so many seconds before: {found}")
+            raise Found(f"stopped {when}, and these transactions are open, for so many seconds: {found}")
 
     def _to_the_end(self, rows: int) -> None:
         """Until each query has read and noted all that there is."""
