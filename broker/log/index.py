@@ -180,7 +180,7 @@ class TransactionIndex:
                 break
             if (
                 version
-                or entry.first_offset > entry.last_offset
+                or entry.first_offset >= entry.last_offset  # the marker; equal in zeros of a lost page
                 or (self.entries and entry.last_offset <= self.entries[-1].last_offset)
             ):
                 raise BadIndex(f"{self.path} has a wrong entry: {entry}")

@@ -14,7 +14,7 @@ from random import Random
 import hypothesis.strategies as st
 import pytest
 from fakefs import Outcome
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from logkit import NOW, Disk, batch, sequenced, stored
 
 from eoslog.broker.log.partition import Partition
@@ -157,6 +157,18 @@ RESTART = st.tuples(st.just("restart"), st.sampled_from(CRASHES))
 LOSE_PAGES = st.tuples(st.just("restart"), st.just(Outcome.PAGES))
 
 
+ZEROS_IN_THE_TRANSACTION_INDEX: list[tuple[object, ...]] = [
+    ("plain", 837),
+    ("plain", 841),
+    ("full_disk", 0),
+    ("produce", 2, 1, True),
+    ("mark", 2, False),
+    ("sync",),
+    ("restart", Outcome.PAGES),
+    ("restart", Outcome.PAGES),
+]
+
+
 def live(steps: list[tuple[object, ...]], seed: int, segment_bytes: int) -> None:
     disk = Disk(LogSettings(segment_bytes=segment_bytes, index_interval_bytes=300))
     life = Life(disk, disk.open(), random=Random(seed))
@@ -184,6 +196,7 @@ def test_everything_acknowledged_survives_crashes(
     st.integers(0, 2**32),
     st.sampled_from([1024, 2500, 1 << 20]),
 )
+@example(ZEROS_IN_THE_TRANSACTION_INDEX, 0, 1024)
 def test_if_a_crash_keeps_later_bytes_but_not_earlier_ones_nothing_is_lost_silently(
     steps: list[tuple[object, ...]], seed: int, segment_bytes: int
 ) -> None:
