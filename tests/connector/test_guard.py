@@ -95,6 +95,16 @@ def watchers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], in
     return lambda: sum(lives(int(path.name)) for path in tmp_path.glob("[0-9]*"))
 
 
+def becomes(number: int, watchers: Callable[[], int]) -> bool:
+    """Whether there are so many within some seconds."""
+    deadline = time.monotonic() + 10
+    while watchers() != number:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
 def lives(pid: int) -> bool:
     """Whether it is there, and no zombie: who has adopted it may not care."""
     try:
@@ -185,10 +195,9 @@ def test_a_batch_write_is_watched_until_its_end(
 def test_who_watches_a_batch_write_goes_with_it(kafka: Kafka, watchers: Callable[[], int]) -> None:
     """The driver lives and is quiet: no process is left of its writes."""
     batch = Batch(kafka, kafka.topic())
-    assert watchers() == 1
+    assert becomes(1, watchers)
     sink.commit_batch(batch.options, [batch.task(0)])
-    time.sleep(4 * guard.WATCH_SECONDS)
-    assert watchers() == 0
+    assert becomes(0, watchers)
 
 
 def test_the_tokens_of_a_stem_are_watched_by_one(
@@ -198,6 +207,8 @@ def test_the_tokens_of_a_stem_are_watched_by_one(
     for number in range(3):
         batch = Batch(kafka, topic, **{"write.token": f"job-{number}"})
         sink.commit_batch(batch.options, [batch.task(0)])
+        assert becomes(1, watchers)
+        time.sleep(2 * guard.WATCH_SECONDS)
         assert watchers() == 1
     assert [row[3] for row in kafka.rows(topic)] == [b"row"] * 3
     batch = Batch(kafka, topic, **{"write.token": "job-3"})
