@@ -76,6 +76,8 @@ class _Batch:
         self._cluster, self._committed, self._headers = cluster, committed, headers
         self._left = self._max_bytes = max_bytes
         self._ranges = {(one.topic, one.partition): one for one in ranges}
+        self._ids = {one.topic: _id_of(one) for one in ranges}
+        self._topics = {topic_id: topic for topic, topic_id in self._ids.items()}
         self._position = {place: one.start for place, one in self._ranges.items()}
         self._found: dict[tuple[str, int], list[DecodedRecords]] = {place: [] for place in self._ranges}
 
@@ -131,21 +133,14 @@ class _Batch:
             "max_bytes": self._left,
             "isolation_level": int(self._committed),
             "topics": [
-                {"topic": topic, "topic_id": self._id_of(topic), "partitions": parts}
+                {"topic": topic, "topic_id": self._ids[topic], "partitions": parts}
                 for topic, parts in by_topic(rows)
             ],
             "rack_id": "",
         }
 
-    def _id_of(self, topic: str) -> bytes:
-        known = next(one.topic_id for one in self._ranges.values() if one.topic == topic)
-        if known is None:
-            raise _NotSmall(f"the id of topic {topic} is not known")
-        return urlsafe_b64decode(known + "==")
-
     def _take(self, topic_id: bytes, part: Message) -> None:
-        topic = next((one.topic for one in self._ranges.values() if self._id_of(one.topic) == topic_id), "")
-        place = topic, part["partition_index"]
+        place = self._topics.get(topic_id, ""), part["partition_index"]
         if place not in self._ranges or part["error_code"]:
             raise _NotSmall(f"{place}: error {part['error_code']}")
         records, position, end = part["records"] or b"", self._position[place], self._ranges[place].end
@@ -161,6 +156,12 @@ class _Batch:
             if len(rows := cut(decoded, position, end)):
                 self._found[place].append(rows)
         self._position[place] = max(position, seen.next_offset)
+
+
+def _id_of(wanted: Wanted) -> bytes:
+    if wanted.topic_id is None:
+        raise _NotSmall(f"the id of topic {wanted.topic} is not known")
+    return urlsafe_b64decode(wanted.topic_id + "==")
 
 
 def _parts(answer: Message) -> Iterator[tuple[bytes, Message]]:
