@@ -33,6 +33,7 @@ from eoslog.connector.commit.faults import (
     TokenReused,
 )
 from eoslog.connector.commit.finish import check_owner, clear, fenced, finish, is_open, try_abort
+from eoslog.connector.commit.gone import why_gone, why_refused
 from eoslog.connector.commit.messages import (
     Batch,
     Decided,
@@ -229,12 +230,16 @@ def _decide(
     for command in staged:
         answer = yield from ask(command)
         if isinstance(answer, (Refused, Unknown)):
+            fault = _refusal(sink, decision, f"offsets for group {command.group} could not be added", answer)
+            fault = yield from why_refused(sink, own, decision.batch, began_ms, fault)
             yield from _withdraw(own, decision)
-            raise _refusal(sink, decision, f"offsets for group {command.group} could not be added", answer)
+            raise fault
     yield from _verify(sink, own, decision, began_ms, last)
     answers = yield from ask(End(True, (own,)))
     outcome = answers if isinstance(answers, (Refused, Unknown)) else answers[own.name]
-    return decision if isinstance(outcome, Identity) else (yield from _find_out(sink, own, decision, outcome))
+    if isinstance(outcome, Identity):
+        return decision
+    return (yield from _find_out(sink, own, decision, began_ms, outcome))
 
 
 def _seal(sink: Sink, own: Participant, decision: Decision, policy: TwoPhase) -> Rules[Decision]:
@@ -289,7 +294,7 @@ def _verify(
     state = states[own.name]
     if state is None or not is_open(state, own):
         yield from _withdraw(own, decision)
-        raise fenced(sink, f"its transaction is {state}")
+        raise (yield from why_gone(sink, own, decision.batch, began_ms, state))
     again = [w for w in before if is_open(states[w.participant.name], w.participant, w.holder)]
     if again and last is not None:
         yield from _withdraw(own, decision)
@@ -334,7 +339,9 @@ def _withdraw(own: Participant, decision: Decision) -> Rules[None]:
     yield from try_abort(decision.enders)
 
 
-def _find_out(sink: Sink, own: Participant, decision: Decision, answer: Failure) -> Rules[Decision]:
+def _find_out(
+    sink: Sink, own: Participant, decision: Decision, began_ms: int, answer: Failure
+) -> Rules[Decision]:
     """The commit was sent and not confirmed. The group tells, once nothing is pending in it any more.
 
     Returns what is decided. Until that is known, nothing is aborted. Raises OutcomeUnknown, SinkFenced,
@@ -351,5 +358,7 @@ def _find_out(sink: Sink, own: Participant, decision: Decision, answer: Failure)
         return last
     if last is not None and last.sequence > decision.sequence:
         raise fenced(sink, f"it has decided {last.batch} since")
+    fault = _refusal(sink, decision, "the coordinator did not commit", answer)
+    fault = yield from why_refused(sink, own, decision.batch, began_ms, fault)
     yield from try_abort(decision.enders)
-    raise _refusal(sink, decision, "the coordinator did not commit", answer)
+    raise fault

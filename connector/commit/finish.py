@@ -197,7 +197,12 @@ def _within(slot: Slot | None, only: tuple[Identity, int] | None) -> bool:
 def check_owner(sink: Sink, owner: Identity, state: Description | None) -> None:
     """Raise SinkFenced unless the sink's own transactional id still has this identity."""
     if state is None or state.identity != owner:
-        raise fenced(sink, f"it is at {state.identity if state else 'no identity'}, this driver at {owner}")
+        raise lost_to(sink, owner, state)
+
+
+def lost_to(sink: Sink, owner: Identity, state: Description | None) -> SinkFenced:
+    """The error for `owner`, whose sink is in this state."""
+    return fenced(sink, f"it is at {state.identity if state else 'no identity'}, this driver at {owner}")
 
 
 def fenced(sink: Sink, why: object) -> SinkFenced:

@@ -472,6 +472,23 @@ MUTANTS: list[Mutant] = [
         Break("a difference is not said", "    if wrong:\n        told", "    if False:\n        told"),
     ),
     *mutants_of(
+        "connector/commit/gone.py",
+        (f"{HERE}test_seal_traps.py",),
+        Break("an abort is always a time-out", "if open_ms >= state.timeout_ms:", "if True:"),
+        Break("no abort is a time-out", "if open_ms >= state.timeout_ms:", "if False:"),
+        Break("any state is a time-out", "if state is not None and is_aborted(state, own):", "if state:"),
+        Break(
+            "who is refused has lost the sink",
+            "    state = states[own.name]\n    if state is not None and state.identity == own.identity:",
+            "    state = states[own.name]\n    if False:",
+        ),
+        Break(
+            "whose transaction is gone has lost the sink",
+            '    """\n    if state is not None and state.identity == own.identity:',
+            '    """\n    if False:',
+        ),
+    ),
+    *mutants_of(
         "connector/commit/decide.py",
         ALL,
         Break("no time in hand", "SAFETY_MS = 10_000", "SAFETY_MS = 0"),
@@ -587,13 +604,13 @@ MUTANTS: list[Mutant] = [
         Break("source offsets are not staged", "if source is not None and source.offsets:", "if False:"),
         Break(
             "decided without its offsets",
-            '            raise _refusal(sink, decision, f"offsets for group',
-            '            return decision\n            raise _refusal(sink, decision, f"offsets for group',
+            "            raise fault\n    yield from _verify",
+            "            return decision\n    yield from _verify",
         ),
         Break(
             "what was refused stays open",
-            '            yield from _withdraw(own, decision)\n            raise _refusal(sink, decision, f"offsets',
-            '            raise _refusal(sink, decision, f"offsets',
+            "            yield from _withdraw(own, decision)\n            raise fault\n",
+            "            raise fault\n",
         ),
         Break(
             "winners that are open again are forgotten",
@@ -605,13 +622,13 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "no answer is a decision",
-            "isinstance(outcome, Identity) else",
-            "not isinstance(outcome, Refused) else",
+            "    if isinstance(outcome, Identity):",
+            "    if not isinstance(outcome, Refused):",
         ),
         Break(
             "a refusal is a decision",
-            "isinstance(outcome, Identity) else",
-            "not isinstance(outcome, Unknown) else",
+            "    if isinstance(outcome, Identity):",
+            "    if not isinstance(outcome, Unknown):",
         ),
         Break(
             "sealing without an answer goes on",
@@ -658,6 +675,16 @@ MUTANTS: list[Mutant] = [
         Break(
             "the sink's own stays open when it is given up", "    yield from ask(End(False, (own,)))\n", ""
         ),
+        Break(
+            "why offsets are refused does not matter",
+            "            fault = yield from why_refused(sink, own, decision.batch, began_ms, fault)\n            yield",
+            "            yield",
+        ),
+        Break(
+            "why the commit is refused does not matter",
+            "    fault = yield from why_refused(sink, own, decision.batch, began_ms, fault)\n    yield",
+            "    yield",
+        ),
         Break("unknown is refused", "        raise OutcomeUnknown(\n", "        raise BatchRefused(\n"),
         Break(
             "anybody's decision is ours",
@@ -671,8 +698,8 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "a refused commit stays open",
-            '    yield from try_abort(decision.enders)\n    raise _refusal(sink, decision, "the coordinator',
-            '    raise _refusal(sink, decision, "the coordinator',
+            "    yield from try_abort(decision.enders)\n    raise fault",
+            "    raise fault",
         ),
         Break(
             "the sink's pending offsets are not waited for",

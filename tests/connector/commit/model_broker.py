@@ -94,13 +94,18 @@ class ModelBroker:
 
     # -- requests -----------------------------------------------------------------------------
 
+    def begin_init(self, name: str) -> None:
+        """InitProducerId, up to where it waits: what is open is aborted, and nobody has an identity yet."""
+        txn = self.transactions.get(name)
+        if txn is not None and txn.state == "Ongoing":
+            self._fence(txn)
+
     def init(self, name: str) -> Identity:
+        self.begin_init(name)
         txn = self.transactions.get(name)
         if txn is None:
             self.transactions[name] = Transaction(self._new_identity())
             return self.transactions[name].identity
-        if txn.state == "Ongoing":
-            self._fence(txn)
         self._settle(txn)
         txn.previous = txn.raised = None
         txn.identity, txn.timeout_ms = self._next(txn.identity), TIMEOUT_MS

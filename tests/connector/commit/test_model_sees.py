@@ -81,7 +81,7 @@ def abort_without_asking(patch: pytest.MonkeyPatch) -> None:
 
 
 def aborted_while_the_outcome_is_unknown(patch: pytest.MonkeyPatch) -> None:
-    def find_out(sink: Any, own: Any, decision: Any, answer: Any) -> c.Rules[None]:
+    def find_out(sink: Any, own: Any, decision: Any, *more: Any) -> c.Rules[None]:
         yield c.End(False, decision.participants)
         raise decide.BatchRefused("it did not answer")
 

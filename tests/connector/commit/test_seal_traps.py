@@ -1,10 +1,12 @@
 """The traps of sealing (KIP-939), one story each: on a cluster that keeps prepared transactions."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import decode
 from eoslog.connector.commit.ending import Aborted
 from eoslog.connector.commit.faults import (
@@ -18,10 +20,12 @@ from eoslog.connector.commit.faults import (
 from eoslog.connector.commit.messages import Prepared
 from eoslog.connector.commit.seal import TwoPhase
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
+from tests.connector.commit.model_broker import TIMEOUT_MS
 
 BOTH = pytest.mark.parametrize("tv", [1, 2])
 TOLD = pytest.mark.parametrize("tells_holder", [False, True])
 ROWS = ["q0p0", "q0p1"]
+SOURCE = SourceOffsets("dashboards", {("source", 0): (1, "")})
 
 
 def seals(command: c.Command[Any]) -> bool:
@@ -30,6 +34,16 @@ def seals(command: c.Command[Any]) -> bool:
 
 def stages(command: c.Command[Any]) -> bool:
     return isinstance(command, c.StageOffsets)
+
+
+def stages_source(command: c.Command[Any]) -> bool:
+    """The sink's own transaction is open by then."""
+    return isinstance(command, c.StageOffsets) and command.of_source
+
+
+def verifies(command: c.Command[Any]) -> bool:
+    """The sink's own transaction is looked at, with those of the tasks."""
+    return isinstance(command, c.Describe) and "sink" in command.names and len(command.names) > 1
 
 
 def crash(bench: Bench, stop: Any, *, after: bool = False) -> list[Any]:
@@ -112,6 +126,128 @@ def test_a_driver_that_has_lost_its_sink_is_told_that_not_of_time_outs(tv: int, 
         bench.commit(old, 0)
     bench.commit(bench.prepare_all(begun), 0)
     assert bench.broker.visible() == ROWS
+
+
+COMMIT_STEPS = pytest.mark.parametrize("step", [stages_source, verifies, decides])
+"""Before which request of the old driver's commit it happens."""
+
+
+def comes_before(
+    bench: Bench, step: Callable[[c.Command[Any]], bool], *happenings: Callable[[], object]
+) -> None:
+    """The first happening comes right before this request, the others one by one before the next ones."""
+    due = list(happenings)
+
+    def intercept(command: c.Command[Any]) -> None:
+        if due and (len(due) < len(happenings) or step(command)):
+            due.pop(0)()
+
+    bench.intercept = intercept
+
+
+@BOTH
+@COMMIT_STEPS
+@pytest.mark.parametrize("got_to", ["abort", "acquire", "begin", "decide"])
+def test_a_driver_that_loses_its_sink_within_its_commit_is_told_so(tv: int, step: Any, got_to: str) -> None:
+    """A new one's InitProducerId aborts what the sink has open, as a time-out does, and only then it gets an
+    identity; EndTxn says INVALID_TXN_STATE in between."""
+    bench, new = Bench(tv), Bench(tv)
+    old = bench.prepare_all(bench.begin(0))
+    new.broker = bench.broker
+    steps: dict[str, Callable[[], object]] = {
+        "abort": lambda: bench.broker.begin_init("sink"),
+        "acquire": lambda: bench.broker.init("sink"),
+        "begin": lambda: new.begin(0),
+        "decide": lambda: new.whole_batch(0),
+    }
+    happen = ["abort"] if got_to == "abort" else ["abort", got_to]
+    comes_before(bench, step, *(steps[name] for name in happen))
+    with pytest.raises(SinkFenced, match="another driver owns the sink"):
+        bench.commit(old, 0, SOURCE)
+    assert bench.broker.visible() == (ROWS if got_to == "decide" else [])
+
+
+@BOTH
+@COMMIT_STEPS
+def test_a_sink_that_timed_out_within_its_commit_is_told_so(tv: int, step: Any) -> None:
+    """Nobody else is there: whoever restarts the query does right."""
+    bench = Bench(tv)
+    old = bench.prepare_all(bench.begin(0))
+
+    def time_out() -> None:
+        bench.broker.now_ms += TIMEOUT_MS
+        bench.broker.expire("sink")
+
+    comes_before(bench, step, time_out)
+    with pytest.raises(BatchRefused, match=r"timed out after 900000 ms.*start the query again"):
+        bench.commit(old, 0, SOURCE)
+    bench.intercept = None
+    bench.whole_batch(0)
+    assert bench.broker.visible() == ROWS and bench.open() == ()
+
+
+@BOTH
+@COMMIT_STEPS
+def test_a_sink_that_timed_out_and_is_another_ones_by_now_is_told_that(tv: int, step: Any) -> None:
+    bench, new = Bench(tv), Bench(tv)
+    old = bench.prepare_all(bench.begin(0))
+    new.broker = bench.broker
+
+    def time_out() -> None:
+        bench.broker.now_ms += TIMEOUT_MS
+        bench.broker.expire("sink")
+        new.begin(0)
+
+    comes_before(bench, step, time_out)
+    with pytest.raises(SinkFenced, match="another driver owns the sink"):
+        bench.commit(old, 0, SOURCE)
+
+
+def abort_under_its_own_epoch(bench: Bench) -> None:
+    vars(bench.broker.transactions["sink"]).update(state="CompleteAbort", offsets={})
+
+
+@BOTH
+@COMMIT_STEPS
+@pytest.mark.parametrize("open_ms", [0, TIMEOUT_MS])
+def test_a_sink_that_is_ours_still_is_not_called_another_ones(tv: int, step: Any, open_ms: int) -> None:
+    """Its transaction was aborted under its own epoch, or a request was refused for some other reason."""
+    bench = Bench(tv)
+    old = bench.prepare_all(bench.begin(0))
+
+    def refuse(command: c.Command[Any]) -> Any:
+        if not step(command):
+            return None
+        bench.broker.now_ms += open_ms
+        if not stages_source(command):
+            abort_under_its_own_epoch(bench)
+        return None if isinstance(command, c.Describe) else c.Refused(35, "UNSUPPORTED_VERSION")
+
+    bench.intercept = refuse
+    with pytest.raises(BatchRefused, match=r"CompleteAbort|UNSUPPORTED_VERSION") as caught:
+        bench.commit(old, 0, SOURCE)
+    assert "timed out" not in str(caught.value) and "another driver" not in str(caught.value)
+
+
+@BOTH
+@COMMIT_STEPS
+def test_a_sink_that_cannot_be_asked_for_its_owner_is_told_the_refusal(tv: int, step: Any) -> None:
+    bench = Bench(tv)
+    old = bench.prepare_all(bench.begin(0))
+    refused = False
+
+    def refuse(command: c.Command[Any]) -> Any:
+        nonlocal refused
+        if refused and isinstance(command, c.Describe):
+            return c.Unknown("timed out")
+        if decides(command):
+            abort_under_its_own_epoch(bench)
+        refused = refused or step(command)
+        return c.Refused(35, "UNSUPPORTED_VERSION") if step(command) else None
+
+    bench.intercept = refuse
+    with pytest.raises(BatchRefused, match=r"UNSUPPORTED_VERSION.*start the query again"):
+        bench.commit(old, 0, SOURCE)
 
 
 @BOTH

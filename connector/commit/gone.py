@@ -1,0 +1,60 @@
+"""Why the sink's own transaction is not open any more when its batch is to be decided.
+
+Another driver has it, or is about to; or it timed out. Whoever restarts the query is told the one by
+SinkFenced and the other by BatchRefused.
+"""
+
+from eoslog.connector.commit.commands import (
+    Clock,
+    Describe,
+    Description,
+    Refused,
+    Rules,
+    Unknown,
+    ask,
+    demand,
+)
+from eoslog.connector.commit.faults import BatchRefused, CommitFault
+from eoslog.connector.commit.finish import is_aborted, lost_to
+from eoslog.connector.commit.messages import Batch
+from eoslog.connector.commit.names import Participant, Sink
+
+
+def why_refused(
+    sink: Sink, own: Participant, batch: Batch, began_ms: int, fault: CommitFault
+) -> Rules[CommitFault]:
+    """Why a request in the transaction was refused: `fault`, if the sink is ours still or nobody can tell.
+
+    To be asked before anything is aborted, which changes what the coordinator tells.
+    """
+    states = yield from ask(Describe((own.name,)))
+    if isinstance(states, (Refused, Unknown)):
+        return fault
+    state = states[own.name]
+    if state is not None and state.identity == own.identity:
+        return fault
+    return (yield from why_gone(sink, own, batch, began_ms, state))
+
+
+def why_gone(
+    sink: Sink, own: Participant, batch: Batch, began_ms: int, state: Description | None
+) -> Rules[CommitFault]:
+    """Who has ended the transaction, by the state that it is in. `began_ms` was read before it was opened.
+
+    A time-out aborts it and raises the epoch by one. So does another driver's InitProducerId, until it gets
+    an identity, a moment later; but that does not wait for the time-out.
+    """
+    if state is not None and state.identity == own.identity:
+        return BatchRefused(
+            f"{batch} was not decided: the sink's own transaction {own.name} is {state.state}. It is safe to "
+            "start the query again"
+        )
+    if state is not None and is_aborted(state, own):
+        open_ms = (yield from demand(Clock(), "the clock cannot be read")) - began_ms
+        if open_ms >= state.timeout_ms:
+            return BatchRefused(
+                f"{batch} was not decided: the sink's own transaction {own.name} timed out after "
+                f"{state.timeout_ms} ms, and its commit took {open_ms} ms so far. Did the machine stand "
+                "still, or did the brokers not answer? It is safe to start the query again"
+            )
+    return lost_to(sink, own.identity, state)
