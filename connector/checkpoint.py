@@ -2,8 +2,9 @@
 
 Layout: `metadata` holds {"id": ...}; `offsets/<batch>` the end offsets of each planned batch, written
 before its tasks start; `commits/<batch>` is written after the sink's commit has returned. A log file
-is a version line, then in offsets a line of settings and one line of JSON for each source. All of that is
-read only; notes of ours are files in `eoslog/`, which Spark does not look at.
+is a version line, then in offsets a line of settings and one line of JSON for each source; in version 2, of
+queries whose sources have names, that stands behind `<name>:`. All of that is read only; notes of ours are
+files in `eoslog/`, which Spark does not look at.
 Files are read through pyarrow.fs: local paths and the file systems that Arrow knows by URI.
 """
 
@@ -44,17 +45,37 @@ class CheckpointUnreadable(EoslogError):
         return type(self), (self.location, str(self.why))
 
 
+class SourcesChanged(EoslogError):
+    """Named sources were added, removed or renamed under a living checkpoint."""
+
+
 @dataclass(frozen=True)
 class Planned:
-    """A batch as the offset log has it: its number, and the end offsets of each source, as JSON texts."""
+    """A batch as the offset log has it: its number, and the end offsets of each source, as JSON texts.
+
+    `names`: of the sources; none in version 1.
+    """
 
     batch_id: int
     sources: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, batch_id: int, text: str) -> Self | None:
+        """A file of the offset log; None: its format is not understood."""
+        version, *lines = text.splitlines() or [""]
+        sources = lines[1:]
+        if version == "v1" and lines:
+            return cls(batch_id, tuple(sources))
+        if version == "v2" and sources and all(":" in line for line in sources):
+            named = [line.split(":", 1) for line in sources]
+            return cls(batch_id, tuple(end for _, end in named), tuple(name for name, _ in named))
+        return None
 
     @property
     def digest(self) -> str:
         """Short digest of the source offsets: the same for a replay of the batch."""
-        return hashlib.sha256("\n".join(self.sources).encode()).hexdigest()[:16]
+        return hashlib.sha256("\n".join((*self.names, *self.sources)).encode()).hexdigest()[:16]
 
     def clusters(self) -> set[str]:
         """Ids of the clusters that the sources' offsets are of, as far as they tell."""
@@ -148,14 +169,31 @@ class Checkpoint:
 
     def planned(self, batch_id: int) -> Planned:
         """A batch of the offset log."""
-        version, *lines = self._read(f"offsets/{batch_id}").splitlines() or [""]
-        if version != "v1" or not lines:
+        text = self._read(f"offsets/{batch_id}")
+        planned = Planned.parse(batch_id, text)
+        if planned is None:
             raise CheckpointUnreadable(
                 self.location,
-                f"offsets/{batch_id} has format {version!r} with {len(lines)} lines; only v1 is understood "
-                "(spark.sql.streaming.offsetLog.formatVersion 1)",
+                f"offsets/{batch_id} begins with {text[:20]!r} and has {len(text.splitlines())} lines: that "
+                "is neither version 1 nor 2 of Spark's offset log",
             )
-        return Planned(batch_id, tuple(lines[1:]))
+        return planned
+
+    def check_sources(self, planned: Planned) -> None:
+        """A batch reads the sources of the batch before. Raises SourcesChanged.
+
+        Where a new source begins would have to be compared with what its group's offsets were committed by.
+        """
+        before = self.planned_if_kept(planned.batch_id - 1) if planned.names else None
+        if before is not None and set(before.names) != set(planned.names):
+            raise SourcesChanged(
+                f"checkpoint {self.location}: batch {planned.batch_id} has the sources "
+                f"{sorted(planned.names)}, the batch before had {sorted(before.names)}: eoslog does not "
+                "understand sources that come, go or get other names under a living checkpoint. Nothing was "
+                "written. Start with a new checkpoint: with startingOffsets=committed and the kafka.group.id "
+                "and transactional.id of before in sources and sink; or, if no group was given, with each "
+                f"source's line of offsets/{before.batch_id} as its startingOffsets"
+            )
 
     def planned_if_kept(self, batch_id: int) -> Planned | None:
         """The same; None where Spark has removed it by now (spark.sql.streaming.minBatchesToRetain)."""

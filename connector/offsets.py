@@ -14,6 +14,7 @@ either source goes on from the other's checkpoint.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -161,11 +162,15 @@ def from_json(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
     return {(topic, int(p)): int(offset) for topic, parts in nested.items() for p, offset in parts.items()}
 
 
+_SOURCE_NAME = re.compile(r"^\s*\w+:(?=\s*\{)")
+"""What stands before a source's offsets in version 2 of Spark's offset log."""
+
+
 def parse_bound(option: str, text: str) -> Bound | Stood:
     """The value of startingOffsets or endingOffsets; OptionError says what is wrong with it.
 
-    A beginning may be a line of a checkpoint's offset log as it stands there: then what that says of topics,
-    cluster and leader epochs comes with it.
+    A beginning may be a line of a checkpoint's offset log as it stands there, its source's name included:
+    then what that says of topics, cluster and leader epochs comes with it.
     """
     word = text.strip().lower()
     words = START_WORDS if option == "startingOffsets" else WORDS
@@ -173,6 +178,8 @@ def parse_bound(option: str, text: str) -> Bound | Stood:
         return words[word]
     example = f'give {option} as {", ".join(words)}, or JSON like {{"topic":{{"0":23,"1":-2}}}}'
     kind = "offset", "(a number from 0, -2 for earliest, -1 for latest)"
+    if option == "startingOffsets":
+        text = _SOURCE_NAME.sub("", text)
     nested = _load(option, text, example)
     told = _entries(nested) if option == "startingOffsets" else {}
     plain = {topic: parts for topic, parts in nested.items() if topic not in told} if told else nested

@@ -48,10 +48,11 @@ class View(NamedTuple):
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Self:
-        """Read it. Raises CheckpointUnreadable."""
+        """Read it. Raises CheckpointUnreadable, SourcesChanged."""
         planned = checkpoint.newest_planned()
         if planned is None:
             raise CheckpointUnreadable(checkpoint.location, "no batch is planned in it (offsets/ is empty)")
+        checkpoint.check_sources(planned)
         batch = Batch(checkpoint.query_id(), planned.batch_id, planned.digest)
         return cls(checkpoint, planned, checkpoint.newest_completed(), batch)
 

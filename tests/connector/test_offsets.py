@@ -109,6 +109,12 @@ def test_a_beginning_may_be_a_line_of_a_checkpoint() -> None:
     found = {("a", 0): 5, ("a", 1): -2, ("b", 0): 7}
     epochs = {("a", 0): 3, ("b", 0): 4}
     assert parse_bound("startingOffsets", LINE) == Stood(found, {"a": "x1"}, "c", epochs)
+    assert parse_bound("startingOffsets", f" orders_2:{LINE}") == parse_bound("startingOffsets", LINE)
+    for name in ("or ders", "", '"orders"', "orders: orders"):
+        with pytest.raises(OptionError, match="startingOffsets"):
+            parse_bound("startingOffsets", f"{name}:{LINE}")
+    with pytest.raises(OptionError, match="endingOffsets"):
+        parse_bound("endingOffsets", 'orders:{"a":{"0":1}}')
     with pytest.raises(OptionError, match="endingOffsets: topic 'topic-id:a:x1' has"):
         parse_bound("endingOffsets", LINE)
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.connector.checkpoint import Checkpoint, CheckpointUnreadable, Planned
+from eoslog.connector.checkpoint import Checkpoint, CheckpointUnreadable, Planned, SourcesChanged
 from eoslog.connector.offsets import to_json
+from eoslog.connector.start_of_run import View
 
 
 @pytest.fixture
@@ -85,7 +86,43 @@ def test_what_cannot_be_read_is_said(location: str, says: str) -> None:
         Checkpoint.at(location).query_id()
 
 
-@pytest.mark.parametrize("text", ["v2\n{}\n{}", "", "v1"])
+NAMED = 'v2\n{"batchWatermarkMs":0}\norders:{"t":{"0":5,"1":7}}\nnone_yet:-'
+
+
+def test_sources_with_names(root: Path) -> None:
+    """As Spark 4.3 writes them (spark.sql.streaming.queryEvolution.enableSourceEvolution)."""
+    (root / "offsets" / "11").write_text(NAMED)
+    planned = Checkpoint.at(str(root)).newest_planned()
+    assert planned == Planned(11, ('{"t":{"0":5,"1":7}}', "-"), ("orders", "none_yet"))
+    assert planned.topic_offsets() == {("t", 0): 5, ("t", 1): 7}
+    assert planned.digest != Planned(11, planned.sources).digest
+
+
+@pytest.mark.parametrize("names", ["orders", "orders,none_yet,more", "orders,other"])
+def test_sources_that_change_under_a_living_checkpoint_are_refused(root: Path, names: str) -> None:
+    (root / "offsets" / "11").write_text(NAMED)
+    lines = [f'{name}:{{"t":{{"0":6}}}}' for name in names.split(",")]
+    (root / "offsets" / "12").write_text("\n".join(["v2", "{}", *lines]))
+    checkpoint = Checkpoint.at(str(root))
+    with pytest.raises(SourcesChanged, match=r"batch 12 has .*the batch before had \['none_yet', 'orders'\]"):
+        View.of(checkpoint)
+    (root / "offsets" / "11").unlink()  # Spark has removed it
+    assert View.of(checkpoint).planned.batch_id == 12
+
+
+def test_sources_that_come_in_another_order_are_the_same(root: Path) -> None:
+    (root / "offsets" / "10").write_text(NAMED)
+    (root / "offsets" / "11").write_text(NAMED)
+    (root / "offsets" / "12").write_text('v2\n{}\nnone_yet:-\norders:{"t":{"0":6}}')
+    assert View.of(Checkpoint.at(str(root))).planned.names == ("none_yet", "orders")
+
+
+def test_the_first_batch_has_none_before_it(root: Path) -> None:
+    checkpoint = Checkpoint.at(str(root))
+    checkpoint.check_sources(Planned(0, ("-",), ("orders",)))
+
+
+@pytest.mark.parametrize("text", ["v3\n{}\norders:{}", "v2\n{}", "v2\n{}\norders", "", "v1"])
 def test_other_formats_are_refused(root: Path, text: str) -> None:
     (root / "offsets" / "10").write_text(text)
     with pytest.raises(CheckpointUnreadable, match="offsets/10"):

@@ -53,6 +53,8 @@ def _query(random: Random, name: str, alike: bool) -> dict[str, str]:
     if random.random() < 0.3:
         given["small"] = "100"
     if random.random() < 0.2:
+        given["named"] = "orders"
+    if random.random() < 0.2:
         given["kafka.transaction.timeout.ms"] = random.choice(("20000", "60000"))
     if given.get("token") and given.get("processing.guarantee"):
         del given["processing.guarantee"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.connector.offsets import EARLIEST
 from tests.histories.judge import Lineage
+from tests.histories.offset_log import offsets_of
 
 if TYPE_CHECKING:
     from tests.histories.ground import Run
@@ -25,6 +26,7 @@ class Query:
     lineage: Lineage
     told: bool = True
     token: str | None = None
+    source_name: str | None = None
     checkpoint: Path = Path()
     run: "Run | None" = None
     ids: list[str | None] = field(default_factory=list)
@@ -139,10 +141,7 @@ def age(checkpoint: Path) -> tuple[int, int]:
 
 def logged(checkpoint: Path, batch: int) -> dict[str, dict[str, int]]:
     """A batch of the offset log."""
-    found: dict[str, dict[str, int]] = json.loads(
-        (checkpoint / "offsets" / str(batch)).read_text().splitlines()[2]
-    )
-    return found
+    return offsets_of((checkpoint / "offsets" / str(batch)).read_text())
 
 
 def identity(checkpoint: Path) -> str:

@@ -24,6 +24,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from eoslog.connector.reader import StreamReader
 from eoslog.connector.source import EoslogDataSource
 from tests.histories.clock import Clock
+from tests.histories.offset_log import newest, offsets_of, source_name
 from tests.histories.processes import Application, Strike, Worker
 from tests.histories.sim_connection import Killed
 
@@ -71,6 +72,7 @@ class Plan:
 
     `token`: the batches go through foreachBatch and df.write, this is their write.token's beginning.
     `told`: checkpointLocation is an option (else: of the session). `mark`: what rows are marked with.
+    `source_name`: that of readStream.name(), which makes the offset log's version 2.
     """
 
     checkpoint: Path
@@ -80,6 +82,7 @@ class Plan:
     told: bool = True
     kind: type[EoslogDataSource] = EoslogDataSource
     mark: str = ""
+    source_name: str | None = None
 
 
 @dataclass
@@ -165,8 +168,8 @@ class Stream:
             with self.app.source.runs():
                 self.reader.prepareForTriggerAvailableNow()
         planned, completed = (
-            _newest(self.plan.checkpoint / "offsets"),
-            _newest(self.plan.checkpoint / "commits"),
+            newest(self.plan.checkpoint / "offsets"),
+            newest(self.plan.checkpoint / "commits"),
         )
         if planned is None:
             return
@@ -189,7 +192,9 @@ class Stream:
             return False
         self._step("before offsets")
         settings = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": self.clock.ms, "conf": {}})
-        _add(self.plan.checkpoint / "offsets" / str(self._next), f"v1\n{settings}\n{json.dumps(end)}")
+        name = source_name(self.plan.checkpoint, self.plan.source_name)
+        head, line = ("v1", json.dumps(end)) if name is None else ("v2", f"{name}:{json.dumps(end)}")
+        _add(self.plan.checkpoint / "offsets" / str(self._next), f"{head}\n{settings}\n{line}")
         self.told.planned(self._next)
         self._step("after offsets")
         if self._next:
@@ -247,9 +252,7 @@ class Stream:
             raise Killed
 
     def _logged(self, number: int) -> dict[str, Any]:
-        text = (self.plan.checkpoint / "offsets" / str(number)).read_text()
-        found: dict[str, Any] = json.loads(text.splitlines()[2])
-        return found
+        return offsets_of((self.plan.checkpoint / "offsets" / str(number)).read_text())
 
 
 # -- a job that writes --------------------------------------------------------------------------
@@ -549,10 +552,6 @@ def _swap_in(kept: tuple[Any, ...]) -> None:
 
 
 # -- files --------------------------------------------------------------------------------------
-
-
-def _newest(folder: Path) -> int | None:
-    return max((int(path.name) for path in folder.iterdir() if path.name.isdecimal()), default=None)
 
 
 def _add(path: Path, text: str) -> None:

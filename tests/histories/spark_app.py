@@ -38,7 +38,10 @@ def session() -> SparkSession:
 
 def start(spark: SparkSession, told: dict[str, Any]) -> StreamingQuery:
     """Rows are marked with their pipeline's name. With a token: by foreachBatch and df.write."""
-    rows = spark.readStream.format(FORMAT).options(**told["source"]).load()
+    name = told["source_name"]
+    spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", str(name is not None).lower())
+    reader = spark.readStream if name is None else spark.readStream.name(name)
+    rows = reader.format(FORMAT).options(**told["source"]).load()
     rows = rows.selectExpr(f"cast(concat('{told['mark']}:', cast(value as string)) as binary) as value")
     checkpoint, sink = Path(told["checkpoint"]), told["sink"]
     write = rows.writeStream

@@ -22,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.histories.ground import Rows
+from tests.histories.offset_log import source_name
 from tests.histories.processes import Strike
 from tests.histories.query import age, identity
 from tests.histories.real_cluster import RealCluster
@@ -337,6 +338,7 @@ class SparkStream:
         own = {"history.folder": str(self._run.folder)}
         self._run.tell(
             "start", checkpoint=str(plan.checkpoint), told=plan.told, token=plan.token, mark=plan.mark,
+            source_name=source_name(plan.checkpoint, plan.source_name),
             now=self.until_now, sink={**plan.sink, **own},
             source={**plan.source, **own, "history.gated": "no" if self.until_now else "yes"},
         )  # fmt: skip

@@ -85,12 +85,13 @@ class World:
         self.cluster.become(tv, keeps)
 
     def do_query(self, name: str, options: dict[str, str]) -> None:
-        """A user writes a query down. Keys beside the connector's: in, told, token, starting."""
+        """A user writes a query down. Keys beside the connector's: in, told, token, starting, named."""
         given = dict(options)
         topic, out = given.pop("in", "in"), given.pop("out", "out")
         told, token = given.pop("told", "yes") == "yes", given.pop("token", None)
         starting, ident = given.pop("starting", "earliest"), given.pop("id", None)
         most, small = given.pop("most", None), given.pop("small", None)
+        source_name = given.pop("named", None)
         source = {**self.ground.source, "subscribe": topic, "startingOffsets": starting}
         if most:
             source["maxOffsetsPerTrigger"] = most
@@ -99,7 +100,7 @@ class World:
         sink = {**self.ground.sink, "topic": out, **given}
         if token:
             sink.pop("kafka.group.id", None)
-        query = Query(self, name, source, sink, self.lineage(name, topic), told, token)
+        query = Query(self, name, source, sink, self.lineage(name, topic), told, token, source_name)
         query.set_id(ident)
         query.checkpoint = self.folder / uuid.uuid4().hex
         self.queries[name] = query
@@ -444,7 +445,7 @@ class World:
 
     def _start(self, query: Query, app: App) -> None:
         plan = Plan(query.checkpoint, dict(query.source), dict(query.sink), query.token, query.told)
-        plan.mark = query.lineage.name
+        plan.mark, plan.source_name = query.lineage.name, query.source_name
         lineage, guarantee = query.lineage, query.sink.get("processing.guarantee", "exactly_once")
         going = [q for q in self.queries.values() if q.lineage is query.lineage and not q.left]
         # To the cluster they are two queries: names that both had are how one knows of the other.

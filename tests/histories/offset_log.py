@@ -1,0 +1,28 @@
+"""Spark's offset log of a query with one source; version 2: that of queries whose sources have names."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+
+def newest(log: Path) -> int | None:
+    """The newest batch of a log."""
+    return max((int(path.name) for path in log.iterdir() if path.name.isdecimal()), default=None)
+
+
+def source_name(checkpoint: Path, wanted: str | None) -> str | None:
+    """The source's name, if it has one. A living checkpoint stays with its name, or without: Spark refuses to
+    bring one from version 1 to 2 or back."""
+    log = checkpoint / "offsets"
+    last = newest(log) if log.exists() else None
+    if last is None:
+        return wanted
+    version, _, line = (log / str(last)).read_text().splitlines()
+    return line.split(":", 1)[0] if version == "v2" else None
+
+
+def offsets_of(logged: str) -> dict[str, Any]:
+    """The source's offsets in a file of the offset log."""
+    found: dict[str, Any] = json.loads(re.sub(r"^\w+:", "", logged.splitlines()[2]))
+    return found
