@@ -4,8 +4,8 @@ Spark pickles this writer for the tasks and hands the same pickle to commit and 
 """
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -15,8 +15,11 @@ from eoslog.connector.begins import BeginsWhenPickled
 from eoslog.connector.commit.messages import Batch, Begun
 from eoslog.connector.errors import OptionError
 from eoslog.connector.options import SinkOptions
-from eoslog.connector.routing import check_schema
-from eoslog.connector.task import Attempt, check_forms, reports_of, write_rows
+from eoslog.connector.spark_columns import check_sink_schema
+from eoslog.connector.task_message import Attempt, check_forms, reports_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class BatchWriter(BeginsWhenPickled, DataSourceArrowWriter):
@@ -25,7 +28,7 @@ class BatchWriter(BeginsWhenPickled, DataSourceArrowWriter):
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool = False) -> None:
         if overwrite:
             raise OptionError('a log cannot be overwritten, rows are only added to it: use mode("append")')
-        check_schema(schema, options.topic)
+        check_sink_schema(schema, options.topic)
         if options.group_id is not None:
             raise OptionError("kafka.group.id: a batch write has no source offsets to commit; leave it out")
         super().__init__(options)
@@ -33,8 +36,10 @@ class BatchWriter(BeginsWhenPickled, DataSourceArrowWriter):
     def _begin(self) -> Begun | None:
         return sink.begin_batch(self._options)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """In a task: write its rows and report, without making them visible."""
+        from eoslog.connector.task import write_rows  # who plans and commits needs no codec
+
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("write() runs in Spark's tasks only: there is no TaskContext here")

@@ -5,19 +5,17 @@ before its tasks start; `commits/<batch>` is written after the sink's commit has
 is a version line, then in offsets a line of settings and one line of JSON for each source; in version 2, of
 queries whose sources have names, that stands behind `<name>:`. All of that is read only; notes of ours are
 files in `eoslog/`, which Spark does not look at.
-Files are read through pyarrow.fs: local paths and the file systems that Arrow knows by URI.
 """
 
 import hashlib
 import json
-import re
-import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
-from pyarrow import ArrowException, fs
-
 from eoslog.connector.errors import EoslogError
+from eoslog.connector.files import Files, files_at
 from eoslog.connector.offsets import (
     Epochs,
     Offsets,
@@ -107,20 +105,16 @@ class Planned:
 class Checkpoint:
     """One query's checkpoint directory. Every method raises CheckpointUnreadable."""
 
-    def __init__(self, files: fs.FileSystem, root: str, location: str) -> None:
-        self._files, self._root, self.location = files, root.rstrip("/"), location
+    def __init__(self, files: Files, location: str) -> None:
+        self._files, self.location = files, location
 
     @classmethod
     def at(cls, location: str) -> Self:
         """The checkpoint at a path or URI; `file:/path`, as Hadoop writes it, is understood."""
         try:
-            if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:", location):
-                files, root = fs.FileSystem.from_uri(re.sub(r"^file:/+", "file:///", location))
-            else:
-                files, root = fs.LocalFileSystem(), location
-        except (OSError, ValueError, ArrowException) as error:
+            return cls(files_at(location), location)
+        except OSError as error:
             raise CheckpointUnreadable(location, error) from error
-        return cls(files, root, location)
 
     def query_id(self) -> str:
         """The id that the query keeps over restarts."""
@@ -142,27 +136,18 @@ class Checkpoint:
     def completed_at(self, batch_id: int) -> float | None:
         """When Spark noted a batch as done, in seconds since 1970; None where the file system does not
         tell."""
-        info = self._info(f"commits/{batch_id}")
-        return None if info.mtime_ns is None else info.mtime_ns / 1e9
+        with self._reading(f"commits/{batch_id}") as name:
+            return self._files.modified(name)
 
     def noted(self, name: str) -> str | None:
         """A note of ours; None: there is none."""
-        return (
-            None
-            if self._info(f"{_NOTES}/{name}").type is fs.FileType.NotFound
-            else self._read(f"{_NOTES}/{name}")
-        )
+        return self._read(f"{_NOTES}/{name}") if self._is_there(f"{_NOTES}/{name}") else None
 
     def note(self, name: str, text: str) -> None:
         """Write a note of ours, all of it or nothing."""
-        folder = f"{self._root}/{_NOTES}"
-        draft = f"{folder}/.{name}.{uuid.uuid4().hex}"
         try:
-            self._files.create_dir(folder)
-            with self._files.open_output_stream(draft) as stream:
-                stream.write(text.encode())
-            self._files.move(draft, f"{folder}/{name}")
-        except (OSError, ArrowException) as error:
+            self._files.put(_NOTES, name, text.encode())
+        except OSError as error:
             raise CheckpointUnreadable(
                 self.location, f"{_NOTES}/{name} cannot be written: {error}"
             ) from error
@@ -197,28 +182,26 @@ class Checkpoint:
 
     def planned_if_kept(self, batch_id: int) -> Planned | None:
         """The same; None where Spark has removed it by now (spark.sql.streaming.minBatchesToRetain)."""
-        gone = self._info(f"offsets/{batch_id}").type is fs.FileType.NotFound
-        return None if gone else self.planned(batch_id)
+        return self.planned(batch_id) if self._is_there(f"offsets/{batch_id}") else None
 
-    def _info(self, name: str) -> fs.FileInfo:
-        try:
-            (info,) = self._files.get_file_info([f"{self._root}/{name}"])
-        except (OSError, ArrowException) as error:
-            raise CheckpointUnreadable(self.location, f"{name}: {error}") from error
-        return info
+    def _is_there(self, name: str) -> bool:
+        with self._reading(name):
+            return self._files.is_there(name)
 
     def _newest(self, log: str) -> int | None:
-        try:
-            found = self._files.get_file_info(fs.FileSelector(f"{self._root}/{log}", allow_not_found=True))
-        except (OSError, ArrowException) as error:
-            raise CheckpointUnreadable(self.location, f"{log}: {error}") from error
-        return max((int(info.base_name) for info in found if info.base_name.isdecimal()), default=None)
+        with self._reading(log):
+            found = self._files.names(log)
+        return max((int(name) for name in found if name.isdecimal()), default=None)
 
     def _read(self, name: str) -> str:
+        with self._reading(name):
+            return self._files.read(name).decode()
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[str]:
         try:
-            with self._files.open_input_stream(f"{self._root}/{name}") as stream:
-                return bytes(stream.read()).decode()
-        except (OSError, UnicodeDecodeError, ArrowException) as error:
+            yield name
+        except (OSError, UnicodeDecodeError) as error:
             raise CheckpointUnreadable(self.location, f"{name}: {error}") from error
 
 

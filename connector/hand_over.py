@@ -12,9 +12,10 @@ The class has no public name. Where PySpark does not have it, tasks read (`is_of
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _ROWS = "_rows_to_hand_over"
 
@@ -34,7 +35,7 @@ def is_offered() -> bool:
     return _simple() is not None
 
 
-def hand_over(reader: Any, rows: Sequence[pa.RecordBatch]) -> None:
+def hand_over(reader: Any, rows: "Sequence[pa.RecordBatch]") -> None:
     """The next that is asked of the reader is this batch's rows. Its `partitions` returns one partition."""
     setattr(reader, _ROWS, rows)
     reader.__class__ = _handing_over(type(reader))
@@ -48,7 +49,7 @@ def take_back(reader: Any) -> Any:
     return reader.__dict__.pop(_ROWS)
 
 
-def _get_cache(reader: Any, start: dict[str, Any], end: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+def _get_cache(reader: Any, start: dict[str, Any], end: dict[str, Any]) -> "Iterator[pa.RecordBatch]":
     return iter(take_back(reader))
 
 

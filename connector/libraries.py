@@ -7,7 +7,7 @@ executor, so each of them may lack something. Nothing else of eoslog is imported
 import platform
 import re
 import sys
-from importlib import import_module, metadata, util
+from importlib import import_module, util
 from typing import NamedTuple
 
 
@@ -59,6 +59,8 @@ def numbers(version: str) -> tuple[int, ...]:
 def _installed(need: Library) -> str | None:
     """The version that this Python would import: None for none, "" for one that does not say. What was not
     installed by pip, as Spark's own folder on PYTHONPATH, has no notes of pip's."""
+    from importlib import metadata  # slow to import, and asked for by register() alone
+
     if util.find_spec(need.module) is None:
         return None
     try:

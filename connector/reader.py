@@ -9,9 +9,8 @@ import logging
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -21,13 +20,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from eoslog.connector import offsets, plan, rows
+from eoslog.connector import offsets, plan
 from eoslog.connector.calls import called
-from eoslog.connector.client.fetch import fetch
-from eoslog.connector.client.listing import list_offsets
-from eoslog.connector.client.shared import close_shared, shared
+from eoslog.connector.client.shared import close_shared
 from eoslog.connector.discover import Log
-from eoslog.connector.errors import OffsetsGone, OptionError, TopicMadeAnew, UnknownTopic, report_loss
+from eoslog.connector.errors import OptionError, report_loss
 from eoslog.connector.hand_over import hand_over, take_back
 from eoslog.connector.offsets import (
     COMMITTED,
@@ -46,49 +43,12 @@ from eoslog.connector.sparks_sockets import acknowledging
 from eoslog.connector.standstill import Standstill
 from eoslog.connector.which_cluster import check_cluster
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 log = logging.getLogger(__name__)
 
 StoredOffset = dict[str, dict[str, int]]
-
-
-def read_range(options: SourceOptions, task: plan.Range) -> Iterator[pa.RecordBatch]:
-    """The rows of one task. Offsets that are gone are an error or a warning, as failOnDataLoss says."""
-    called()
-    cluster, position = shared(options.client), task.start
-    while position < task.end:
-        try:
-            for records in fetch(
-                cluster,
-                task.topic,
-                task.partition,
-                position,
-                task.end,
-                committed=options.committed,
-                topic_id=task.topic_id,
-                headers=options.headers,
-            ):
-                position = records.offset[-1].as_py() + 1
-                yield from rows.batches(records, task.topic, task.partition, options.headers)
-            return
-        except OffsetsGone as error:
-            report_loss(options.fail_on_data_loss, str(error))
-            position = _next_in_log(options, task, position)
-        except TopicMadeAnew as error:
-            report_loss(options.fail_on_data_loss, str(error))
-            return
-        except UnknownTopic as error:
-            rest = (
-                f"{task.topic}-{task.partition}: offsets {position} to {task.end - 1} cannot be read: {error}"
-            )
-            report_loss(options.fail_on_data_loss, rest)
-            return
-
-
-def _next_in_log(options: SourceOptions, task: plan.Range, position: int) -> int:
-    """Where reading can go on after `position` was found gone: the log's start, or nowhere."""
-    where = (task.topic, task.partition)
-    first = list_offsets(shared(options.client), {where: EARLIEST}, committed=options.committed)[where]
-    return first if first > position else task.end
 
 
 class BatchReader(DataSourceReader):
@@ -113,8 +73,10 @@ class BatchReader(DataSourceReader):
             raise OptionError(f"startingOffsets lies after endingOffsets: {said}; correct one of them")
         return _tasks(self.options, start, end, log.ids) or [plan.Range("", 0, 0, 0)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The rows of one task, in offset order."""
+        from eoslog.connector.read_range import read_range  # who plans needs no codec
+
         assert isinstance(partition, plan.Range)
         return acknowledging(read_range(self.options, partition))
 
@@ -318,8 +280,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         hand_over(self, found)
         return [plan.Together(tuple(tasks))]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The rows of one task, in offset order."""
+        from eoslog.connector.read_range import read_range  # who plans needs no codec
+
         assert isinstance(partition, (plan.Range, plan.Together))
         ranges = partition.ranges if isinstance(partition, plan.Together) else (partition,)
         return acknowledging(batch for one in ranges for batch in read_range(self.options, one))

@@ -1,7 +1,6 @@
-"""Where rows go: the sink's columns, each row's topic and partition, and batches of records by partition.
+"""Where rows go: each row's topic and partition, and batches of records by partition.
 
-Columns are those of Spark's Kafka sink: value, key, headers, topic, partition; others are ignored. All
-rows of an Arrow batch are handled at once: one stable sort by destination keeps the order of rows that
+All rows of an Arrow batch are handled at once: one stable sort by destination keeps the order of rows that
 go to the same partition.
 """
 
@@ -13,15 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    StringType,
-    StructField,
-    StructType,
-)
 
 from eoslog.connector.errors import SchemaError
 from eoslog.protocol.columns import stable_order
@@ -29,43 +19,6 @@ from eoslog.protocol.partitioner import NO_PARTITION, murmur2_partition
 from eoslog.protocol.records import EncodedBatch, encode_batches
 
 Ints = npt.NDArray[np.int64]
-
-_HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
-_TYPES: dict[str, tuple[DataType, ...]] = {
-    "value": (BinaryType(), StringType()),
-    "key": (BinaryType(), StringType()),
-    "headers": (_HEADERS,),
-    "topic": (StringType(),),
-    "partition": (IntegerType(),),
-}
-"""The sink's columns and the types each may have."""
-
-
-def check_schema(schema: StructType, topic: str | None) -> None:
-    """Refuse a DataFrame that cannot be written: raises SchemaError. `topic`: the option's value."""
-    types = {field.name: field.dataType for field in schema.fields}
-    if "value" not in types:
-        near = [name for name in types if name.lower() == "value"]
-        hint = (
-            f"rename {near[0]!r} to 'value'"
-            if near
-            else "name the column with the data: df.select(... .alias('value'))"
-        )
-        raise SchemaError(f"the rows have no column 'value', but {', '.join(types) or 'none at all'}: {hint}")
-    if topic is None and "topic" not in types:
-        raise SchemaError("where should the rows go? Give the option topic, or a column 'topic'")
-    for name, allowed in _TYPES.items():
-        if name in types and not any(_same(types[name], kind) for kind in allowed):
-            wanted = " or ".join(kind.simpleString() for kind in allowed)
-            raise SchemaError(f"column {name!r} is {types[name].simpleString()}: cast it to {wanted}")
-
-
-def _same(given: DataType, wanted: DataType) -> bool:
-    """Equal but for nullability and collation, which say nothing about the bytes."""
-    return given.simpleString() == wanted.simpleString() or (
-        isinstance(given, StringType) and isinstance(wanted, StringType)
-    )
-
 
 TOGETHER = 4 << 20
 """Bytes of an Arrow batch up to which its destinations are encoded in one go: a third less time for small

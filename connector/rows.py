@@ -1,6 +1,6 @@
-"""The rows that the source gives to Spark: their schema, and decoded records as Arrow batches of it.
+"""The rows that the source gives to Spark: decoded records as Arrow batches.
 
-Columns and types are those of Spark's Kafka source. Spark compares the Arrow schema of a data
+Spark compares the Arrow schema of a data
 source's first batch with its own for equality, so that one is made by Spark's own function.
 """
 
@@ -9,54 +9,18 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
 
 from eoslog.connector.errors import SchemaError
+from eoslog.connector.spark_columns import source_schema
 from eoslog.protocol.records import DecodedRecords
 
 MAX_ROWS = 10_000
 """Rows of one Arrow batch handed to Spark, as spark.sql.execution.arrow.maxRecordsPerBatch has it."""
 
-_COLUMNS = (
-    StructField("key", BinaryType()),
-    StructField("value", BinaryType()),
-    StructField("topic", StringType()),
-    StructField("partition", IntegerType()),
-    StructField("offset", LongType()),
-    StructField("timestamp", TimestampType()),
-    StructField("timestampType", IntegerType()),
-)
-_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-
-
-def schema(headers: bool) -> StructType:
-    """The source's schema; `headers` adds the column headers: array<struct<key, value>>."""
-    extra = (StructField("headers", ArrayType(_HEADER)),) if headers else ()
-    return StructType([*_COLUMNS, *extra])
-
-
-def check_schema(given: StructType, headers: bool) -> None:
-    """Refuse a schema that a user gave and that is not the source's own: raises SchemaError."""
-    own = schema(headers)
-    if [(f.name, f.dataType) for f in given.fields] != [(f.name, f.dataType) for f in own.fields]:
-        raise SchemaError(
-            f"the source has a fixed schema, {own.simpleString()}, not {given.simpleString()}: "
-            "leave out .schema(...) and select and cast afterwards"
-        )
-
 
 def arrow_schema(headers: bool) -> pa.Schema:
     """The same as Spark wants it in Arrow."""
-    return to_arrow_schema(schema(headers), timezone="UTC")
+    return to_arrow_schema(source_schema(headers), timezone="UTC")
 
 
 def batches(records: DecodedRecords, topic: str, partition: int, headers: bool) -> Iterator[pa.RecordBatch]:

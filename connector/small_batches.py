@@ -6,15 +6,16 @@ again. Whatever is not as expected is left to the tasks.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from eoslog.connector import plan, rows
-from eoslog.connector.client.fetch_small import fetch_small
+from eoslog.connector import plan
 from eoslog.connector.client.shared import shared
 from eoslog.connector.errors import SchemaError
 from eoslog.connector.hand_over import is_offered
 from eoslog.connector.options import SourceOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _HEAVIER, _FADES = 2.0, 0.9
 """How much heavier than is known a batch that was too heavy is taken to be, and what is left of that from one
@@ -28,7 +29,7 @@ class SmallBatches:
         self._options = options
         self._weight = 0.0  # bytes of an offset, at least
 
-    def read(self, ranges: Sequence[plan.Range]) -> list[pa.RecordBatch] | None:
+    def read(self, ranges: Sequence[plan.Range]) -> "list[pa.RecordBatch] | None":
         """All rows of the ranges; None: tasks are to read them."""
         size, options = sum(one.size for one in ranges), self._options
         if not 0 < size <= self._most() or not is_offered():
@@ -36,6 +37,9 @@ class SmallBatches:
         self._weight *= _FADES
         if size * self._weight > options.small_bytes:
             return None
+        from eoslog.connector import rows  # and the codec: for those who have a small batch
+        from eoslog.connector.client.fetch_small import fetch_small
+
         found = fetch_small(
             shared(options.client),
             ranges,

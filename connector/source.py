@@ -1,4 +1,8 @@
-"""`format("eoslog")`: which reader or writer Spark gets for which call."""
+"""`format("eoslog")`: which reader or writer Spark gets for which call.
+
+Spark asks in six kinds of Python processes, which begin anew for each query: each imports what it needs
+when it is asked, and no more.
+"""
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -8,10 +12,6 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 from pyspark.sql.types import StructType
-
-from eoslog.connector import rows
-from eoslog.connector.options import sink_options, source_options
-from eoslog.connector.reader import BatchReader, StreamReader
 
 
 class EoslogDataSource(DataSource):
@@ -24,23 +24,34 @@ class EoslogDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of a read; headers among them with includeHeaders."""
-        return rows.schema(str(self.options.get("includeHeaders", "false")).strip().lower() == "true")
+        from eoslog.connector.spark_columns import source_schema
+
+        return source_schema(str(self.options.get("includeHeaders", "false")).strip().lower() == "true")
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read. Raises OptionError, SchemaError."""
+        from eoslog.connector.options import source_options
+        from eoslog.connector.reader import BatchReader
+        from eoslog.connector.spark_columns import check_source_schema
+
         options = source_options(self.options, stream=False)
-        rows.check_schema(schema, options.headers)
+        check_source_schema(schema, options.headers)
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A streaming read. Raises OptionError, SchemaError."""
+        from eoslog.connector.options import source_options
+        from eoslog.connector.reader import StreamReader
+        from eoslog.connector.spark_columns import check_source_schema
+
         options = source_options(self.options, stream=True)
-        rows.check_schema(schema, options.headers)
+        check_source_schema(schema, options.headers)
         return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch write. Raises OptionError, SchemaError."""
-        from eoslog.connector.batch_writer import BatchWriter  # only sinks need the commit protocol
+        from eoslog.connector.batch_writer import BatchWriter
+        from eoslog.connector.options import sink_options
 
         return BatchWriter(sink_options(self.options, stream=False), schema, overwrite)
 
@@ -50,6 +61,7 @@ class EoslogDataSource(DataSource):
         As with Spark's Kafka sink, the whole result is then added to the log at each micro-batch. Raises
         OptionError, SchemaError.
         """
-        from eoslog.connector.writer import StreamWriter  # only sinks need the commit protocol
+        from eoslog.connector.options import sink_options
+        from eoslog.connector.writer import StreamWriter
 
         return StreamWriter(sink_options(self.options, stream=True), schema)

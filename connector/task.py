@@ -7,13 +7,11 @@ driver to decide. A task that fails aborts its own; one that is killed leaves it
 import logging
 import os
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
 
 import pyarrow as pa
-from pyspark.sql.datasource import WriterCommitMessage
 
 from eoslog.connector.calls import called
 from eoslog.connector.client import transactions
@@ -27,41 +25,14 @@ from eoslog.connector.commit.prepare import Task, judge, participant_name, withd
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.deadletters import LIMITING, Limits, Screen
 from eoslog.connector.driver import Driver, shared_cluster
-from eoslog.connector.form import FORM, check_form
+from eoslog.connector.form import FORM
 from eoslog.connector.options import SinkOptions
 from eoslog.connector.routing import Router
 from eoslog.connector.sparks_sockets import acknowledging
 from eoslog.connector.tally import Tally
+from eoslog.connector.task_message import Attempt, TaskMessage
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class TaskMessage(WriterCommitMessage):
-    """A task's report on its way through Spark; None: at_least_once, where there is nothing to decide."""
-
-    form: int
-    report: Report | None
-
-
-def check_forms(messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Every task has sent its report in the form of this version. Raises EnvironmentUnfit."""
-    for message in messages:
-        if isinstance(message, TaskMessage):
-            check_form(vars(message).get("form"))
-
-
-def reports_of(messages: Sequence[WriterCommitMessage | None]) -> list[Report | None]:
-    """The reports in Spark's messages; None for a task that failed."""
-    return [message.report if isinstance(message, TaskMessage) else None for message in messages]
-
-
-class Attempt(NamedTuple):
-    """Which rows these are: Spark's ids of query, batch and partition."""
-
-    query_id: str
-    batch_id: int
-    partition: int
 
 
 def write_rows(

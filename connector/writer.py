@@ -6,8 +6,8 @@ once; a writer that is never pickled does nothing until commit or abort is calle
 """
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -17,8 +17,12 @@ from eoslog.connector.begins import BeginsWhenPickled
 from eoslog.connector.calls import called
 from eoslog.connector.commit.messages import Begun
 from eoslog.connector.options import SinkOptions
-from eoslog.connector.routing import check_schema
-from eoslog.connector.task import Attempt, check_forms, reports_of, write_rows
+from eoslog.connector.spark_columns import check_sink_schema
+from eoslog.connector.task_message import Attempt, check_forms, reports_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
@@ -28,14 +32,16 @@ class StreamWriter(BeginsWhenPickled, DataSourceStreamArrowWriter):
     """Writes micro-batches under the guarantee that the options ask for."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        check_schema(schema, options.topic)
+        check_sink_schema(schema, options.topic)
         super().__init__(options)
 
     def _begin(self) -> Begun | None:
         return sink.begin_stream(self._options)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """In a task: write its rows and report, without making them visible."""
+        from eoslog.connector.task import write_rows  # who plans and commits needs no codec
+
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("write() runs in Spark's tasks only: there is no TaskContext here")

@@ -9,20 +9,14 @@ became of the requests under way is unknown.
 import math
 import select
 import socket
-import ssl
 import struct
 import time
 from collections import deque
 from typing import Any, NamedTuple, NoReturn
 
-import pyarrow as pa
-
 from eoslog import __version__
 from eoslog.connector.client.config import ClientConfig
-from eoslog.connector.client.sasl import REFRESH_AT, authenticate
-from eoslog.connector.client.security import context
 from eoslog.connector.errors import (
-    AuthenticationRefused,
     BrokerUnreachable,
     ConnectionLost,
     UnsupportedByBroker,
@@ -35,6 +29,7 @@ from eoslog.protocol.schema import Message, ProtocolError
 _LENGTH = struct.Struct(">i")
 _CORRELATION_AND_ERROR = struct.Struct(">ih")
 _MAX_PARTS = 512  # of one sendmsg; systems allow 1,024
+_LARGE = 65_536  # bytes from which on memory that is not filled with zeros first pays for Arrow's import
 
 
 class _Pending(NamedTuple):
@@ -160,24 +155,16 @@ class Connection:
             return
         plain = self._open_socket()
         plain.settimeout(_left(deadline))
-        try:
-            self._socket = context(tls).wrap_socket(plain, server_hostname=self.host)
-        except ssl.SSLCertVerificationError as error:
-            raise AuthenticationRefused(
-                f"{self.host}:{self.port}: the broker's certificate is not trusted: "
-                f"{error.verify_message}; see kafka.ssl.truststore.location and "
-                "kafka.ssl.endpoint.identification.algorithm"
-            ) from error
-        except ssl.SSLError as error:
-            raise ConnectionError(
-                f"no TLS with it ({error.reason}); does this port speak TLS (kafka.security.protocol)?"
-            ) from error
+        from eoslog.connector.client.tls import secured  # slow to import, and most connections have none
+
+        self._socket = secured(plain, self.host, self.port, tls)
 
     def _authenticate(self, deadline: float) -> None:
         """Prove who we are, if asked for, and note when to do so again (KIP-368)."""
         sasl = self.config.security.sasl
         if sasl is None:
             return
+        from eoslog.connector.client.sasl import REFRESH_AT, authenticate  # as with TLS
 
         def ask(api: ApiKey, body: Message) -> Message:
             self._send(api, self.pick(api), body, deadline, True)
@@ -218,9 +205,12 @@ class Connection:
         if answered:
             self._pending.append(_Pending(correlation_id, api, version))
         try:
-            _send_parts(
-                self._open_socket(), [memoryview(part).cast("B") for part in parts if len(part)], deadline
-            )
+            peer, sent = self._open_socket(), [memoryview(part).cast("B") for part in parts if len(part)]
+            if self.config.security.tls is None:
+                _send_parts(peer, sent, deadline)
+            else:  # which makes a copy of everything anyway
+                peer.settimeout(_left(deadline))
+                peer.sendall(b"".join(sent))
         except OSError as error:
             self._lose(f"sending {APIS[api].name}", error)
         return correlation_id
@@ -250,7 +240,7 @@ class Connection:
 
     def _read(self, size: int, deadline: float) -> memoryview:
         """Exactly `size` bytes, in memory of their own: Arrow columns may go on pointing into it."""
-        view = memoryview(pa.allocate_buffer(size)).cast("B")
+        view = _memory(size)
         peer, filled = self._open_socket(), 0
         while filled < size:
             peer.settimeout(_left(deadline))
@@ -274,11 +264,7 @@ class Connection:
 
 
 def _send_parts(peer: socket.socket, parts: list[memoryview], deadline: float) -> None:
-    """Send parts one after another without joining them; TLS makes a copy of everything anyway."""
-    if isinstance(peer, ssl.SSLSocket):
-        peer.settimeout(_left(deadline))
-        peer.sendall(b"".join(parts))
-        return
+    """Send parts one after another without joining them."""
     first = 0
     while first < len(parts):
         peer.settimeout(_left(deadline))
@@ -288,6 +274,14 @@ def _send_parts(peer: socket.socket, parts: list[memoryview], deadline: float) -
             first += 1
         if sent:
             parts[first] = parts[first][sent:]
+
+
+def _memory(size: int) -> memoryview:
+    if size < _LARGE:
+        return memoryview(bytearray(size))
+    import pyarrow  # who never gets much need not import it
+
+    return memoryview(pyarrow.allocate_buffer(size)).cast("B")
 
 
 def _left(deadline: float) -> float:

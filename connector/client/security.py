@@ -1,15 +1,13 @@
 """How a client proves itself and whom it trusts: TLS and SASL settings, by Kafka's client names.
 
-Pure values; the exchange itself is sasl.py. Secrets are in no `repr`. A value travels to the tasks with
+Pure values; sasl.py and tls.py use them. Secrets are in no `repr`. A value travels to the tasks with
 the options; files named here have to be where the tasks run.
 """
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Self
 
 from eoslog.connector.errors import OptionError
@@ -23,7 +21,7 @@ _MODULES = {
     "ScramLoginModule": tuple(HASHES),
     "OAuthBearerLoginModule": ("OAUTHBEARER",),
 }
-_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Tls:
     key_text: str | None = field(default=None, repr=False)
     key_password: str | None = field(default=None, repr=False)
     check_name: bool = True
-    versions: tuple[str, ...] = tuple(_VERSIONS)
+    versions: tuple[str, ...] = TLS_VERSIONS
 
 
 @dataclass(frozen=True)
@@ -90,8 +88,8 @@ def _tls(options: Mapping[str, Any]) -> Tls:
     versions = tuple(
         v.strip() for v in (options.get("kafka.ssl.enabled.protocols") or "TLSv1.2,TLSv1.3").split(",")
     )
-    if not set(versions) <= _VERSIONS.keys():
-        raise OptionError(f"option kafka.ssl.enabled.protocols: give {' or '.join(_VERSIONS)}, or both")
+    if not set(versions) <= set(TLS_VERSIONS):
+        raise OptionError(f"option kafka.ssl.enabled.protocols: give {' or '.join(TLS_VERSIONS)}, or both")
     certificate = options.get("kafka.ssl.keystore.location") or options.get("kafka.ssl.certificate.location")
     tls = Tls(
         ca_file=options.get("kafka.ssl.truststore.location") or options.get("kafka.ssl.ca.location"),
@@ -172,49 +170,3 @@ def _check_sasl(sasl: Sasl) -> None:
         raise OptionError("kafka.sasl.jaas.config: the endpoint needs clientId and clientSecret: give both")
     if sasl.token_callback is not None and ":" not in sasl.token_callback:
         raise OptionError("option kafka.sasl.oauthbearer.token.callback: give it as module:function")
-
-
-@lru_cache(maxsize=16)
-def context(tls: Tls) -> ssl.SSLContext:
-    """The TLS context for these settings. Raises OptionError naming the option whose file is wrong."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    made.check_hostname = tls.check_name
-    versions = [_VERSIONS[name] for name in tls.versions]
-    made.minimum_version, made.maximum_version = min(versions), max(versions)
-    if tls.ca_file is None and tls.ca_text is None:
-        made.load_default_certs()
-    else:
-        _load(
-            "kafka.ssl.truststore.location or .certificates",
-            lambda: made.load_verify_locations(cafile=tls.ca_file, cadata=tls.ca_text),
-        )
-    if tls.certificate_file is not None:
-        certificate, key = tls.certificate_file, tls.key_file
-        _load(
-            "kafka.ssl.keystore.location",
-            lambda: made.load_cert_chain(certificate, key, lambda: tls.key_password or ""),
-        )
-    elif tls.certificate_text is not None:
-        _load("kafka.ssl.keystore.certificate.chain or .key", lambda: _load_texts(made, tls))
-    return made
-
-
-def _load_texts(made: ssl.SSLContext, tls: Tls) -> None:
-    """The ssl module takes a certificate from a file only: one that nobody else can read, for a moment."""
-    import tempfile
-
-    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # made with mode 0600
-        file.write(f"{tls.key_text}\n{tls.certificate_text}\n")
-        file.flush()
-        made.load_cert_chain(file.name, None, lambda: tls.key_password or "")
-
-
-def _load(option: str, action: Any) -> None:
-    try:
-        action()
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or type(error).__name__
-        raise OptionError(
-            f"option {option} cannot be used: {reason}; give PEM that is there on every machine that "
-            "runs the query's tasks"
-        ) from error

@@ -26,7 +26,8 @@ from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.messages import Report
 from eoslog.connector.driver import Driver, shared_cluster
 from eoslog.connector.options import SinkOptions, sink_options
-from eoslog.connector.task import Attempt, write_rows
+from eoslog.connector.task import write_rows
+from eoslog.connector.task_message import Attempt
 from eoslog.protocol.apis import ApiKey
 
 ROWS = 50

@@ -19,7 +19,7 @@ from eoslog.connector.commit.messages import Begun
 from eoslog.connector.driver import Driver, shared_cluster
 from eoslog.connector.options import SinkOptions, sink_options
 from eoslog.connector.source import EoslogDataSource
-from eoslog.connector.task import reports_of
+from eoslog.connector.task_message import reports_of
 from eoslog.connector.writer import StreamWriter
 
 OWN_TIMEOUT_MS = 15_000

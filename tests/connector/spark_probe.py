@@ -26,7 +26,7 @@ from eoslog.connector.commit import commands as c
 from eoslog.connector.driver import OWN_TIMEOUT_MS, Driver, shared_cluster
 from eoslog.connector.options import SinkOptions, sink_options
 from eoslog.connector.source import EoslogDataSource
-from eoslog.connector.task import reports_of
+from eoslog.connector.task_message import reports_of
 from eoslog.connector.writer import StreamWriter
 
 STARTED = "started"

@@ -10,7 +10,7 @@ from eoslog.connector import begins
 from eoslog.connector.commit.messages import Begun
 from eoslog.connector.form import FORM
 from eoslog.connector.libraries import EnvironmentUnfit
-from eoslog.connector.task import TaskMessage, check_forms
+from eoslog.connector.task_message import TaskMessage, check_forms
 
 
 class Writer(begins.BeginsWhenPickled):

@@ -21,7 +21,8 @@ from eoslog.connector.commit.messages import Begun, Prepared
 from eoslog.connector.commit.names import Sink
 from eoslog.connector.driver import Driver, shared_cluster
 from eoslog.connector.options import SinkOptions, sink_options
-from eoslog.connector.task import Attempt, write_rows
+from eoslog.connector.task import write_rows
+from eoslog.connector.task_message import Attempt
 
 AT_ONCE_SECONDS = 2.0
 

@@ -19,7 +19,8 @@ from eoslog.connector.commit.messages import Begun, Prepared, Report
 from eoslog.connector.driver import shared_cluster
 from eoslog.connector.errors import ProduceFailed
 from eoslog.connector.options import SinkOptions, sink_options
-from eoslog.connector.task import Attempt, write_rows
+from eoslog.connector.task import write_rows
+from eoslog.connector.task_message import Attempt
 from eoslog.protocol.errors import ErrorCode
 
 

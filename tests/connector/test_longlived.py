@@ -15,7 +15,7 @@ from types import ModuleType
 
 import pytest
 
-from eoslog.connector import begins, longlived, reader, task, writer
+from eoslog.connector import begins, longlived, read_range, task, writer
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +123,7 @@ print(json.dumps([gc.get_freeze_count(), int(os.read(read, 20))]))
 @pytest.mark.parametrize(
     "calls_in",
     [
-        reader.read_range,
+        read_range.read_range,
         task.write_rows,
         writer.StreamWriter.commit,
         begins.BeginsWhenPickled.__getstate__,

@@ -19,7 +19,8 @@ from eoslog.connector.commit.token import Token
 from eoslog.connector.driver import Driver, shared_cluster
 from eoslog.connector.errors import OptionError
 from eoslog.connector.options import SinkOptions, sink_options
-from eoslog.connector.task import Attempt, write_rows
+from eoslog.connector.task import write_rows
+from eoslog.connector.task_message import Attempt
 
 PATIENCE_SECONDS = 120
 

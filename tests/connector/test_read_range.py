@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from eoslog.connector import reader
+from eoslog.connector import read_range, reader
 from eoslog.connector.errors import DataLoss, OffsetsGone, OptionError, TopicMadeAnew, UnknownTopic
 from eoslog.connector.options import SourceOptions, source_options
 from eoslog.connector.plan import Range
@@ -37,9 +37,9 @@ class Log:
     def __init__(self, patch: pytest.MonkeyPatch, first: int, *answers: list[Any]) -> None:
         self.asked: list[tuple[int, int, dict[str, Any]]] = []
         self.answers = iter(answers)
-        patch.setattr(reader, "fetch", self.fetch)
-        patch.setattr(reader, "shared", lambda client: None)
-        patch.setattr(reader, "list_offsets", lambda cluster, wanted, **_: dict.fromkeys(wanted, first))
+        patch.setattr(read_range, "fetch", self.fetch)
+        patch.setattr(read_range, "shared", lambda client: None)
+        patch.setattr(read_range, "list_offsets", lambda cluster, wanted, **_: dict.fromkeys(wanted, first))
 
     def fetch(
         self, cluster: Any, topic: str, partition: int, position: int, end: int, **more: Any
@@ -52,7 +52,7 @@ class Log:
 
 
 def read(given: SourceOptions, task: Range) -> list[int]:
-    return [at for batch in reader.read_range(given, task) for at in batch.column("offset").to_pylist()]
+    return [at for batch in read_range.read_range(given, task) for at in batch.column("offset").to_pylist()]
 
 
 GONE = OffsetsGone("gone", 0, 0)

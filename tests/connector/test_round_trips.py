@@ -34,7 +34,8 @@ from eoslog.connector.driver import Driver, shared_cluster
 from eoslog.connector.options import sink_options
 from eoslog.connector.progress import step_of
 from eoslog.connector.sink import begin_batch
-from eoslog.connector.task import Attempt, write_rows
+from eoslog.connector.task import write_rows
+from eoslog.connector.task_message import Attempt
 from eoslog.protocol.apis import APIS
 from eoslog.protocol.records import encode_batches
 

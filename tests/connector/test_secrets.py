@@ -33,7 +33,8 @@ from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.driver import Driver, shared_cluster
 from eoslog.connector.options import sink_options, source_options
-from eoslog.connector.task import Attempt, write_rows
+from eoslog.connector.task import write_rows
+from eoslog.connector.task_message import Attempt
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import ADMIN, ALICE, SECRET, STANDARD, Issuer, Pki, plain_jaas
 

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from stock_kafka import Kafka
 from test_source_stream import reader
 
-from eoslog.connector import hand_over, plan, small_batches
+from eoslog.connector import hand_over, plan
 from eoslog.connector.client import fetch_small
 from eoslog.connector.reader import StreamReader
 
@@ -176,9 +176,9 @@ def test_who_has_read_in_vain_does_not_try_at_once_again(
     kafka: Kafka, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[int] = []
-    fetch = small_batches.fetch_small
+    fetch = fetch_small.fetch_small
     monkeypatch.setattr(
-        small_batches, "fetch_small", lambda *given, **more: (tried.append(1), fetch(*given, **more))[1]
+        fetch_small, "fetch_small", lambda *given, **more: (tried.append(1), fetch(*given, **more))[1]
     )
     made = small(kafka, topic, small__batch__max__bytes="60")
     for _ in range(40):

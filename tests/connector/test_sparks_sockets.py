@@ -15,6 +15,7 @@ from eoslog.connector import calls, plan, sparks_sockets, task
 from eoslog.connector.options import sink_options, source_options
 from eoslog.connector.reader import BatchReader, StreamReader
 from eoslog.connector.sparks_sockets import acknowledge, acknowledging
+from eoslog.connector.task_message import Attempt
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="TCP_QUICKACK is Linux's")
 
@@ -115,7 +116,7 @@ def test_tasks_acknowledge_before_they_read_on(monkeypatch: pytest.MonkeyPatch) 
     told.clear()
     to = {"kafka.bootstrap.servers": "nowhere:9092", "topic": "t", "processing.guarantee": "at_least_once"}
     rows = iter([pa.record_batch({"value": pa.array([], pa.binary())})] * 3)
-    task.write_rows(sink_options(to, stream=False), None, task.Attempt("q", 0, 0), rows)
+    task.write_rows(sink_options(to, stream=False), None, Attempt("q", 0, 0), rows)
     assert told == ["called", *["piece"] * 4]
 
 

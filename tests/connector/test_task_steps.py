@@ -18,7 +18,8 @@ from eoslog.connector.driver import shared_cluster
 from eoslog.connector.errors import UnknownTopic
 from eoslog.connector.options import SinkOptions, sink_options
 from eoslog.connector.tally import Tally
-from eoslog.connector.task import Attempt, write_rows
+from eoslog.connector.task import write_rows
+from eoslog.connector.task_message import Attempt
 
 NOWHERE = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out"}
 BATCH = Batch("q", 4, "digest")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from stock_kafka import Kafka
 
-from eoslog.connector import markers, reader
+from eoslog.connector import markers, read_range
 from eoslog.connector.client import offsets as group_offsets
 from eoslog.connector.client import transactions
 from eoslog.connector.client.cluster import Cluster
@@ -70,7 +70,7 @@ def trap_10_a_batch_that_ends_at_a_control_record_has_lost_nothing(kafka: Kafka)
         transactions.end_txn(cluster, topic, write(cluster, topic, topic), commit=False)
     options = source_options({"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic}, stream=True)
     for start in (0, 1):  # an aborted row and the marker; the marker alone
-        assert list(reader.read_range(options, Range(topic, 0, start, 2))) == []
+        assert list(read_range.read_range(options, Range(topic, 0, start, 2))) == []
 
 
 def trap_11_what_a_partition_holds_open_is_seen_on_the_partition(kafka: Kafka) -> None:
@@ -112,7 +112,7 @@ def trap_14_a_first_decision_on_its_way_is_not_taken_for_none(kafka: Kafka) -> N
 
 
 def no_rows_are_lost_rows(patch: pytest.MonkeyPatch) -> None:
-    fetch = reader.fetch
+    fetch = read_range.fetch
 
     def suspicious(*asked: Any, **more: Any) -> Iterator[Any]:
         found = list(fetch(*asked, **more))
@@ -120,7 +120,7 @@ def no_rows_are_lost_rows(patch: pytest.MonkeyPatch) -> None:
             raise OffsetsGone("nothing came")
         yield from found
 
-    patch.setattr(reader, "fetch", suspicious)
+    patch.setattr(read_range, "fetch", suspicious)
 
 
 def partitions_are_believed_to_be_readable(patch: pytest.MonkeyPatch) -> None:

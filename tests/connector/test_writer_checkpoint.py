@@ -1,11 +1,14 @@
 """Spark's checkpoint, read: ids, logs, source offsets, and what cannot be read."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
 
 from eoslog.connector.checkpoint import Checkpoint, CheckpointUnreadable, Planned, SourcesChanged
+from eoslog.connector.files import ArrowFiles, Files, LocalFiles, files_at
 from eoslog.connector.offsets import to_json
 from eoslog.connector.start_of_run import View
 
@@ -25,6 +28,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "{}/"])
 def test_paths_and_uris(root: Path, form: str) -> None:
     checkpoint = Checkpoint.at(form.format(root))
+    assert isinstance(files_at(form.format(root)), LocalFiles)
     assert checkpoint.query_id() == "3f2b"
     assert checkpoint.newest_completed() == 9
     planned = checkpoint.newest_planned()
@@ -144,3 +148,31 @@ def test_the_epochs_are_those_of_the_offsets_that_count() -> None:
     planned = Planned(0, (*texts, "-", json.dumps({"u": {"0": 1}})))
     assert planned.topic_offsets() == {("t", 0): 20, ("t", 1): 5, ("u", 0): 1}
     assert planned.epochs() == {("t", 0): 3, ("t", 1): 2}
+
+
+@pytest.fixture(params=["local", "arrow"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
+    """A folder's files, by Python's own means and by Arrow's, which another file system takes."""
+    return LocalFiles(str(tmp_path)) if request.param == "local" else ArrowFiles(f"file://{tmp_path}/")
+
+
+def test_files_are_the_same_wherever_they_are(files: Files, tmp_path: Path) -> None:
+    assert files.names("notes") == [] and not files.is_there("notes/a") and files.modified("notes/a") is None
+    began = time.time()
+    files.put("notes", "a", b"one")
+    files.put("notes", "a", b"two")
+    assert files.names("notes") == ["a"] == os.listdir(tmp_path / "notes"), "no draft is left"
+    assert files.read("notes/a") == b"two" and files.is_there("notes/a")
+    written = files.modified("notes/a")
+    assert written is not None and began - 2 <= written <= time.time() + 2
+
+
+def test_what_is_wrong_with_files_is_an_os_error(files: Files, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    for wrong in (
+        lambda: files.read("not/there"),
+        lambda: files.names("taken"),
+        lambda: files.put("taken", "a", b""),
+    ):
+        with pytest.raises(OSError, match=r"not/there|taken"):
+            wrong()

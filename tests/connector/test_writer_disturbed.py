@@ -15,7 +15,8 @@ from eoslog.connector.client.config import ClientConfig, parse_addresses
 from eoslog.connector.commit import commands as c
 from eoslog.connector.driver import Driver, shared_cluster
 from eoslog.connector.options import sink_options
-from eoslog.connector.task import Attempt, write_rows
+from eoslog.connector.task import write_rows
+from eoslog.connector.task_message import Attempt
 
 
 class OneProcess:

@@ -20,7 +20,8 @@ from pyspark.sql.types import (
 
 from eoslog.connector import routing
 from eoslog.connector.errors import SchemaError
-from eoslog.connector.routing import Router, check_schema
+from eoslog.connector.routing import Router
+from eoslog.connector.spark_columns import check_sink_schema
 from eoslog.protocol.partitioner import murmur2
 from eoslog.protocol.records import decode_batches
 
@@ -74,7 +75,7 @@ def batch(**columns: Any) -> pa.RecordBatch:
     ],
 )
 def test_schemas_that_fit(fields: StructType, topic: str | None) -> None:
-    check_schema(fields, topic)
+    check_sink_schema(fields, topic)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_schemas_that_fit(fields: StructType, topic: str | None) -> None:
 )
 def test_schemas_that_do_not(fields: StructType, topic: str | None, says: str) -> None:
     with pytest.raises(SchemaError, match=says):
-        check_schema(fields, topic)
+        check_sink_schema(fields, topic)
 
 
 keys = st.one_of(st.none(), st.binary(max_size=9))

@@ -23,7 +23,8 @@ from eoslog.connector.commit import commands as c
 from eoslog.connector.driver import Driver, shared_cluster
 from eoslog.connector.errors import OptionError
 from eoslog.connector.options import sink_options
-from eoslog.connector.task import Attempt, write_rows
+from eoslog.connector.task import write_rows
+from eoslog.connector.task_message import Attempt
 
 TASKS, ROWS = 2, 3
 TIMEOUT_MS = 8000

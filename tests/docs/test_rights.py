@@ -29,7 +29,8 @@ from eoslog.broker.rules.acls import Operation, Pattern, Permission, ResourceTyp
 from eoslog.connector import sink
 from eoslog.connector.options import sink_options, source_options
 from eoslog.connector.reader import StreamReader
-from eoslog.connector.task import Attempt, write_rows
+from eoslog.connector.task import write_rows
+from eoslog.connector.task_message import Attempt
 from eoslog.protocol.apis import ApiKey
 
 PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"

@@ -19,6 +19,7 @@ from errors_of import HOLE, error_classes, is_said, messages, quoted, raised, te
 
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
 INTERNAL = {
+    "OSError": "becomes CheckpointUnreadable",
     "RuntimeError": "a mistake in the connector itself, or a call outside of Spark",
     "ValueError": "the same, or caught where it is raised",
     "AssertionError": "the same",

@@ -26,11 +26,8 @@ TALLY = (f"{HERE}test_tally.py",)
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
-        "connector/reader.py",
+        "connector/read_range.py",
         READER,
-        Break("it is not said whose offsets they are", "._replace(taken=self._log.taken)", ""),
-        Break("whose they are is new data", "stood.taken if until.offsets == stood.offsets else ", ""),
-        Break("whose they are is said for ever", "if until.offsets == stood.offsets else", "if True else"),
         Break(
             "the position is not moved on", "                position = records.offset[-1].as_py() + 1\n", ""
         ),
@@ -66,6 +63,13 @@ MUTANTS: list[Mutant] = [
             "return first",
             hangs=True,
         ),
+    ),
+    *mutants_of(
+        "connector/reader.py",
+        READER,
+        Break("it is not said whose offsets they are", "._replace(taken=self._log.taken)", ""),
+        Break("whose they are is new data", "stood.taken if until.offsets == stood.offsets else ", ""),
+        Break("whose they are is said for ever", "if until.offsets == stood.offsets else", "if True else"),
         Break("a range that is turned is empty", "        if turned:\n", "        if False:\n"),
         Break(
             "where it began is not stored",
@@ -380,6 +384,13 @@ MUTANTS: list[Mutant] = [
         Break("internal topics are read", "if not t.internal and", "if"),
     ),
     *mutants_of(
+        "connector/spark_columns.py",
+        ROUTING,
+        Break("columns of any type", "if name in types and not any(", "if False and not any("),
+        Break("no value", 'if "value" not in types:', "if False:"),
+        Break("nowhere to go", 'if topic is None and "topic" not in types:', "if False:"),
+    ),
+    *mutants_of(
         "connector/routing.py",
         ROUTING,
         Break(
@@ -437,9 +448,6 @@ MUTANTS: list[Mutant] = [
         ),
         Break("the first row's place for all", "                row += batch.count\n", ""),
         Break("headers are left out", '("key", "value", "headers")]', '("key", "value", "no headers")]'),
-        Break("columns of any type", "if name in types and not any(", "if False and not any("),
-        Break("no value", 'if "value" not in types:', "if False:"),
-        Break("nowhere to go", 'if topic is None and "topic" not in types:', "if False:"),
     ),
     *mutants_of(
         "connector/tally.py",

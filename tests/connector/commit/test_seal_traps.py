@@ -19,12 +19,18 @@ from eoslog.connector.commit.faults import (
 )
 from eoslog.connector.commit.messages import Prepared
 from eoslog.connector.commit.seal import TwoPhase
+from eoslog.protocol.errors import ErrorCode
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
 from tests.connector.commit.model_broker import TIMEOUT_MS
 
 BOTH = pytest.mark.parametrize("tv", [1, 2])
 TOLD = pytest.mark.parametrize("tells_holder", [False, True])
 ROWS = ["q0p0", "q0p1"]
+LOST = [
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+]
 SOURCE = SourceOffsets("dashboards", {("source", 0): (1, "")})
 
 
@@ -230,8 +236,12 @@ def test_a_sink_that_is_ours_still_is_not_called_another_ones(tv: int, step: Any
 
 
 @BOTH
-@COMMIT_STEPS
-def test_a_sink_that_cannot_be_asked_for_its_owner_is_told_the_refusal(tv: int, step: Any) -> None:
+@pytest.mark.parametrize("step", [stages_source, decides])
+@pytest.mark.parametrize("code", [ErrorCode.UNSUPPORTED_VERSION, *LOST])
+def test_a_sink_that_cannot_be_asked_for_its_owner_is_told_the_refusal(
+    tv: int, step: Any, code: ErrorCode
+) -> None:
+    """Some refusals say by themselves that somebody else has it."""
     bench = Bench(tv)
     old = bench.prepare_all(bench.begin(0))
     refused = False
@@ -243,10 +253,10 @@ def test_a_sink_that_cannot_be_asked_for_its_owner_is_told_the_refusal(tv: int, 
         if decides(command):
             abort_under_its_own_epoch(bench)
         refused = refused or step(command)
-        return c.Refused(35, "UNSUPPORTED_VERSION") if step(command) else None
+        return c.Refused(int(code), code.name) if step(command) else None
 
     bench.intercept = refuse
-    with pytest.raises(BatchRefused, match=r"UNSUPPORTED_VERSION.*start the query again"):
+    with pytest.raises(SinkFenced if code in LOST else BatchRefused, match=code.name):
         bench.commit(old, 0, SOURCE)
 
 

@@ -1,0 +1,139 @@
+"""A folder's files, on this machine or on a file system that Arrow knows by its URI (s3, gs, abfs, hdfs).
+
+Arrow's file systems are slow to import, and most folders are on this machine.
+"""
+
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pyarrow import fs
+
+
+class Files(Protocol):
+    """Of one folder; names are relative to it. Every method raises OSError."""
+
+    def read(self, name: str) -> bytes:
+        """A file, whole."""
+
+    def is_there(self, name: str) -> bool:
+        """Whether there is such a file."""
+
+    def modified(self, name: str) -> float | None:
+        """When it was written, in seconds since 1970; None: there is no such file, or that is not told."""
+
+    def names(self, folder: str) -> list[str]:
+        """Of all files in a folder; none where there is no such folder."""
+
+    def put(self, folder: str, name: str, data: bytes) -> None:
+        """Write a file, all of it or nothing; the folder is made."""
+
+
+def files_at(location: str) -> Files:
+    """Those of a path or URI; `file:/path`, as Hadoop writes it, is understood. Raises OSError."""
+    local = re.sub(r"^file:(//)?(?=/)", "", location)
+    return ArrowFiles(local) if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:", local) else LocalFiles(local)
+
+
+class LocalFiles:
+    """On this machine."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    def read(self, name: str) -> bytes:
+        """A file, whole."""
+        with open(self._path(name), "rb") as file:
+            return file.read()
+
+    def is_there(self, name: str) -> bool:
+        """Whether there is such a file."""
+        return self.modified(name) is not None
+
+    def modified(self, name: str) -> float | None:
+        """When it was written; None: there is no such file."""
+        try:
+            return os.stat(self._path(name)).st_mtime
+        except FileNotFoundError:
+            return None
+
+    def names(self, folder: str) -> list[str]:
+        """Of all files in a folder."""
+        try:
+            return os.listdir(self._path(folder))
+        except FileNotFoundError:
+            return []
+
+    def put(self, folder: str, name: str, data: bytes) -> None:
+        """Write a draft and give it the name."""
+        draft = self._path(f"{folder}/.{name}.{uuid.uuid4().hex}")
+        os.makedirs(self._path(folder), exist_ok=True)
+        with open(draft, "wb") as file:
+            file.write(data)
+        os.replace(draft, self._path(f"{folder}/{name}"))
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._root, name)
+
+
+class ArrowFiles:
+    """On a file system of Arrow's, by its URI."""
+
+    def __init__(self, uri: str) -> None:
+        from pyarrow import fs
+
+        with _as_os_errors():
+            self._files, root = fs.FileSystem.from_uri(uri)
+        self._root = root.rstrip("/")
+
+    def read(self, name: str) -> bytes:
+        """A file, whole."""
+        with _as_os_errors(), self._files.open_input_stream(f"{self._root}/{name}") as stream:
+            return bytes(stream.read())
+
+    def is_there(self, name: str) -> bool:
+        """Whether there is such a file."""
+        from pyarrow import fs
+
+        return self._info(name).type is not fs.FileType.NotFound
+
+    def modified(self, name: str) -> float | None:
+        """When it was written; None: there is no such file."""
+        written_ns = self._info(name).mtime_ns
+        return None if written_ns is None else written_ns / 1e9
+
+    def names(self, folder: str) -> list[str]:
+        """Of all files in a folder."""
+        from pyarrow import fs
+
+        with _as_os_errors():
+            found = self._files.get_file_info(fs.FileSelector(f"{self._root}/{folder}", allow_not_found=True))
+        return [info.base_name for info in found]
+
+    def put(self, folder: str, name: str, data: bytes) -> None:
+        """Write a draft and give it the name."""
+        draft = f"{self._root}/{folder}/.{name}.{uuid.uuid4().hex}"
+        with _as_os_errors():
+            self._files.create_dir(f"{self._root}/{folder}")
+            with self._files.open_output_stream(draft) as stream:
+                stream.write(data)
+            self._files.move(draft, f"{self._root}/{folder}/{name}")
+
+    def _info(self, name: str) -> "fs.FileInfo":
+        with _as_os_errors():
+            (info,) = self._files.get_file_info([f"{self._root}/{name}"])
+        return info
+
+
+@contextmanager
+def _as_os_errors() -> Iterator[None]:
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except (ValueError, ArrowException) as error:
+        raise OSError(str(error)) from error
