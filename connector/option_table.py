@@ -103,7 +103,7 @@ TABLE: tuple[Option, ...] = (
            "Split large topic-partitions so that a batch has about this many tasks at least."),
     Option("maxRecordsPerPartition", Kind.COUNT, None, Use.SOURCE,
            "Split topic-partitions so that no task reads more offsets than this."),
-    Option("small.batch.max.offsets", Kind.LIMIT, 0, Use.READ_STREAM,
+    Option("small.batch.max.offsets", Kind.LIMIT, 1000, Use.READ_STREAM,
            "A micro-batch of up to so many offsets is read by the stream's own process and given to Spark "
            "with its plan, as one task; 0: tasks always read. So they do with minPartitions, "
            "maxRecordsPerPartition or kafka.client.rack."),

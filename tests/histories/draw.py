@@ -50,8 +50,8 @@ def _query(random: Random, name: str, alike: bool) -> dict[str, str]:
         given |= {"token": random.choice(("job", f"job-{name}")), "kafka.group.id": None}
     if random.random() < 0.2:
         given["most"] = "3"
-    if random.random() < 0.3:
-        given["small"] = "100"
+    if random.random() < 0.5:
+        given["small"] = "0"
     if random.random() < 0.2:
         given["named"] = "orders"
     if random.random() < 0.2:

@@ -74,6 +74,7 @@ def app(given: str) -> None:
     rows = (
         spark.readStream.format("recorded")
         .options(**servers, **diary, subscribe="in", startingOffsets=life.starting)
+        .option("small.batch.max.offsets", "0")
         .load()
         .select("value")
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 
-from eoslog.connector import batch_writer, guard, source, writer
+from eoslog.connector import batch_writer, guard, options, writer
 from eoslog.connector.client import cluster as client_cluster
 from eoslog.connector.options import SinkOptions, SourceOptions, sink_options, source_options
 from tests.histories.sim_cluster import SimCluster
@@ -20,9 +20,9 @@ def stage(clusters: dict[str, SimCluster], warned: Counter[str]) -> Iterator[Non
     """Within it clients find these clusters by host name; warnings are counted."""
     Network.clusters, Network.process = clusters, Process()
     kept = client_cluster.Connection, writer.TaskContext, batch_writer.TaskContext
-    parsed, detached = (source.sink_options, source.source_options), guard.detached
+    parsed, detached = (options.sink_options, options.source_options), guard.detached
     guard.detached = lambda work: None  # what comes after a driver's end is not relied upon
-    source.sink_options, source.source_options = _sink_options, _source_options
+    options.sink_options, options.source_options = _sink_options, _source_options
     client_cluster.Connection = SimConnection  # type: ignore[assignment, misc]
     writer.TaskContext = batch_writer.TaskContext = TaskContext  # type: ignore[assignment, misc]
     handler, log = _Warnings(warned), logging.getLogger("eoslog")
@@ -37,7 +37,7 @@ def stage(clusters: dict[str, SimCluster], warned: Counter[str]) -> Iterator[Non
         log.propagate = before[0]
         log.setLevel(before[1])
         client_cluster.Connection, writer.TaskContext, batch_writer.TaskContext = kept
-        source.sink_options, source.source_options = parsed
+        options.sink_options, options.source_options = parsed
         guard.detached = detached
 
 

@@ -65,7 +65,7 @@ def _live(
     given = {"kafka.bootstrap.servers": "a:9092", **diary}
     plan = Plan(
         checkpoint,
-        {**given, "subscribe": "in", "startingOffsets": life.starting},
+        {**given, "subscribe": "in", "startingOffsets": life.starting, "small.batch.max.offsets": "0"},
         {**given, "topic": "out"},
         token="job" if life.each else None,
         kind=RecordedSource,
