@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 import threading
@@ -68,6 +69,21 @@ def batch_ms(bench: Bench, connector: str, bootstrap: str, batches: int, size: i
         arrived = bench.sum_of(bench.load("kafka", bootstrap, topic)).rows
         assert arrived == sent[0], f"{arrived} rows of {sent[0]} arrived"
     return statistics.median(found)
+
+
+def traced_batches(
+    bench: Bench, connector: str, bootstrap: str, batches: int, more: dict[str, str]
+) -> list[dict[str, Any]]:
+    """The progress reports of so many micro-batches of the same copy."""
+    to = {"kafka.bootstrap.servers": bootstrap}
+    with bench.topic(bootstrap) as source, bench.topic(bootstrap) as topic, trickle(bootstrap, source, 100):
+        read = bench.spark.readStream.format(connector).options(**to, **more).option("subscribe", source)
+        frame = read.option("startingOffsets", "earliest").load().select("key", "value")
+        query = _start(bench, frame, connector, {**to, "topic": topic})
+        _times(query, batches)
+        found = [json.loads(one.json) for one in query.recentProgress]
+        query.stop()
+    return [one for one in found if one["numInputRows"]][WARM_UP_BATCHES:]
 
 
 def _start(bench: Bench, frame: DataFrame, connector: str, options: dict[str, Any]) -> StreamingQuery:

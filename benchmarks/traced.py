@@ -1,0 +1,128 @@
+"""format("eoslog_traced"): eoslog, with a note of each call of Spark's and of each request that it waits for.
+
+Notes go to the file that EOSLOG_TRACE names, one line of JSON each: the process (pyspark's module), what was
+called, when it began and ended by this machine's clock, in seconds. Each of Spark's processes that gets a
+reader or a writer of this module imports it; there the client's connections note their requests, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, InputPartition
+from pyspark.sql.types import StructType
+
+from eoslog.connector.client.connection import Connection
+from eoslog.connector.commit.messages import Begun
+from eoslog.connector.options import sink_options, source_options
+from eoslog.connector.reader import StreamReader
+from eoslog.connector.source import EoslogDataSource
+from eoslog.connector.writer import StreamWriter
+from eoslog.protocol.apis import APIS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import WriterCommitMessage
+
+FILE = "EOSLOG_TRACE"
+
+
+def note(what: str, began: float, *, is_request: bool = False) -> None:
+    """Something that began then has ended now. Small appends do not mix."""
+    process = next((arg for arg in reversed(sys.orig_argv) if arg.startswith("pyspark.")), "driver")
+    line = {"process": process, "what": what, "began": began, "ended": time.time(), "request": is_request}
+    with open(os.environ[FILE], "a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def noted(what: str, call: Callable[..., Any], *given: Any) -> Any:
+    """The call's result, with a note of it."""
+    began = time.time()
+    try:
+        return call(*given)
+    finally:
+        note(what, began)
+
+
+def pieces(what: str, of: Iterator[Any]) -> Iterator[Any]:
+    """The same pieces, with a note from the first to the last of them."""
+    began = time.time()
+    yield from of
+    note(what, began)
+
+
+class TracedReader(StreamReader):
+    """The source's process; `read` runs in tasks."""
+
+    def latestOffset(self, *given: Any) -> Any:
+        """As StreamReader has it."""
+        return noted("latestOffset", super().latestOffset, *given)
+
+    def partitions(self, *given: Any) -> Any:
+        """As StreamReader has it."""
+        return noted("partitions", super().partitions, *given)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """As StreamReader has it."""
+        return pieces("read", super().read(partition))
+
+
+class TracedWriter(StreamWriter):
+    """The planner's process begins, tasks write, the sink's process commits."""
+
+    def _begin(self) -> Begun | None:
+        begun: Begun | None = noted("begin", super()._begin)
+        return begun
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """As StreamWriter has it."""
+        report: WriterCommitMessage = noted("write", super().write, iterator)
+        return report
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """As StreamWriter has it."""
+        noted("commit", super().commit, messages, batchId)
+
+
+class Traced(EoslogDataSource):
+    """eoslog under another name."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name given to format()."""
+        return "eoslog_traced"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """As EoslogDataSource has it."""
+        return TracedReader(source_options(self.options, stream=True))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """As EoslogDataSource has it."""
+        return TracedWriter(sink_options(self.options, stream=True), schema)
+
+
+def _watch_requests() -> None:
+    send, receive = Connection._send, Connection._receive
+    began: dict[tuple[int, int], float] = {}
+
+    def timed_send(self: Connection, *given: Any) -> int:
+        now = time.time()
+        number = send(self, *given)
+        began[id(self), number] = now
+        return number
+
+    def timed_receive(self: Connection, deadline: float) -> Any:
+        pending, frame = receive(self, deadline)
+        note(APIS[pending.api].name, began.pop((id(self), pending.correlation_id)), is_request=True)
+        return pending, frame
+
+    Connection._send, Connection._receive = timed_send, timed_receive  # type: ignore[method-assign, assignment]
+
+
+if FILE in os.environ:
+    _watch_requests()
