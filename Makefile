@@ -13,7 +13,7 @@ OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test mutants test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture test-console model lint bench bench-quick trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends
+.PHONY: help setup java demo test mutants test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture test-console model lint bench bench-quick bench-starts trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -119,6 +119,9 @@ bench: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## everything beside its peers, in
 
 trace-micro-batch: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## draw one small micro-batch, every process a lane (TRACE_ARGS="--kafka .peers/kafka-4.3.1 --tasks --to FILE")
 	$(BIN)/python -m benchmarks.trace_micro_batch $(TRACE_ARGS)
+
+bench-starts: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## from start() to the first rows, beside Spark's Kafka connector: with and without eoslog's daemon (STARTS_ARGS="--turns 6")
+	$(BIN)/python -m benchmarks.starts $(STARTS_ARGS)
 
 bench-quick: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## the same within five minutes: less work, fewer turns, nothing written
 	$(BIN)/python -m benchmarks.run --quick $(BENCH_ARGS)

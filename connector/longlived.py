@@ -32,4 +32,4 @@ def settle() -> None:
 def is_sparks() -> bool:
     """Whether Spark started this process as one of its own: `python -m pyspark.daemon`, or the like."""
     started = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return started is not None and started.name.startswith("pyspark.")
+    return started is not None and started.name.startswith(("pyspark.", "eoslog.spark_daemon"))

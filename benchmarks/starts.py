@@ -1,0 +1,172 @@
+"""`make bench-starts`: from start() to the end of the first micro-batch with rows, subjects in turns.
+
+Each subject has a JVM of its own, and all of them live; a query copies a thousand rows on Apache Kafka and is
+stopped. The first turn is cold and stands by itself. Before half of the others a minute and more goes by, in
+which Spark ends idle Python workers, as between two cells of a notebook.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from pyspark.sql import SparkSession
+
+from benchmarks.peer_kafka import ApacheKafka
+
+ROWS, PARTITIONS = 1000, 4
+PAUSE_SECONDS = 75.0
+"""Longer than spark.python.worker's idle workers live."""
+
+
+class Subject(NamedTuple):
+    """Who starts: its format, and what its session is told."""
+
+    name: str
+    format: str
+    settings: dict[str, str]
+
+
+SUBJECTS = (
+    Subject("kafka", "kafka", {}),
+    Subject("eoslog", "eoslog", {}),
+    Subject("eoslog, with its daemon", "eoslog", {"spark.python.daemon.module": "eoslog.spark_daemon"}),
+)
+
+
+def serve(subject: Subject, bootstrap: str, jars: str) -> None:
+    """A subject's process: a query for each line of standard input; prints how long its first rows took."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.jars": jars,
+        "spark.driver.memory": "1g",
+        **subject.settings,
+    }
+    settings |= {"spark.ui.showConsoleProgress": "false", "spark.sql.shuffle.partitions": "2"}
+    spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    to = {"kafka.bootstrap.servers": bootstrap}
+    print("ready", flush=True)
+    for line in sys.stdin:
+        target = line.strip()
+        with tempfile.TemporaryDirectory() as checkpoint:
+            read = spark.readStream.format(subject.format).options(**to, startingOffsets="earliest")
+            frame = read.option("subscribe", "starts").load().select("key", "value")
+            writer = frame.writeStream.format(subject.format).options(**to).option("topic", target)
+            began = time.monotonic()
+            query = writer.option("checkpointLocation", checkpoint).start()
+            while not any(one["numInputRows"] for one in query.recentProgress):
+                assert query.isActive, query.exception()
+                time.sleep(0.005)
+            print(f"took {time.monotonic() - began}", flush=True)
+            query.stop()
+
+
+class Child:
+    """A subject's process."""
+
+    def __init__(self, number: int, bootstrap: str, jars: str, log: Path) -> None:
+        command = [sys.executable, "-m", "benchmarks.starts", "--child", str(number), bootstrap, jars]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log.open("w"), text=True
+        )
+        self._expect("ready")
+
+    def start(self, target: str) -> float:
+        """Seconds to the first rows."""
+        assert self._process.stdin is not None
+        print(target, file=self._process.stdin, flush=True)
+        return float(self._expect("took").split()[1])
+
+    def close(self) -> None:
+        """End it."""
+        self._process.communicate()
+
+    def _expect(self, word: str) -> str:
+        assert self._process.stdout is not None
+        line = next((line for line in self._process.stdout if line.startswith(word)), None)
+        assert line is not None, f"the process said no {word}"
+        return line
+
+
+@contextmanager
+def cluster(kafka: Path) -> Iterator[str]:
+    """Apache Kafka with a thousand rows."""
+    with ApacheKafka(kafka, {}) as broker:
+        make(broker.bootstrap, "starts")
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for number in range(ROWS):
+            producer.produce("starts", b"v" * 100, key=b"%d" % number)
+        assert producer.flush(60) == 0
+        yield broker.bootstrap
+
+
+def make(bootstrap: str, topic: str) -> None:
+    """A topic."""
+    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(topic, PARTITIONS, 1)])[
+        topic
+    ].result(60)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--turns", type=int, default=6, help="after the cold one; the second half after a pause"
+    )
+    parser.add_argument("--kafka", type=Path, default=Path(".peers/kafka-4.3.1"))
+    parser.add_argument("--spark-kafka", type=Path, default=Path(".peers/spark-kafka-4.2.0"))
+    parser.add_argument("--child", nargs=3, metavar=("NUMBER", "BOOTSTRAP", "JARS"), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        number, bootstrap, jars = given.child
+        serve(SUBJECTS[int(number)], bootstrap, jars)
+        return
+    jars = ",".join(map(str, sorted(given.spark_kafka.glob("*.jar"))))
+    took: dict[str, dict[str, list[float]]] = {
+        one.name: {"cold": [], "at once": [], "after a pause": []} for one in SUBJECTS
+    }
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="eoslog-starts-")))
+        bootstrap = stack.enter_context(cluster(given.kafka))
+        children = [Child(n, bootstrap, jars, folder / f"{n}.log") for n in range(len(SUBJECTS))]
+        for child in children:
+            stack.callback(child.close)
+        for turn in range(given.turns + 1):
+            kind = "cold" if turn == 0 else "at once" if turn <= given.turns // 2 else "after a pause"
+            if kind == "after a pause":
+                time.sleep(PAUSE_SECONDS)
+            for subject, child in zip(SUBJECTS, children, strict=True):
+                target = f"target-{turn}-{SUBJECTS.index(subject)}"
+                make(bootstrap, target)
+                took[subject.name][kind].append(child.start(target))
+    print(
+        "| start() to the first micro-batch with rows, s | "
+        + " | ".join(took)
+        + " |\n|---|"
+        + "---|" * len(took)
+    )
+    for kind in ("cold", "at once", "after a pause"):
+        figures = [
+            f"{statistics.median(one[kind]):.2f} ({min(one[kind]):.2f} to {max(one[kind]):.2f})"
+            for one in took.values()
+        ]
+        print(f"| {kind} | " + " | ".join(figures) + " |")
+    print(json.dumps(took))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""An application for test_spark_daemon.py: a copy, and what its Python workers say of themselves."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+
+def look(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a worker: where its PySpark is from, by what it was started, and how many threads its parent has."""
+    import pyspark
+
+    for _ in rows:
+        pass
+    parent = Path(f"/proc/{os.getppid()}")
+    threads = next(
+        line for line in (parent / "status").read_text().splitlines() if line.startswith("Threads:")
+    )
+    said = {
+        "pyspark": pyspark.__file__,
+        "started": " ".join(sys.orig_argv[1:]),
+        "threads": int(threads.split()[1]),
+        "parent": os.getppid(),
+    }
+    yield pa.RecordBatch.from_pydict({"said": [json.dumps(said)]})
+
+
+def main(bootstrap: str, folder: str, first: str, second: str, daemon: str) -> None:
+    settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    spark = SparkSession.builder.master("local[2]").config(map=settings)
+    if daemon:
+        spark = spark.config("spark.python.daemon.module", daemon)
+    session = spark.getOrCreate()
+    kafka = {"kafka.bootstrap.servers": bootstrap}
+    rows = session.range(0, 100, 1, 2).selectExpr("cast(id as string) as value")
+    rows.write.format("eoslog").options(**kafka).option("topic", first).mode("append").save()
+    source = {**kafka, "subscribe": first, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "30"}
+    stream = session.readStream.format("eoslog").options(**source).load().select("value")
+    sink = {**kafka, "topic": second, "checkpointLocation": f"{folder}/checkpoint"}
+    query = stream.writeStream.format("eoslog").options(**sink).trigger(availableNow=True).start()
+    query.awaitTermination(240)
+    copied = session.read.format("eoslog").options(**kafka).option("subscribe", second).load()
+    said = session.range(0, 1, 1, 1).mapInArrow(look, "said string").collect()[0].said
+    print("told " + json.dumps({"copied": copied.count(), **json.loads(said)}), flush=True)
+    if sys.stdin.read(1) == "k":  # until the test has looked at its processes
+        os.kill(os.getpid(), 9)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

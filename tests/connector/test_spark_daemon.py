@@ -1,0 +1,99 @@
+"""spark.python.daemon.module=eoslog.spark_daemon: the same rows, from processes that are sooner there."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import psutil
+import pytest
+from stock_kafka import Kafka
+
+from eoslog import spark_daemon
+
+_HERE = Path(__file__).parent
+
+
+def archive(folder: Path, version: str) -> str:
+    path = folder / "pyspark.zip"
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr("pyspark/version.py", version)
+    return str(path)
+
+
+def installed(folder: Path, version: str) -> str:
+    (folder / "pyspark").mkdir(parents=True)
+    (folder / "pyspark" / "version.py").write_text(version)
+    return str(folder)
+
+
+def test_the_zip_goes_where_the_same_version_is_installed(tmp_path: Path) -> None:
+    packed, site = archive(tmp_path, "4.3.0"), installed(tmp_path / "site", "4.3.0")
+    path = ["", packed, "/spark/py4j.zip", "/nowhere", site]
+    spark_daemon.prefer_installed(path)
+    assert path == ["", "/spark/py4j.zip", "/nowhere", site]
+
+
+@pytest.mark.parametrize("version", ["4.2.0", None])
+def test_the_zip_stays_where_another_version_is_installed_or_none(
+    tmp_path: Path, version: str | None
+) -> None:
+    path = [archive(tmp_path, "4.3.0"), *([installed(tmp_path / "site", version)] if version else [])]
+    before = list(path)
+    spark_daemon.prefer_installed(path)
+    assert path == before
+
+
+def test_what_is_no_zip_stays(tmp_path: Path) -> None:
+    (tmp_path / "pyspark.zip").write_text("torn")
+    path = [str(tmp_path / "pyspark.zip"), installed(tmp_path / "site", "4.3.0")]
+    before = list(path)
+    spark_daemon.prefer_installed(path)
+    assert path == before
+
+
+def test_nothing_that_is_preloaded_starts_a_thread() -> None:
+    """A fork loses threads: NumPy's and Arrow's are the workers' own."""
+    program = """
+import importlib, sys
+from eoslog import spark_daemon
+for worker, modules in spark_daemon._PRELOADED.items():
+    for module in (worker, *modules):
+        importlib.import_module(module)
+    threads = open("/proc/self/status").read().split("Threads:")[1].split()[0]
+    print(threads, *sorted({"numpy", "pyarrow", "pandas"} & set(sys.modules)))
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines() == ["1"] * len(spark_daemon._PRELOADED)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_copy_with_this_daemon(kafka: Kafka, tmp_path: Path, killed: bool) -> None:
+    """Rows arrive once; workers import PySpark from its folder; none is left when the application is gone."""
+    given = kafka.bootstrap, str(tmp_path), kafka.topic(2), kafka.topic(), "eoslog.spark_daemon"
+    application = subprocess.Popen(
+        [sys.executable, str(_HERE / "daemon_app.py"), *given],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=(tmp_path / "log").open("w"), text=True,
+    )  # fmt: skip
+    assert application.stdout is not None and application.stdin is not None
+    told = next((line for line in application.stdout if line.startswith("told ")), None)
+    assert told is not None, (tmp_path / "log").read_text()
+    said = json.loads(told.removeprefix("told "))
+    assert said["copied"] == 100
+    assert said["started"] == "-m eoslog.spark_daemon pyspark.worker" and said["threads"] == 1
+    assert "pyspark.zip" not in said["pyspark"]
+    own = psutil.Process(application.pid).children(recursive=True)
+    daemons = [one for one in own if "eoslog.spark_daemon" in " ".join(one.cmdline())]
+    assert said["parent"] in {one.pid for one in daemons}
+    application.stdin.write("k" if killed else "q")
+    application.stdin.close()
+    application.wait(60)
+    deadline = time.monotonic() + 30
+    while any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in own):
+        assert time.monotonic() < deadline, [one.cmdline() for one in own if one.is_running()]
+        time.sleep(0.2)
+    assert not os.path.exists(f"/proc/{said['parent']}/fd/0")
