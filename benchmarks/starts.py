@@ -50,14 +50,17 @@ SUBJECTS = (
 def serve(subject: Subject, bootstrap: str, jars: str) -> None:
     """A subject's process: a query for each line of standard input; prints how long its first rows took."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
     settings = {
         "spark.ui.enabled": "false",
-        "spark.jars": jars,
+        "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "2",
         **subject.settings,
     }
-    settings |= {"spark.ui.showConsoleProgress": "false", "spark.sql.shuffle.partitions": "2"}
-    spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     to = {"kafka.bootstrap.servers": bootstrap}
     print("ready", flush=True)
