@@ -29,10 +29,10 @@ from pyspark import TaskContext
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from eoslog.connector import plan
-from eoslog.connector import rows as row_columns
 from eoslog.connector.commit import commands as c
 from eoslog.connector.driver import Driver
 from eoslog.connector.source import EoslogDataSource
+from eoslog.connector.spark_columns import source_schema
 
 BATCH = 200
 """maxOffsetsPerTrigger."""
@@ -245,7 +245,7 @@ def writer_of(job: Job, bootstrap: str, checkpoint: Path, query: str, batch: int
 
 
 def _schema() -> Any:
-    whole = row_columns.schema(True)
+    whole = source_schema(True)
     from pyspark.sql.types import StructType
 
     return StructType([column for column in whole if column.name in ("key", "value", "headers")])
