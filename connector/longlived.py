@@ -14,6 +14,9 @@ import gc
 import os
 import sys
 
+DAEMONS = ("pyspark.daemon", "eoslog.spark_daemon")
+"""What Spark starts for each kind of Python process, to fork them: PySpark's, and ours in its place."""
+
 _CALLS = 2
 """The first call spares the collection behind it; the second knows what the first has imported."""
 
@@ -32,4 +35,4 @@ def settle() -> None:
 def is_sparks() -> bool:
     """Whether Spark started this process as one of its own: `python -m pyspark.daemon`, or the like."""
     started = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return started is not None and started.name.startswith(("pyspark.", "eoslog.spark_daemon"))
+    return started is not None and (started.name in DAEMONS or started.name.startswith("pyspark."))

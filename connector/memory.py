@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from eoslog.connector.commit.messages import Batch, Run
 from eoslog.connector.commit.names import Identity
 from eoslog.connector.form import FORM
+from eoslog.connector.longlived import DAEMONS
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ def driver_token() -> str:
 
 def _is_forked_by_daemon() -> bool:
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return main is not None and main.name == "pyspark.daemon"
+    return main is not None and main.name in DAEMONS
 
 
 def parent_of(pid: int) -> Started:

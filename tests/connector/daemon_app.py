@@ -14,6 +14,8 @@ def look(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """In a worker: where its PySpark is from, by what it was started, and how many threads its parent has."""
     import pyspark
 
+    from eoslog.connector import memory
+
     for _ in rows:
         pass
     parent = Path(f"/proc/{os.getppid()}")
@@ -25,6 +27,7 @@ def look(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         "started": " ".join(sys.orig_argv[1:]),
         "threads": int(threads.split()[1]),
         "parent": os.getppid(),
+        "driver": memory.driver_process().pid,
     }
     yield pa.RecordBatch.from_pydict({"said": [json.dumps(said)]})
 

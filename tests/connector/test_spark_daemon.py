@@ -70,6 +70,14 @@ for worker, modules in spark_daemon._PRELOADED.items():
     assert ended.stdout.splitlines() == ["1"] * len(spark_daemon._PRELOADED)
 
 
+def command_of(process: psutil.Process) -> str:
+    """Its command line; none of a process that has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return ""
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_copy_with_this_daemon(kafka: Kafka, tmp_path: Path, killed: bool) -> None:
@@ -87,13 +95,13 @@ def test_a_copy_with_this_daemon(kafka: Kafka, tmp_path: Path, killed: bool) -> 
     assert said["started"] == "-m eoslog.spark_daemon pyspark.worker" and said["threads"] == 1
     assert "pyspark.zip" not in said["pyspark"]
     own = psutil.Process(application.pid).children(recursive=True)
-    daemons = [one for one in own if "eoslog.spark_daemon" in " ".join(one.cmdline())]
-    assert said["parent"] in {one.pid for one in daemons}
+    assert "java" in command_of(psutil.Process(said["driver"])), "whose memory and guards the batches have"
+    assert said["parent"] in {one.pid for one in own if "eoslog.spark_daemon" in command_of(one)}
     application.stdin.write("k" if killed else "q")
     application.stdin.close()
     application.wait(60)
     deadline = time.monotonic() + 30
-    while any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in own):
-        assert time.monotonic() < deadline, [one.cmdline() for one in own if one.is_running()]
+    while any(command_of(one) for one in own):
+        assert time.monotonic() < deadline, [command_of(one) for one in own]
         time.sleep(0.2)
     assert not os.path.exists(f"/proc/{said['parent']}/fd/0")
