@@ -120,9 +120,8 @@ def cluster(kafka: Path) -> Iterator[str]:
 
 def make(bootstrap: str, topic: str) -> None:
     """A topic."""
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(topic, PARTITIONS, 1)])[
-        topic
-    ].result(60)
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # kept until it has answered
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
 
 
 def main() -> None:
