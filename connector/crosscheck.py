@@ -8,6 +8,7 @@ every micro-batch. `docs/troubleshooting.md` has the way out of each.
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, NoReturn
 
+from eoslog.connector.accepted import to_accept
 from eoslog.connector.commit.faults import (
     CheckpointMismatch,
     CheckpointOlder,
@@ -34,7 +35,7 @@ def check_given(old: str, new: str, decided: Batch | None, batch: Batch, accepte
         f"{decided} was decided by the sink {old}, Spark has not noted it as done and would write {batch} "
         f"again, and transactional.id is {new} now. Start the query once with transactional.id={old}: it "
         "finishes the batch; then change the name. If this is a copy of that query's checkpoint, and what "
-        f"it has written is to be written here as well, set start.accepted={word}"
+        f"it has written is to be written here as well, set {to_accept(word, accepted)}"
     )
 
 
@@ -73,7 +74,7 @@ def check_taken_over(
         f"kafka.group.id={group} and transactional.id={sink} in source and sink, and "
         "startingOffsets=committed. If these are two queries, and this one is to write those rows as "
         "well, give each a transactional.id and a kafka.group.id of its own, and "
-        f"set start.accepted={word}"
+        f"set {to_accept(word, accepted)}"
     )
 
 
@@ -203,7 +204,7 @@ def _begins_elsewhere(story: Story, what: str) -> list[str]:
     raise StartsElsewhere(
         f"sink {story.sink}: the checkpoint is new, and {what}. Nothing was written. "
         f"{StartsElsewhere.advice} If this query is to begin elsewhere, and rows may be there twice, set "
-        f"start.accepted={_WORD_NEW}, or give it a transactional.id and kafka.group.id of its own"
+        f"{to_accept(_WORD_NEW, story.accepted)}, or give it a transactional.id and kafka.group.id of its own"
     )
 
 
@@ -250,7 +251,8 @@ def _refuse_offsets(story: Story, left: list[str], what: str) -> NoReturn:
         "read would be left out here. Nothing was written. If this query takes that one's place, give it "
         f"transactional.id={left[0]}, in source and sink: it then stops the old one first. Else begin with "
         "another new checkpoint at startingOffsets of its own, and with a kafka.group.id of its own. If the "
-        f"other one has ended and the name is to change, set start.accepted=offsets-of:{left[0]}"
+        f"other one has ended and the name is to change, set "
+        f"{to_accept(f'offsets-of:{left[0]}', story.accepted)}"
     )
 
 
@@ -300,9 +302,9 @@ def check_completed(
         "restored from an older copy? Nothing was written. Restore the checkpoint that belongs to that "
         "copy; or start with a new one where the copy stands: startingOffsets=committed (with kafka.group.id "
         "and transactional.id in source and sink), if kafka.group.id was given to these batches, else "
-        f"startingOffsets={begins} and start.accepted={_WORD_NEW}. If nothing is missing, as another "
+        f"startingOffsets={begins} and {to_accept(_WORD_NEW, accepted)}. If nothing is missing, as another "
         "connector wrote these batches or the group was idle for longer than offsets.retention.minutes, set "
-        f"start.accepted={word}"
+        f"{to_accept(word, accepted)}"
     )
 
 

@@ -7,14 +7,17 @@ the tasks' reports. Only begin remembers anything from batch to batch, and it ma
 import logging
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from eoslog.connector import guard, memory, tokens
+from eoslog.connector.accepted import to_accept
 from eoslog.connector.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.client import offsets as group_offsets
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, commit
 from eoslog.connector.commit.ending import run_of
+from eoslog.connector.commit.leave import fence
 from eoslog.connector.commit.messages import Batch, Begun, Report, Run
 from eoslog.connector.commit.names import Sink
 from eoslog.connector.commit.prove import prove_last
@@ -37,12 +40,12 @@ def driver_for(options: SinkOptions) -> Driver:
 def begin_stream(options: SinkOptions, driver: Driver | None = None) -> Begun | None:
     """Before the tasks of a micro-batch; None where the guarantee needs nothing.
 
-    Raises OptionError, CommitFault, WrongCluster.
+    Raises OptionError, CommitFault, WrongCluster, CheckpointUnreadable.
     """
     view = _read_checkpoint(options)
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         if view is not None:
-            leave_for_none(options, driver or driver_for(options), view)
+            _begin_plainly(options, view, driver or driver_for(options))
         return None
     assert view is not None  # else an error was raised
     sink = Sink(options.transactional_id or view.batch.query_id)
@@ -75,12 +78,29 @@ def begin_stream(options: SinkOptions, driver: Driver | None = None) -> Begun | 
     return begun
 
 
+def _begin_plainly(options: SinkOptions, view: View, driver: Driver) -> None:
+    """A micro-batch of at_least_once. First what whoever had the checkpoint has decided is carried out; and,
+    once a run, what whoever had the name has."""
+    leave_for_none(options, driver, view)
+    if options.transactional_id is None:
+        return
+    sink = Sink(options.transactional_id)
+    key = (*_memory_key(options, sink, view.batch), options.guarantee.value)
+    run = memory.take(*key)
+    if run is None or view.batch.batch_id != run.batch.batch_id + 1:
+        identity = driver.run(fence(sink))
+        run = Run(identity, identity, view.batch)
+    memory.keep(replace(run, batch=view.batch), *key)
+
+
 def begin_batch(options: SinkOptions, driver: Driver | None = None) -> Begun | None:
     """Before the tasks of a batch write. Every write is a query of its own, with one batch; writes with the
     same token are the same query."""
-    if options.guarantee is Guarantee.AT_LEAST_ONCE:
-        return None
     driver = driver or driver_for(options)
+    if options.guarantee is Guarantee.AT_LEAST_ONCE:
+        if options.transactional_id is not None:
+            driver.run(fence(Sink(options.transactional_id)))
+        return None
     if options.write_token is not None:
         started = tokens.begin_token(options, options.write_token, driver)
     else:
@@ -212,10 +232,11 @@ def _source_offsets(
 
 
 def _read_checkpoint(options: SinkOptions) -> View | None:
-    """What begin needs of the checkpoint; None where it is not needed and cannot be read.
+    """What begin needs of the checkpoint; None where at_least_once does without it, as its user accepts.
 
     Raises OptionError. A sink that went on without it would not notice that the checkpoint was set back, or
-    that transactional.id was changed after a decision: rows would be lost or doubled silently.
+    that transactional.id or the guarantee was changed after a decision: rows would be lost or doubled
+    silently, or held back from readers for ever.
     """
     try:
         if options.checkpoint_location is None:
@@ -223,11 +244,22 @@ def _read_checkpoint(options: SinkOptions) -> View | None:
         return View.of(Checkpoint.at(options.checkpoint_location))
     except CheckpointUnreadable as error:
         if options.guarantee is not Guarantee.AT_LEAST_ONCE:
-            what = f"processing.guarantee={options.guarantee.value}"
-            raise OptionError(_needs_checkpoint(what, error)) from error
+            raise OptionError(_needs_checkpoint(_guarantee(options), error)) from error
         if options.group_id is not None:
             raise OptionError(_needs_checkpoint("kafka.group.id", error)) from error
-        return None
+        if _WORD_NO_CHECKPOINT in options.accepted:
+            return None
+        raise OptionError(
+            f"{_needs_checkpoint(_guarantee(options), error)}. If this query has never run with another "
+            f"guarantee, set {to_accept(_WORD_NO_CHECKPOINT, options.accepted)}"
+        ) from error
+
+
+_WORD_NO_CHECKPOINT = "no-checkpoint"
+
+
+def _guarantee(options: SinkOptions) -> str:
+    return f"processing.guarantee={options.guarantee.value}"
 
 
 def _needs_checkpoint(who: str, why: object) -> str:

@@ -175,17 +175,16 @@ def _check_plain_start(options: SinkOptions, view: View, driver: Driver) -> None
         accepted=options.accepted,
     )
     check_plain_start(story)
-    _finish_others(story, driver, own=True)
+    _finish_others(story, driver)
 
 
-def _finish_others(story: Story, driver: Driver, *, own: bool = False) -> None:
+def _finish_others(story: Story, driver: Driver) -> None:
     """A query that begins where a sink has committed leaves it the rows before that: what the sink has
-    decided is carried out, or they would be lost if its driver died there. `own`: the sink of this name,
-    too, which at_least_once does not begin. Raises CommitFault."""
+    decided is carried out, or they would be lost if its driver died there. Raises CommitFault."""
     notes = [found.note for found in story.committed.values() if found.note]
     plain = {note.sink for note in notes if not note.decided}  # of at_least_once: it decides nothing
     for sink in sorted(({note.sink for note in notes} | {one.sink for one in story.taken}) - plain):
-        if own or sink != story.sink:
+        if sink != story.sink:
             driver.run(fence(Sink(sink)))
 
 

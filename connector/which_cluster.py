@@ -3,6 +3,7 @@ cluster mean nothing in another."""
 
 from collections.abc import Collection, Iterable
 
+from eoslog.connector.accepted import to_accept
 from eoslog.connector.errors import WrongCluster
 
 
@@ -46,5 +47,5 @@ def check_sink_cluster(then: str | None, now: str | None, sink: str, accepted: C
         f"sink {sink}: the checkpoint's batches were written to the cluster {then}, where their decisions "
         f"are, and kafka.bootstrap.servers leads to the cluster {now}. Correct kafka.bootstrap.servers; or "
         "begin with a new checkpoint; or, if the last batch is complete on the old one, set "
-        f"start.accepted={word}"
+        f"{to_accept(word, accepted)}"
     )

@@ -4,7 +4,7 @@ from eoslog.connector.commit.begin import acquire, begin, make_ready
 from eoslog.connector.commit.commands import Rules
 from eoslog.connector.commit.decision import decode
 from eoslog.connector.commit.messages import Batch
-from eoslog.connector.commit.names import Sink
+from eoslog.connector.commit.names import Identity, Sink
 from eoslog.connector.commit.own import fetch_stored
 
 
@@ -25,9 +25,9 @@ def decided_by(sink: Sink, query_id: str) -> Rules[Batch | None]:
     return last.last_of(query_id) if last else None
 
 
-def fence(sink: Sink) -> Rules[None]:
+def fence(sink: Sink) -> Rules[Identity]:
     """Stop who holds the sink, so that the source offsets it has committed stay where they are, and carry out
-    what it has decided: whoever begins at these offsets leaves those rows to it.
+    what it has decided: whoever begins at these offsets leaves those rows to it. Returns the sink's identity.
 
     A decision on its way is carried out or withdrawn by the coordinator before it answers. Raises
     CommitFault.
@@ -36,3 +36,4 @@ def fence(sink: Sink) -> Rules[None]:
     last = decode(sink, owned.stored.chunks)
     nothing = Batch("", -1)  # no batch of the sink's is begun
     yield from make_ready(sink, owned, last, nothing, is_complete=False)
+    return owned.identity

@@ -210,7 +210,7 @@ def test_what_does_not_fit_is_said(odd: Story, says: str) -> None:
         pytest.param(
             story(0, at=(7, note(3, "old")), taken={TakenFrom("s2", "h")}, accepted={"new-checkpoint"}),
             StartsElsewhere,
-            "offsets of group h .*start.accepted=offsets-of:s2",
+            "offsets of group h .*start.accepted=new-checkpoint,offsets-of:s2",
             id="from another sink's offsets, and the sink has another group",
         ),
         pytest.param(

@@ -4,6 +4,7 @@ they remember, and when the partitions are asked."""
 import json
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -222,12 +223,30 @@ def test_options_reach_the_rules(folder: Path) -> None:
     assert replays.begin().lost == (1,)
 
 
-def test_at_least_once_asks_for_nothing(folder: Path) -> None:
+@pytest.mark.parametrize("named", [False, True])
+def test_at_least_once_asks_the_cluster_for_its_name_alone(folder: Path, named: bool) -> None:
+    """Once a run: whoever had it may have left decided rows that readers wait for."""
     query = Query(folder / "q", Bench(), processing__guarantee="at_least_once")
-    query.plan(0)
-    assert sink.begin_stream(query.options, query.driver) is None  # type: ignore[arg-type]
-    query.commit([], 0)
-    assert query.bench.commands == []
+    if not named:
+        query.options = replace(query.options, transactional_id=None)
+    asked = []
+    for batch_id in (0, 1, 1):
+        query.plan(batch_id)
+        query.bench.commands.clear()
+        assert sink.begin_stream(query.options, query.driver) is None  # type: ignore[arg-type]
+        query.commit([], batch_id)
+        asked.append(len(query.sent(c.Acquire)))
+    assert asked == ([1, 0, 1] if named else [0, 0, 0])
+    assert named or not query.bench.commands
+
+
+def test_a_write_of_at_least_once_asks_for_its_name_alone() -> None:
+    for given, acquired in (({"transactional.id": "named"}, 1), ({}, 0)):
+        bench = Bench()
+        to = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out", "processing.guarantee": "at_least_once"}
+        options = sink_options({**to, **given}, stream=False)
+        assert sink.begin_batch(options, OnModel(bench)) is None  # type: ignore[arg-type]
+        assert sum(isinstance(command, c.Acquire) for command in bench.commands) == acquired
 
 
 def test_the_sinks_own_transaction_is_short(folder: Path) -> None:
@@ -247,6 +266,20 @@ def test_exactly_once_needs_a_checkpoint() -> None:
 def test_a_group_needs_a_checkpoint_whatever_the_guarantee() -> None:
     given = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out", "kafka.group.id": "g"}
     options = sink_options({**given, "processing.guarantee": "at_least_once"}, stream=True)
+    with pytest.raises(OptionError, match=r"kafka\.group\.id needs a checkpoint"):
+        sink.begin_stream(options, OnModel(Bench()))  # type: ignore[arg-type]
+
+
+def test_at_least_once_needs_a_checkpoint_unless_its_user_knows_better() -> None:
+    """What another guarantee has decided on it would stay open for ever."""
+    given = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out", "processing.guarantee": "at_least_once"}
+    for more in ({}, {"start.accepted": "new-checkpoint"}):
+        options = sink_options({**given, **more}, stream=True)
+        with pytest.raises(OptionError, match=r"at_least_once needs a checkpoint.*,?no-checkpoint$"):
+            sink.begin_stream(options, OnModel(Bench()))  # type: ignore[arg-type]
+    options = sink_options({**given, "start.accepted": "no-checkpoint"}, stream=True)
+    assert sink.begin_stream(options, OnModel(Bench())) is None  # type: ignore[arg-type]
+    options = sink_options({**given, "start.accepted": "no-checkpoint", "kafka.group.id": "g"}, stream=True)
     with pytest.raises(OptionError, match=r"kafka\.group\.id needs a checkpoint"):
         sink.begin_stream(options, OnModel(Bench()))  # type: ignore[arg-type]
 

@@ -277,18 +277,19 @@ def test_a_checkpoint_that_was_set_back_is_refused(stream: Stream) -> None:
     assert len(stream.copied()) == 80
 
 
-def test_exactly_once_needs_the_checkpoint_among_the_writer_s_options(
+def test_a_stream_needs_the_checkpoint_among_the_writer_s_options(
     stream: Stream, spark: SparkSession, tmp_path: Path
 ) -> None:
     """One given by spark.sql.streaming.checkpointLocation is not; that it was set back would go unnoticed."""
     rows = stream.put(0, 10)
     spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "all"))
     try:
-        for given in ({}, {"transactional__id": "copy-1"}):
+        for given in ({}, {"transactional__id": "copy-1"}, {"processing__guarantee": "at_least_once"}):
             with pytest.raises(PySparkException, match="Give the writer the option checkpointLocation"):
                 stream.run(checkpointLocation=None, queryName="copy", **given)
         assert stream.copied() == []
-        stream.run(checkpointLocation=None, queryName="copy", processing__guarantee="at_least_once")
+        weaker = {"processing__guarantee": "at_least_once", "start__accepted": "no-checkpoint"}
+        stream.run(checkpointLocation=None, queryName="copy", **weaker)
     finally:
         spark.conf.unset("spark.sql.streaming.checkpointLocation")
     assert stream.copied() == rows

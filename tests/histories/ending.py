@@ -63,9 +63,7 @@ def _write(world: "World", lineage: Lineage, options: dict[str, str]) -> None:
 
 def _give_up(world: "World") -> None:
     """What a query has left open that nobody starts again is ended by force, as exactly-once.md says."""
-    blind = [q for q in world.queries.values() if not q.told]
-    blind = [q for q in blind if q.sink.get("processing.guarantee") == "at_least_once"]
-    gone = [line for line in world.lineages if not line.live or any(q.lineage is line for q in blind)]
+    gone = [line for line in world.lineages if not line.live]
     kept = {sink for line in world.lineages if line not in gone for sink in line.sinks}
     given_up = {sink for line in gone for sink in line.sinks} - kept
     for name in [name for name, _ in world.cluster.held_open() if name.split("/")[0] in given_up]:

@@ -17,7 +17,7 @@ FOUND_BY = {
     "SinkChanged": "another transactional.id after a kill between decision and commits",
     "the old sink is left": "another transactional.id after a kill before the decision, sealed",
     "at_least_once finishes": "at_least_once from now on, after a kill between decision and commits",
-    "open winners of a noted batch": "at_least_once for a while, on a checkpoint of the session",
+    "open winners of a noted batch": "at_least_once for a while, on a checkpoint that it is not to see",
     "a blind checkpoint": "a checkpoint of the session, restored from an older copy",
     "TokenReused": "a token for other rows",
     "DecisionGone, completed batches": "the cluster restored, the checkpoint newer",

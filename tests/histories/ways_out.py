@@ -137,7 +137,7 @@ def _option(world: "World", query: "Query", text: str) -> bool:
     if not told:
         return False
     name, _, value = told[-1].rstrip(".,:").partition("=")
-    kind, _, of = value.partition(":")
+    kind, _, of = value.split(",")[-1].partition(":")
     if kind == "offsets-of" and of not in query.lineage.sinks:
         return False  # they are another query's
     if query.sink.get(name) == value:
@@ -262,4 +262,4 @@ _WAYS = (
     (r"transactional\.id of its own|give each its own", _own_id),
     (r".", _later),
 )
-_REPEATABLE = {_again: 2, _force: TRIES}  # force: one transaction at a time
+_REPEATABLE = {_again: 2, _force: TRIES, _option: TRIES}  # one transaction, or one word, at a time

@@ -139,6 +139,26 @@ MUTANTS: list[Mutant] = [
             "",
         ),
         Break(
+            "at_least_once goes on without its checkpoint",
+            "        if _WORD_NO_CHECKPOINT in options.accepted:\n            return None\n",
+            "        return None\n",
+        ),
+        Break(
+            "at_least_once leaves what its name has decided",
+            "        identity = driver.run(fence(sink))\n        run = Run(identity, identity, view.batch)\n",
+            "        identity = Identity(1, 0)\n        run = Run(identity, identity, view.batch)\n",
+        ),
+        Break(
+            "at_least_once asks for its name in each batch",
+            "    if run is None or view.batch.batch_id != run.batch.batch_id + 1:\n        identity",
+            "    if True:\n        identity",
+        ),
+        Break(
+            "a write of at_least_once leaves what its name has decided",
+            "        if options.transactional_id is not None:\n            driver.run(fence(Sink(options.transactional_id)))\n",
+            "",
+        ),
+        Break(
             "one sink for all of a query",
             'return Sink(next((report.stamp.sink_id for report in reports if report is not None), ""))',
             'return Sink("sink")',
