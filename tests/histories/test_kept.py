@@ -468,7 +468,7 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("restored",),
         ("set", "B", "processing.guarantee", "at_least_once"),
     ],
-    "at_least_once on a checkpoint of the session, after a kill between decision and commits": [
+    "at_least_once on a checkpoint of the session, after a kill": [
         ("query", "B", {"in": "in,in2", "id": "x", "small": "0"}),
         ("query", "C", {"id": "x", "token": "job"}),
         ("run", "B", 1),
@@ -478,7 +478,7 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("set", "B", "told", "no"),
         ("run", "C", 2),
     ],
-    "at_least_once on a new checkpoint, under the name of what was killed between decision and commits": [
+    "at_least_once on a new checkpoint, under its name of before": [
         ("query", "A", {"id": "x"}),
         ("produce", "in", 4),
         ("run", "A", 1, ("kill", ("commit: after END_TXN", 1))),
@@ -486,7 +486,7 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("anew", "A", "earliest"),
         ("run", "A", 1),
     ],
-    "another query of at_least_once under the name of what was killed between decision and commits": [
+    "at_least_once under a dead query's name": [
         ("query", "A", {"id": "x"}),
         ("query", "B", {"processing.guarantee": "at_least_once", "id": "x"}),
         ("run", "B", 1),

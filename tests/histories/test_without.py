@@ -17,6 +17,8 @@ FOUND_BY = {
     "SinkChanged": "another transactional.id after a kill between decision and commits",
     "the old sink is left": "another transactional.id after a kill before the decision, sealed",
     "at_least_once finishes": "at_least_once from now on, after a kill between decision and commits",
+    "at_least_once needs its checkpoint": "at_least_once on a checkpoint of the session, after a kill",
+    "at_least_once finishes what its name has decided": "at_least_once under a dead query's name",
     "open winners of a noted batch": "at_least_once for a while, on a checkpoint that it is not to see",
     "a blind checkpoint": "a checkpoint of the session, restored from an older copy",
     "TokenReused": "a token for other rows",

@@ -10,6 +10,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -17,6 +18,7 @@ from unittest.mock import patch
 from eoslog.connector import crosscheck, discover, guard, plan, reader, sink, sink_options, start_of_run, task
 from eoslog.connector.commit import begin, decide
 from eoslog.connector.commit.commands import Rules
+from eoslog.connector.options import SinkOptions
 from eoslog.connector.start_of_run import StartOfRun
 from tests.histories import spark, stage
 from tests.histories.draw import history
@@ -75,6 +77,16 @@ def _blind() -> list[Change]:
         (start_of_run.StartOfRun, "before", unless_blind(before)),
         (start_of_run.StartOfRun, "after", unless_blind(after)),
     ]
+
+
+def _plainly_without_a_checkpoint() -> list[Change]:
+    """at_least_once goes on without the checkpoint that is not among the writer's options."""
+    read = sink._read_checkpoint
+
+    def accepting(options: SinkOptions) -> Any:
+        return read(replace(options, accepted=options.accepted | {"no-checkpoint"}))
+
+    return [(sink, "_read_checkpoint", accepting)]
 
 
 def _open_winners_are_kept() -> list[Change]:
@@ -136,6 +148,8 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
     "SinkChanged": lambda: [(start_of_run, "check_given", _nothing)],
     "the old sink is left": lambda: [(start_of_run, "leave", _no_rules)],
     "at_least_once finishes": lambda: [(sink, "leave_for_none", _nothing)],
+    "at_least_once needs its checkpoint": _plainly_without_a_checkpoint,
+    "at_least_once finishes what its name has decided": lambda: [(sink, "fence", _no_rules)],
     "open winners of a noted batch": _open_winners_are_kept,
     "a blind checkpoint": _blind,
     "TokenReused": lambda: [(decide, "_check_content", _nothing)],
