@@ -7,6 +7,7 @@ reader or a writer of this module imports it; there the client's connections not
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -124,5 +125,43 @@ def _watch_requests() -> None:
     Connection._send, Connection._receive = timed_send, timed_receive  # type: ignore[method-assign, assignment]
 
 
+def _watch_worker() -> None:
+    """Of Spark's own work in a task's process: reading what to run."""
+    worker = sys.modules.get("pyspark.worker")
+    if worker is None:
+        return
+    receiver = worker.SparkSocketMessageReceiver
+    init, data = receiver.get_init_message, receiver.get_data_stream
+    began = [0.0]
+
+    def timed_init(self: Any) -> Any:
+        message = init(self)
+        began[0] = time.time()
+        return message
+
+    def timed_data(self: Any) -> Any:
+        note("what to run", began[0])
+        return data(self)
+
+    receiver.get_init_message, receiver.get_data_stream = timed_init, timed_data
+
+
+def _watch_collector() -> None:
+    """PySpark's daemon has each worker collect all garbage after each call."""
+    began = [0.0]
+
+    def noted_collection(phase: str, about: dict[str, int]) -> None:
+        if about["generation"] < 2:
+            return
+        if phase == "start":
+            began[0] = time.time()
+        else:
+            note("garbage collection", began[0])
+
+    gc.callbacks.append(noted_collection)
+
+
 if FILE in os.environ:
     _watch_requests()
+    _watch_collector()
+    _watch_worker()

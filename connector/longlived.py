@@ -7,7 +7,7 @@ long as it lives, so it need not be looked at again (gc.freeze); what is made la
 
 Only in the processes that Spark starts for itself: a notebook or a program of the user's, in which a writer
 may be made as well, holds rings of objects of its own at that moment, which would never be freed. And only
-twice a process: each time keeps what is garbage just then.
+when much has been imported since the last time: each time keeps what is garbage just then.
 """
 
 import gc
@@ -17,18 +17,19 @@ import sys
 DAEMONS = ("pyspark.daemon", "eoslog.spark_daemon")
 """What Spark starts for each kind of Python process, to fork them: PySpark's, and ours in its place."""
 
-_CALLS = 2
-"""The first call spares the collection behind it; the second knows what the first has imported."""
+_MANY = 20
+"""Modules that are worth it. The first task of a process imports NumPy for us and pandas for PySpark, the
+latter behind our call."""
 
 _seen: tuple[int, int] = (-1, 0)
 
 
 def settle() -> None:
-    """For where Spark calls in. Does nothing after the second call in a process; a fork counts anew."""
+    """For where Spark calls in. Does nothing while few modules are new in the process; a fork counts anew."""
     global _seen
-    process, calls = _seen if _seen[0] == os.getpid() else (os.getpid(), 0)
-    if calls < _CALLS and is_sparks():
-        _seen = (process, calls + 1)
+    known = _seen[1] if _seen[0] == os.getpid() else 0
+    if len(sys.modules) >= known + _MANY and is_sparks():
+        _seen = (os.getpid(), len(sys.modules))
         gc.freeze()
 
 
