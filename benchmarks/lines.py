@@ -10,14 +10,14 @@ from typing import Any, Literal
 FLUSHED, PAGE_CACHE, NOTHING_KEPT = "flushed", "page cache", "-"
 EXACTLY, AT_LEAST, NO_WRITE = "exactly once", "at least once", "read only"
 
-Kind = Literal["ratio", "cost", "above", "most", "flat", "shown"]
+Kind = Literal["ratio", "times", "cost", "above", "most", "flat", "shown"]
 
 
 @dataclass(frozen=True)
 class Goal:
-    """ratio: the first figure over the second, at least `bound`. cost: by how much the first is less than the
-    second, at most. above: the first minus the second, at most. most: the first itself, at most. flat: the
-    largest over the smallest, at most. shown: no goal."""
+    """ratio: the first figure over the second, at least `bound`. times: the same, at most. cost: by how much
+    the first is less than the second, at most. above: the first minus the second, at most. most: the first
+    itself, at most. flat: the largest over the smallest, at most. shown: no goal."""
 
     kind: Kind
     bound: float = 0.0
@@ -25,6 +25,7 @@ class Goal:
     def text(self) -> str:
         return {
             "ratio": f">= {self.bound:g}",
+            "times": f"<= {self.bound:g} times",
             "cost": f"<= {self.bound:.0%}",
             "above": f"<= {self.bound:g} above",
             "most": f"<= {self.bound:g}",

@@ -150,6 +150,28 @@ def short_copy(context: Context) -> list[Result]:
     return [Result("spark-short", work, "rows/s", Goal("shown"), taken.figures(worth))]
 
 
+def small_writes(context: Context) -> list[Result]:
+    """What a write costs that has hardly any rows: beginning, tasks, committing."""
+    bench, results = _warm(context), []
+    for rows, tasks, bound in ((100, 1, 2.5), (100, 10, 1.5), (1000, 100, 2.0)):
+        runs = {
+            EO: partial(spark_works.small_write, bench, OURS, bench.peer, rows, tasks),
+            ALO: partial(spark_works.small_write, bench, THEIRS, bench.peer, rows, tasks),
+            ON_OWN: partial(spark_works.small_write, bench, OURS, bench.own, rows, tasks),
+            NO_SINK: partial(spark_works.small_write, bench, spark_works.IDLE, bench.peer, rows, tasks),
+        }
+        taken = _in_turns(context, runs)
+        theirs = {ALO: (PAGE_CACHE, AT_LEAST), NO_SINK: FLOOR}
+        work = f"df.write of {rows:,} rows in {tasks} tasks"
+        for subject, worth, where in (
+            (EO, (PAGE_CACHE, EXACTLY), "both on Apache Kafka"),
+            (ON_OWN, (FLUSHED, EXACTLY), "ours on our broker"),
+        ):
+            figures = taken.figures({subject: worth, **theirs})
+            results.append(Result("small-write", f"{work}, {where}", "s", Goal("times", bound), figures))
+    return results
+
+
 def latency(context: Context) -> list[Result]:
     bench, batches = _warm(context), max(context.sizes.records(12), 5)
     names = {EO: OURS, NOTHING: spark_works.IDLE, ALO: THEIRS}
@@ -216,6 +238,7 @@ SECTIONS = [
     Section("spark-sink-stream", sink_stream),
     Section("spark-copy", copies),
     Section("spark-short", short_copy),
+    Section("small-write", small_writes),
     Section("micro-batch", latency),
     Section("guarantee", guarantees),
     Section("delay", delays),

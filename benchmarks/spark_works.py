@@ -47,6 +47,21 @@ def sink_batch(
     return run
 
 
+def small_write(bench: Bench, connector: str, bootstrap: str, rows: int, tasks: int) -> float:
+    """Seconds that a write of so many rows in so many tasks takes."""
+    with bench.topic(bootstrap) as topic:
+        frame = bench.spark.range(0, rows, 1, tasks).selectExpr("cast(cast(id as string) as binary) as value")
+        with bench.timed(rows) as run:
+            writer = frame.write.format(connector).option("topic", topic)
+            writer.option("kafka.bootstrap.servers", bootstrap).mode("append").save()
+        if connector != IDLE:
+            arrived = bench.sum_of(
+                bench.load("kafka", bootstrap, topic).selectExpr("value as key", "value")
+            ).rows
+            assert arrived == rows, f"{arrived} rows of {rows} arrived"
+    return run.seconds
+
+
 def _check_sink(bench: Bench, connector: str, bootstrap: str, topic: str, rows: int, size: int) -> None:
     if connector != IDLE:
         bench.check(bootstrap, topic, rows, size)

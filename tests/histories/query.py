@@ -33,8 +33,8 @@ class Query:
     copies: list[Path] = field(default_factory=list)
     aside: list[Path] = field(default_factory=list)
     error: Exception | None = None
-    before: dict[str, dict[str, int]] | None = None
-    """Where it stood on the checkpoint of before."""
+    before: Path | None = None
+    """The checkpoint of before, if batches are completed in it."""
     copy: str | None = None
     """Where brokers stand that were put back to an older copy, as startingOffsets, since an error told."""
     used: bool = False
@@ -65,7 +65,7 @@ class Query:
 
     def new_checkpoint(self, starting: str) -> None:
         """The same pipeline on a checkpoint that is new."""
-        self.before = self.position()
+        self.before = self.newest
         self.checkpoint = self.world.folder / uuid.uuid4().hex
         self.source["startingOffsets"] = starting
         self.source.pop("transactional.id", None)
@@ -76,10 +76,10 @@ class Query:
             if self.ids[-1] is not None:
                 self.source["transactional.id"] = self.ids[-1]
 
-    def position(self) -> dict[str, dict[str, int]] | None:
-        """Where it stands; where it stood on the checkpoint of before, if this one has completed nothing."""
-        done, _ = age(self.checkpoint)
-        return self.before if done < 0 else logged(self.checkpoint, done)
+    @property
+    def newest(self) -> Path | None:
+        """Its checkpoint; that of before, if this one has completed nothing."""
+        return self.checkpoint if age(self.checkpoint)[0] >= 0 else self.before
 
     def begin_anew(self, starting: str) -> None:
         """Another lineage, which begins there."""
@@ -93,19 +93,23 @@ class Query:
     def stood(self) -> str | None:
         """Where it stood on the checkpoint of before, as startingOffsets: its line; None: that is not
         known. Topics made anew and partitions that are new begin at their beginning."""
-        if self.before is None:
+        done = -1 if self.before is None else age(self.before)[0]
+        if self.before is not None and done == self.world.put_back.get(self.before, (-1, -1))[0]:
+            done = self.world.put_back[self.before][1]  # brokers do not know of more
+        if self.before is None or done < 0:
             return None
+        before = logged(self.before, done)
         cluster, given = self.world.cluster, dict[str, dict[str, int]]()
         for topic in self.lineage.topic.split(","):
             if topic not in cluster.topics:
-                given[topic] = self.before.get(topic, {"0": EARLIEST})
+                given[topic] = before.get(topic, {"0": EARLIEST})
                 continue
-            same = f"topic-id:{topic}:{cluster.id_of(topic)}" in self.before
-            known = self.before.get(topic, {}) if same else {}
+            same = f"topic-id:{topic}:{cluster.id_of(topic)}" in before
+            known = before.get(topic, {}) if same else {}
             numbers = map(str, range(len(cluster.topics[topic].logs)))
             given[topic] = {number: known.get(number, EARLIEST) for number in numbers}
             if same:
-                given |= {k: {} for k in self.before if k.split(":")[1:2] == [topic]}
+                given |= {k: {} for k in before if k.split(":")[1:2] == [topic]}
         return json.dumps(given)
 
     def line(self, batch: int) -> str | None:

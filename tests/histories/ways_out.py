@@ -262,4 +262,4 @@ _WAYS = (
     (r"transactional\.id of its own|give each its own", _own_id),
     (r".", _later),
 )
-_REPEATABLE = {_again: 2, _force: TRIES, _option: TRIES}  # one transaction, or one word, at a time
+_REPEATABLE = {_again: 2, _force: TRIES, _option: TRIES, _create: 2}  # one transaction, or word, at a time

@@ -51,6 +51,8 @@ class World:
         self._depth = 0
         self.deleted: Counter[str] = Counter()
         self.gone: Counter[str] = Counter()
+        self.put_back: dict[Path, tuple[int, int]] = {}
+        """Of checkpoints, when brokers were put back to a copy: batches done then, and when it was made."""
         for name, partitions in (SOURCES | SINKS).items():
             self.cluster.create(name, partitions)
 
@@ -174,7 +176,7 @@ class World:
         query.lineage, query.token, query.told = before.lineage, None, before.told
         query.source, query.sink, query.ids = dict(before.source), dict(before.sink), list(before.ids)
         query.new_checkpoint("committed")
-        query.before = before.position()  # not its own, of another pipeline
+        query.before = before.newest  # not its own, of another pipeline
         query.used, query.left, before.left, before.handed = True, False, True, before.known_as
 
     def do_fork(self, name: str, old: str, same: bool) -> None:
@@ -314,15 +316,18 @@ class World:
             self.cluster.add_partition(topic)
 
     def do_snapshot(self) -> None:
-        self._snapshots.append((self.cluster.snapshot(), judge.written(self.cluster, SINKS)))
+        ages = {path: age(path)[0] for path in self.folder.iterdir()}
+        self._snapshots.append((self.cluster.snapshot(), ages))
 
     def do_restored(self) -> None:
         """The cluster is started on its last snapshot."""
         if not self._snapshots:
             return
         now = judge.written(self.cluster, SINKS)
-        disk, _ = self._snapshots[-1]
+        disk, ages = self._snapshots[-1]
         self.cluster.restore(disk)
+        for path in self.folder.iterdir():
+            self.put_back[path] = (age(path)[0], ages.get(path, -1))
         self._cuts.clear()
         gone = now - judge.written(self.cluster, SINKS)
         self.gone += gone
