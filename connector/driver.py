@@ -18,6 +18,7 @@ from eoslog.connector.client.config import ClientConfig
 from eoslog.connector.client.retry import retrying
 from eoslog.connector.commit.commands import (
     Acquire,
+    AwaitMarkers,
     Clock,
     Command,
     CommitOffsets,
@@ -93,6 +94,7 @@ class Driver:
             Seal: self._seal,
             ListOngoing: self._list_ongoing,
             Describe: self._describe,
+            AwaitMarkers: lambda c: transactions.await_markers(cluster, c.names),
             FindHeld: lambda c: markers.find_held(cluster, c.places, c.participants),
             FindOwn: self._find_own,
             WriteMarkers: lambda c: markers.write_markers(cluster, c.held, commit=c.commit),

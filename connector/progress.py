@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from eoslog.connector import offsets
 from eoslog.connector.commit.commands import (
+    AwaitMarkers,
     Clock,
     Command,
     End,
@@ -104,6 +105,7 @@ _STEPS: dict[type[Command[Any]], str] = {
     StageOffsets: "stage",
     DescribeTransactions: "verify",
     ListOngoing: "clear",
+    AwaitMarkers: "markers",
     Clock: "verify",
 }
 

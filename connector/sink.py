@@ -16,7 +16,9 @@ from eoslog.connector.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.client import offsets as group_offsets
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, commit
+from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.ending import run_of
+from eoslog.connector.commit.finish import await_readable
 from eoslog.connector.commit.leave import fence
 from eoslog.connector.commit.messages import Batch, Begun, Report, Run
 from eoslog.connector.commit.names import Sink
@@ -138,8 +140,9 @@ def commit_stream(
         return
     driver, sink = driver or driver_for(options), _sink_of(reports)
     spent: dict[str, float] = {}
-    driver.run(timed(commit(sink, reports, batch_id, source, options.two_phase), spent, sink))
+    last = driver.run(timed(commit(sink, reports, batch_id, source, options.two_phase), spent, sink))
     _prove_if_disturbed(driver, sink, reports)
+    _await_readable(driver, sink, last, spent)
     tell(sink, reports, spent, loud=options.progress_log)
 
 
@@ -154,6 +157,7 @@ def commit_batch(
     rules = commit(sink, reports, batch_id, two_phase=options.two_phase, token=options.write_token)
     done = driver.run(rules)
     _prove_if_disturbed(driver, sink, reports)
+    _await_readable(driver, sink, done, {})
     if options.write_token is not None and done is not None:
         driver.run(note_finished(sink, done))
     _unwatch(options, run_of(reports))
@@ -164,6 +168,13 @@ def _prove_if_disturbed(driver: Driver, sink: Sink, reports: Sequence[Report | N
     if driver.disturbed():
         own = next((report.stamp.identity for report in reports if report is not None), None)
         driver.run(prove_last(sink, own))
+
+
+def _await_readable(driver: Driver, sink: Sink, last: Decision | None, spent: dict[str, float]) -> None:
+    """Who reads when the batch is done sees all of it."""
+    why = driver.run(timed(await_readable(last), spent, sink)) if last is not None else None
+    if last is not None and why is not None:
+        log.warning("%s is committed, and readers may see a part of it only for a while: %s", last.batch, why)
 
 
 def abort_batch(

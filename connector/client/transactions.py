@@ -8,6 +8,7 @@ AddOffsetsToTxn, and EndTxn 5 returns a bumped epoch. Ends and take-overs of man
 are under way together (pipelined.py); the bundled broker ends them by one request, all visible at once.
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +31,11 @@ T = TypeVar("T")
 TopicPartition = tuple[str, int]
 
 TV2 = 2
+MARKERS_SECONDS = 10.0
+"""So long markers are waited for; they take some milliseconds, unless a partition's leader is away."""
+FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.001, 0.1
+"""Pauses between two looks."""
+_PREPARED = frozenset({"PrepareCommit", "PrepareAbort"})
 _END_TXN_TV2 = 5
 _END_TXN_TV1 = 4
 _INIT_MAX = 5  # version 6 is two-phase commit (KIP-939)
@@ -216,6 +222,22 @@ def describe(cluster: Cluster, ids: Sequence[str]) -> dict[str, Description | No
     forget = partial(cluster.forget_coordinator, "transaction", *ids)
     _retry(cluster, ApiKey.DESCRIBE_TRANSACTIONS, attempt, forget)
     return {i: found[i] for i in ids}
+
+
+def await_markers(cluster: Cluster, ids: Sequence[str]) -> tuple[str, ...]:
+    """Wait until the markers of ended transactions are written, for MARKERS_SECONDS; the ids of those whose
+    are not. A coordinator that ends several in one step has written them when it answers."""
+    until, pause = time.monotonic() + MARKERS_SECONDS, FIRST_LOOK_SECONDS
+    coordinators = by_connection(cluster.coordinators("transaction", ids))
+    left = [name for at, names in coordinators.items() if not at.ends_together for name in names]
+    while left:
+        states = describe(cluster, left)
+        left = [name for name, state in states.items() if state and state.state in _PREPARED]
+        if not left or time.monotonic() >= until:
+            break
+        time.sleep(pause)
+        pause = min(2 * pause, LAST_LOOK_SECONDS)
+    return tuple(left)
 
 
 def commit_offsets(

@@ -161,6 +161,14 @@ class Describe(Command[Mapping[str, "Description | None"]]):
     names: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class AwaitMarkers(Command[tuple[str, ...]]):
+    """DescribeTransactions until all markers of these transactions are written, which are ended; the ids of
+    those whose markers have not come in time."""
+
+    names: tuple[str, ...]
+
+
 class Held(NamedTuple):
     """A participant's transaction that is open on a partition although it is committed."""
 

@@ -7,6 +7,7 @@ participant whose batch may be decided.
 from collections.abc import Iterable, Mapping
 
 from eoslog.connector.commit.commands import (
+    AwaitMarkers,
     Describe,
     Description,
     End,
@@ -65,6 +66,18 @@ def finish(decision: Decision) -> Rules[None]:
             f"{decision.batch} is decided, but {len(unfinished)} of its transactions could not be committed "
             f"yet: {unfinished[0].name}: {answers[unfinished[0].name]}. Start the query again to finish it"
         )
+
+
+def await_readable(decision: Decision) -> Rules[str | None]:
+    """Wait until readers of committed rows see what is carried out; why they may not see it yet, None: they
+    do. Apache Kafka answers EndTxn when the commit is certain, and writes the markers afterwards."""
+    names = tuple(winner.participant.name for winner in decision.winners)
+    if not names:
+        return None
+    answer = yield from ask(AwaitMarkers(names))
+    if isinstance(answer, (Refused, Unknown)):
+        return str(answer)
+    return f"markers of {len(answer)} of its transactions are on their way: {answer[0]}" if answer else None
 
 
 def is_open(state: Description | None, participant: Participant, holder: Identity | None = None) -> bool:

@@ -10,7 +10,15 @@ from pyspark.sql import SparkSession
 from stock_kafka import Kafka
 
 from eoslog.connector import progress
-from eoslog.connector.commit.commands import Describe, End, FetchStored, ListOngoing, Seal, StageOffsets
+from eoslog.connector.commit.commands import (
+    AwaitMarkers,
+    Describe,
+    End,
+    FetchStored,
+    ListOngoing,
+    Seal,
+    StageOffsets,
+)
 from eoslog.connector.commit.messages import Batch, Decided, Empty, Prepared, Report, Stamp
 from eoslog.connector.commit.names import Identity, Participant, Sink
 from eoslog.connector.progress import Behind, offsets_behind_latest
@@ -108,6 +116,7 @@ def test_each_command_belongs_to_a_step() -> None:
         "finish": End(True, (other,)),
         "abort": End(False, (other,)),
         "clear": ListOngoing(SINK.prefix),
+        "markers": AwaitMarkers((other.name,)),
     }
     assert {progress.step_of(command, SINK): command for command in steps.values()} == steps
     spent: dict[str, float] = {}

@@ -407,6 +407,26 @@ class Write:
         sink.commit_batch(self.options, reports, self.driver)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("late", "warns"), [((), False), (("w",), True), (c.Unknown("away"), True)])
+def test_readers_are_waited_for(
+    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, late: Any, warns: bool
+) -> None:
+    """When a batch is done, of a stream or a write. What comes late is said, and is no error."""
+    bench = Bench()
+    perform = bench._perform
+    monkeypatch.setattr(bench, "_perform", lambda x: late if isinstance(x, c.AwaitMarkers) else perform(x))
+    query, write = Query(folder / "q", bench), Write(bench)
+    for batch_id in range(2):
+        reports = query.batch(batch_id)
+        (waits,) = query.sent(c.AwaitMarkers)
+        assert waits.names == tuple(r.participant.name for r in reports)  # type: ignore[union-attr]
+        assert query.bench.commands[-1] == waits
+    write.commit(write.reports(write.begin()))
+    assert isinstance(bench.commands[-1], c.AwaitMarkers)
+    said = [one for one in caplog.records if "readers may see a part of it only" in one.getMessage()]
+    assert len(said) == (3 if warns else 0)
+
+
 def test_a_token_writes_once_whatever_the_brokers_have_forgotten() -> None:
     write = Write(Bench(), write__token="job-1")
     write.commit(write.reports(write.begin()))

@@ -380,6 +380,7 @@ _NAMES: dict[type[Any], str] = {
     c.ListOngoing: "lists what is open",
     c.Describe: "describes transactions",
     c.CommitOffsets: "notes a token",
+    c.AwaitMarkers: "waits for markers",
     c.FindHeld: "asks partitions what is held open",
     c.FindOwn: "asks for its own markers",
     c.WriteMarkers: "writes markers",

@@ -187,6 +187,25 @@ MUTANTS: list[Mutant] = [
             "min_version=_INIT_CURRENT if current else 0",
             "min_version=0",
         ),
+        Break(
+            "markers are not waited for",
+            "    while left:\n        states",
+            "    while False:\n        states",
+        ),
+        Break(
+            "aborts have no markers",
+            '_PREPARED = frozenset({"PrepareCommit", "PrepareAbort"})',
+            '_PREPARED = frozenset({"PrepareCommit"})',
+        ),
+        Break(
+            "all are asked again",
+            "for name, state in states.items() if state and state.state in _PREPARED]",
+            "for name, state in states.items() if any(s and s.state in _PREPARED for s in states.values())]",
+        ),
+        Break("markers are waited for everywhere", "if not at.ends_together for name", "for name"),
+        Break(
+            "markers are waited for without end", "if not left or time.monotonic() >= until:", "if not left:"
+        ),
         Break("nobody says who goes on", "if current is not None:", "if False:"),
         Break(
             "a refused identity is taken",

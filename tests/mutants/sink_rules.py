@@ -113,13 +113,28 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "a commit does not look for lost markers",
-            "_sink_of(reports)\n    spent: dict[str, float] = {}\n    driver.run(timed(commit(sink, reports, batch_id, source, options.two_phase), spent, sink))\n    _prove_if_disturbed(driver, sink, reports)\n",
-            "_sink_of(reports)\n    spent: dict[str, float] = {}\n    driver.run(timed(commit(sink, reports, batch_id, source, options.two_phase), spent, sink))\n",
+            "    _prove_if_disturbed(driver, sink, reports)\n    _await_readable(driver, sink, last, spent)\n",
+            "    _await_readable(driver, sink, last, spent)\n",
         ),
         Break(
             "a write does not look for lost markers",
-            "    _prove_if_disturbed(driver, sink, reports)\n    if options.write_token",
-            "    if options.write_token",
+            "    _prove_if_disturbed(driver, sink, reports)\n    _await_readable(driver, sink, done, {})\n",
+            "    _await_readable(driver, sink, done, {})\n",
+        ),
+        Break(
+            "a micro-batch returns before readers see it",
+            "    _await_readable(driver, sink, last, spent)\n",
+            "",
+        ),
+        Break(
+            "a write returns before readers see it",
+            "    _await_readable(driver, sink, done, {})\n",
+            "",
+        ),
+        Break(
+            "rows that are not readable yet are not told of",
+            "    if last is not None and why is not None:\n",
+            "    if False:\n",
         ),
         Break(
             "partitions are asked after every commit",

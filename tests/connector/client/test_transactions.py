@@ -291,6 +291,36 @@ def test_an_id_that_a_coordinator_leaves_out_is_not_taken_for_unknown() -> None:
         transactions.describe(cluster(broker), ["a", "b"])
 
 
+def test_markers_are_waited_for() -> None:
+    """Of those alone that have them still to come; what timed out or is unknown is not waited for."""
+    looks = [
+        [described("a", state="PrepareCommit"), described("b", state="CompleteCommit"),
+         described("c", state="PrepareAbort"), described("d", code=105)],
+        [described("a", state="PrepareCommit"), described("c", state="CompleteAbort")],
+        [described("a", state="CompleteCommit")],
+    ]  # fmt: skip
+    answers = scripted(*({"transaction_states": states} for states in looks))
+    with FakeBroker({ApiKey.DESCRIBE_TRANSACTIONS: answers}) as broker:
+        assert transactions.await_markers(cluster(broker), ["a", "b", "c", "d"]) == ()
+        asked = [body["transactional_ids"] for _, body in broker.seen(ApiKey.DESCRIBE_TRANSACTIONS)]
+    assert asked == [["a", "b", "c", "d"], ["a", "c"], ["a"]]
+
+
+def test_markers_that_do_not_come_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "MARKERS_SECONDS", 0.05)
+    late = {"transaction_states": [described("a", state="PrepareCommit")]}
+    with FakeBroker({ApiKey.DESCRIBE_TRANSACTIONS: lambda version, body: dict(late)}) as broker:
+        began = time.monotonic()
+        assert transactions.await_markers(cluster(broker), ["a"]) == ("a",)
+        assert time.monotonic() - began >= 0.05
+
+
+def test_who_ends_several_in_one_step_has_written_the_markers() -> None:
+    with FakeBroker(ends_together=True) as broker:
+        assert transactions.await_markers(cluster(broker), ["a"]) == ()
+        assert broker.seen(ApiKey.DESCRIBE_TRANSACTIONS) == []
+
+
 def pending_for(seconds: float) -> Handler:
     """A group whose offset is pending for a while, from the first question on."""
     since: list[float] = []

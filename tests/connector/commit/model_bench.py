@@ -123,7 +123,7 @@ class Bench:
                 return broker.describe(names)
             case c.Seal(participants):
                 return {name: broker.keep(name) for name, _ in participants}
-            case c.FindHeld():
+            case c.FindHeld() | c.AwaitMarkers():
                 return ()
             case c.FindOwn(_, producer_id):
                 return broker.find_own(producer_id)
