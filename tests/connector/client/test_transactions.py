@@ -308,8 +308,9 @@ def test_markers_are_waited_for() -> None:
 
 def test_markers_that_do_not_come_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "MARKERS_SECONDS", 0.05)
-    late = {"transaction_states": [described("a", state="PrepareCommit")]}
-    with FakeBroker({ApiKey.DESCRIBE_TRANSACTIONS: lambda version, body: dict(late)}) as broker:
+    states = ["PrepareCommit"] * 30 + ["CompleteCommit"]
+    answers = scripted(*({"transaction_states": [described("a", state=state)]} for state in states))
+    with FakeBroker({ApiKey.DESCRIBE_TRANSACTIONS: answers}) as broker:
         began = time.monotonic()
         assert transactions.await_markers(cluster(broker), ["a"]) == ("a",)
         assert time.monotonic() - began >= 0.05
