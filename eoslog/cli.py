@@ -21,6 +21,7 @@ COMMANDS = {
     "produce": ("eoslog.commands.produce", "Write lines of standard input to a topic."),
     "consume": ("eoslog.commands.consume", "Print the records of a topic."),
     "top": ("eoslog.top.command", "Watch brokers, topics, groups and open transactions live."),
+    "doctor": ("eoslog.doctor.command", "Say what slows Spark down with eoslog, or would fail."),
     "audit": ("eoslog.audit.command", "Prove that a topic holds another's records exactly once, in order."),
 }
 
