@@ -38,18 +38,26 @@ class Subject(NamedTuple):
     name: str
     format: str
     settings: dict[str, str]
+    python: str = sys.executable
 
 
+_DAEMON = {"spark.python.daemon.module": "eoslog.spark_daemon"}
 SUBJECTS = (
     Subject("kafka", "kafka", {}),
     Subject("eoslog", "eoslog", {}),
-    Subject("eoslog, with its daemon", "eoslog", {"spark.python.daemon.module": "eoslog.spark_daemon"}),
+    Subject("eoslog, with its daemon", "eoslog", _DAEMON),
+    Subject(
+        "eoslog, with its daemon and its Python",
+        "eoslog",
+        _DAEMON,
+        str(Path(sys.executable).with_name("eoslog-python")),
+    ),
 )
 
 
 def serve(subject: Subject, bootstrap: str, jars: str) -> None:
     """A subject's process: a query for each line of standard input; prints how long its first rows took."""
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = subject.python
     builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
     settings = {
         "spark.ui.enabled": "false",

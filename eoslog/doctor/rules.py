@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import IntEnum
+from pathlib import Path
 from typing import NamedTuple
 
 from eoslog.connector.libraries import LIBRARIES, SPARK, numbers
 from eoslog.doctor.facts import Facts
 
-DAEMON = "eoslog.spark_daemon"
+DAEMON, LAUNCHER = "eoslog.spark_daemon", "eoslog-python"
 _SET_BOTH = "set PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON"
 _LOUD = ("ALL", "TRACE", "DEBUG")
 
@@ -115,12 +116,14 @@ def _starts_are_slow(facts: Facts) -> Iterator[Finding]:
 
 def _imports_from_a_zip(facts: Facts) -> Iterator[Finding]:
     for python in facts.pythons:
-        if not python.wrong and python.versions.get("pyspark") is not None and not python.has_folder:
-            yield Finding(
-                Weight.SLOW,
-                f"{python.command} has PySpark from Spark's zip alone, which is compiled at every start",
-                f"type {python.command} -m pip install pyspark=={python.versions['pyspark']}",
-            )
+        version = python.versions.get("pyspark")
+        if python.wrong or version is None:
+            continue
+        what = f"{python.command} imports PySpark from Spark's zip, which is compiled at every start"
+        if not python.has_folder:
+            yield Finding(Weight.SLOW, what, f"type {python.command} -m pip install pyspark=={version}")
+        elif Path(python.command).name != LAUNCHER:
+            yield Finding(Weight.SLOW, what, f"{_SET_BOTH} to {Path(facts.here).with_name(LAUNCHER)}")
 
 
 def _workers_are_not_reused(facts: Facts) -> Iterator[Finding]:

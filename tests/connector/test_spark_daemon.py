@@ -13,8 +13,10 @@ import pytest
 from stock_kafka import Kafka
 
 from eoslog import spark_daemon
+from eoslog.spark_python import environment
 
 _HERE = Path(__file__).parent
+PYTHON = str(Path(sys.executable).with_name("eoslog-python"))
 
 
 def archive(folder: Path, version: str) -> str:
@@ -60,6 +62,7 @@ def test_nothing_that_is_preloaded_starts_a_thread() -> None:
     program = """
 import importlib, sys
 from eoslog import spark_daemon
+from eoslog.spark_python import environment
 for worker, modules in spark_daemon._PRELOADED.items():
     for module in (worker, *modules):
         importlib.import_module(module)
@@ -78,25 +81,52 @@ def command_of(process: psutil.Process) -> str:
         return ""
 
 
+def test_python_is_started_without_the_zip(tmp_path: Path) -> None:
+    packed, site = archive(tmp_path, "4.3.0"), installed(tmp_path / "site", "4.3.0")
+    given = {"PYTHONPATH": f"{packed}:/spark/py4j.zip", "HOME": "/home/of/spark"}
+    assert environment(given, ["/bin", packed, site]) == {**given, "PYTHONPATH": "/spark/py4j.zip"}
+    assert environment(given, ["/bin", packed]) == given
+    assert environment({}, [site]) == {"PYTHONPATH": ""}
+
+
+def test_it_is_python_otherwise(tmp_path: Path) -> None:
+    program = "import os, sys; print(sys.executable, *sys.argv[1:], os.environ['KEPT']); sys.exit(3)"
+    done = subprocess.run(
+        [PYTHON, "-c", program, "a b"], env={"KEPT": "yes"}, capture_output=True, text=True, cwd=tmp_path
+    )
+    assert (done.returncode, done.stdout) == (3, f"{sys.executable} a b yes\n"), done.stderr
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize("killed", [False, True])
-def test_a_copy_with_this_daemon(kafka: Kafka, tmp_path: Path, killed: bool) -> None:
+@pytest.mark.parametrize(
+    ("daemon", "python", "killed"),
+    [
+        ("eoslog.spark_daemon", sys.executable, False),
+        ("eoslog.spark_daemon", sys.executable, True),
+        ("", PYTHON, False),
+        ("eoslog.spark_daemon", PYTHON, True),
+    ],
+    ids=["daemon", "daemon, killed", "python", "both, killed"],
+)
+def test_a_copy(kafka: Kafka, tmp_path: Path, daemon: str, python: str, killed: bool) -> None:
     """Rows arrive once; workers import PySpark from its folder; none is left when the application is gone."""
-    given = kafka.bootstrap, str(tmp_path), kafka.topic(2), kafka.topic(), "eoslog.spark_daemon"
+    given = kafka.bootstrap, str(tmp_path), kafka.topic(2), kafka.topic(), daemon
     application = subprocess.Popen(
         [sys.executable, str(_HERE / "daemon_app.py"), *given],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=(tmp_path / "log").open("w"), text=True,
+        env={**os.environ, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python},
     )  # fmt: skip
     assert application.stdout is not None and application.stdin is not None
     told = next((line for line in application.stdout if line.startswith("told ")), None)
     assert told is not None, (tmp_path / "log").read_text()
     said = json.loads(told.removeprefix("told "))
     assert said["copied"] == 100
-    assert said["started"] == "-m eoslog.spark_daemon pyspark.worker" and said["threads"] == 1
+    started_by = daemon or "pyspark.daemon"
+    assert said["started"] == f"-m {started_by} pyspark.worker" and said["threads"] == 1
     assert "pyspark.zip" not in said["pyspark"]
     own = psutil.Process(application.pid).children(recursive=True)
     assert "java" in command_of(psutil.Process(said["driver"])), "whose memory and guards the batches have"
-    assert said["parent"] in {one.pid for one in own if "eoslog.spark_daemon" in command_of(one)}
+    assert said["parent"] in {one.pid for one in own if started_by in command_of(one)}
     application.stdin.write("k" if killed else "q")
     application.stdin.close()
     application.wait(60)

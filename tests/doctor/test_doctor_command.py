@@ -19,7 +19,7 @@ from eoslog.doctor.facts import of_defaults, parse_defaults
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(Path(sys.executable).with_name("eoslog-python")))
 
 
 def doctor(*given: str) -> Result:

@@ -20,7 +20,7 @@ WELL = Facts(
     settings={"spark.python.daemon.module": DAEMON},
     here="/here/python",
     versions=VERSIONS,
-    pythons=(Python("/there/python", "tasks and the sources of streams", VERSIONS),),
+    pythons=(Python("/there/eoslog-python", "tasks and the sources of streams", VERSIONS),),
     java="/usr/bin/java",
     acknowledges_at_once=True,
 )
@@ -52,7 +52,7 @@ def test_a_session_that_is_well() -> None:
         (
             with_python(versions={}, wrong="no such command"),
             FAILS,
-            "/there/python.*no such command",
+            "/there/eoslog-python.*no such command",
             "/here/python",
         ),
         (with_versions(pyarrow=None), FAILS, "tasks.*has no pyarrow$", "pip install 'pyarrow>=17'"),
@@ -85,7 +85,8 @@ def test_a_session_that_is_well() -> None:
         ),
         (with_setting("spark.python.daemon.module", "my.daemon"), SLOW, "my.daemon starts", "spark_daemon"),
         (with_setting("spark.python.use.daemon", "False"), SLOW, "use.daemon=false", "leave"),
-        (with_python(has_folder=False), SLOW, "zip alone", "pip install pyspark==4.3.0"),
+        (with_python(has_folder=False), SLOW, "from Spark's zip", "pip install pyspark==4.3.0"),
+        (with_python(command="/there/python"), SLOW, "from Spark's zip", "PYTHON to /here/eoslog-python$"),
         (with_setting("spark.python.worker.reuse", "false"), SLOW, "worker.reuse=false", "leave"),
         (replace(WELL, acknowledges_at_once=False), SLOW, "QUICKACK", "unix.domain.socket.enabled=true"),
         (with_setting("spark.log.level", "debug"), SLOW, "log.level=DEBUG", "WARN"),
