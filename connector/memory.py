@@ -42,10 +42,22 @@ class Started(NamedTuple):
     started: str
 
 
+_told: Started | None = None
+"""The driver's JVM, where a process that stands for one of Spark's has said so (eoslog/warm)."""
+
+
+def driver_is(pid: int) -> None:
+    """For a process, and its forks, that the JVM did not start itself."""
+    global _told
+    _told = Started(pid, _started(pid))
+
+
 @cache
 def driver_process() -> Started:
     """The driver's JVM. It starts a Python daemon for each kind of work, which forks its processes; or it
     starts them itself."""
+    if _told is not None:
+        return _told
     parent = parent_of(os.getpid())
     return parent_of(parent.pid) if _is_forked_by_daemon() else parent
 

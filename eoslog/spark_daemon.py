@@ -13,7 +13,8 @@ import gc
 import importlib
 import os
 import sys
-import zipfile
+
+from eoslog.warm.ask import hand_over
 
 _VERSION = "pyspark/version.py"
 _SOURCE = "eoslog.connector.reader"
@@ -32,6 +33,7 @@ plan_data_source_read imports Arrow."""
 
 def main() -> None:
     """As `python -m pyspark.daemon`, with the same arguments."""
+    hand_over(["-m", "eoslog.spark_daemon", *sys.argv[1:]])
     prefer_installed(sys.path)
     from pyspark import daemon
 
@@ -51,6 +53,8 @@ def prefer_installed(path: list[str]) -> None:
 
 
 def _is_same(archive: str, folder: str) -> bool:
+    import zipfile
+
     installed = os.path.join(folder, _VERSION)
     if not os.path.isfile(installed) or not zipfile.is_zipfile(archive):
         return False

@@ -10,10 +10,12 @@ import sys
 from collections.abc import Mapping
 
 from eoslog.spark_daemon import prefer_installed
+from eoslog.warm.ask import hand_over
 
 
 def main() -> None:
     """As `python`, for PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON."""
+    hand_over(sys.argv[1:])
     os.execve(sys.executable, [sys.executable, *sys.argv[1:]], environment(os.environ, sys.path))
 
 

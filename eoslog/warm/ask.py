@@ -1,0 +1,154 @@
+"""What Spark starts when warm processes are wanted: asks for a fork, and lives as long as that does."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import sys
+import time
+import zlib
+from typing import NoReturn
+
+from eoslog.warm.request import RUNS, Request, for_imports
+
+ANSWER_SECONDS = 10.0
+"""A warm process that says nothing for so long is stuck: it is killed, and this process goes on by itself."""
+_BIND_SECONDS = 1.0
+"""How long another of Spark's processes may take from the name of a warm process to its first listening."""
+_QUEUE = 64
+YES, GO = b"yes", b"go"
+STANDARD = 0, 1, 2
+
+
+def hand_over(arguments: list[str]) -> None:
+    """Have `python *arguments` run by a fork of the JVM's warm process, and end as it ends.
+
+    Returns where that is not possible: it is nothing that Spark starts for itself, Spark's JVM is not our
+    parent, the system is not Linux, or no warm process can be had.
+    """
+    if len(arguments) < 2 or arguments[0] != "-m" or arguments[1] not in RUNS:
+        return
+    jvm = os.getppid()
+    name = address(jvm)
+    if name is None:
+        return
+    try:
+        connection = _connect(name) or _begin(name, jvm) or _connect(name, _BIND_SECONDS)
+        if connection is not None and _is_taken(connection, wanted(arguments[1], arguments[2:])):
+            _live_as_long(connection)
+    except OSError as error:
+        print(f"eoslog: this process starts without a warm one: {error}", file=sys.stderr)
+
+
+def address(jvm: int) -> str | None:
+    """Where the JVM's warm process listens: a name without a file, which ends with whoever holds it."""
+    if sys.platform != "linux":
+        return None
+    try:
+        with open(f"/proc/{jvm}/stat") as file:
+            command, _, rest = file.read().rpartition(")")
+        space = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return None
+    if not command.endswith("(java"):
+        return None
+    like = zlib.crc32("\0".join((sys.executable, __file__, sys.version)).encode())
+    return f"\0eoslog-warm-{os.geteuid()}-{space}-{jvm}-{rest.split()[19]}-{like:08x}"
+
+
+def wanted(module: str, arguments: list[str]) -> Request:
+    """The request for what this process would be."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    ignores = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    return Request(module, arguments, dict(os.environ), os.getcwd(), umask, ignores)
+
+
+def peer(connection: socket.socket) -> tuple[int, int]:
+    """Process and user at the other end."""
+    size = 12  # three ints: process, user, group
+    credentials = memoryview(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)).cast("i")
+    return credentials[0], credentials[1]
+
+
+def _connect(name: str, patience: float = 0.0) -> socket.socket | None:
+    until = time.monotonic() + patience
+    while True:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            connection.connect(name)
+        except ConnectionRefusedError:
+            connection.close()
+        else:
+            if peer(connection)[1] == os.geteuid():
+                return connection
+            connection.close()  # somebody else has taken the name
+            return None
+        if time.monotonic() >= until:
+            return None
+        time.sleep(0.005)
+
+
+def _begin(name: str, jvm: int) -> socket.socket | None:
+    """Begin the warm process, and connect to it; None where another process has just done so."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        try:
+            listening.bind(name)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return None
+            raise
+        listening.listen(_QUEUE)
+        listening.set_inheritable(True)
+        command = [sys.executable, "-m", "eoslog.warm", str(listening.fileno()), str(jvm)]
+        nothing = os.open(os.devnull, os.O_RDWR)
+        streams = [(os.POSIX_SPAWN_DUP2, nothing, 0), (os.POSIX_SPAWN_DUP2, nothing, 1)]
+        os.posix_spawn(sys.executable, command, for_imports(os.environ), file_actions=streams)
+        os.close(nothing)
+        return _connect(name)
+
+
+def _is_taken(connection: socket.socket, request: Request) -> bool:
+    """Whether a fork begins in our place. If so it has begun; if not it never will."""
+    connection.settimeout(ANSWER_SECONDS)
+    try:
+        socket.send_fds(connection, [request.encode()], STANDARD)
+        if connection.recv(16) != YES:
+            connection.close()
+            return False
+        connection.send(GO)
+        connection.settimeout(None)
+        return True
+    except TimeoutError:
+        _end_the_stuck(connection)
+    except OSError:
+        connection.close()
+    return False
+
+
+def _end_the_stuck(connection: socket.socket) -> None:
+    """No other process is to wait for it. Its forks live on: they need nothing of it."""
+    process, _ = peer(connection)
+    connection.close()
+    with open(f"/proc/{process}/cmdline", "rb") as file:
+        is_warm = b"eoslog.warm" in file.read()
+    if is_warm:
+        print(f"eoslog: the warm process {process} does not answer and is killed", file=sys.stderr)
+        os.kill(process, signal.SIGKILL)
+
+
+def _live_as_long(connection: socket.socket) -> NoReturn:
+    """Spark takes this process for the one it wanted: it ends when the fork ends, in the same way; who kills
+    it is heard at the other end of the connection."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        ended = connection.recv(16)
+    except OSError:
+        ended = b""
+    status = int(ended) if ended else 1  # it ended, and so had the warm process, which would have said how
+    if status < 0:
+        signal.signal(-status, signal.SIG_DFL) if -status not in (signal.SIGKILL, signal.SIGSTOP) else None
+        os.kill(os.getpid(), -status)
+    os._exit(status)

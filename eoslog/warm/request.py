@@ -1,0 +1,89 @@
+"""What is asked of a warm process, and when a fork of it may stand for the process that Spark wanted. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import NamedTuple
+
+SOURCE_RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
+DAEMON = "pyspark.daemon"
+RUNS = (DAEMON, "eoslog.spark_daemon", SOURCE_RUNNER)
+"""Modules that a fork may run: Spark's own processes, never a program of the user's."""
+
+_ITS_OWN = frozenset({
+    "PYSPARK_EXECUTOR_MEMORY_MB", "PYSPARK_PLANNER_MEMORY_MB", "PYSPARK_SPARK_SESSION_UUID",
+    "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE", "PYTHON_FAULTHANDLER_DIR",
+    "PYTHON_TRACEBACK_DUMP_INTERVAL_SECONDS", "PYTHON_UDF_BATCH_SIZE", "PYTHON_UNIX_DOMAIN_ENABLED",
+    "PYTHON_WORKER_FACTORY_PORT", "PYTHON_WORKER_FACTORY_SECRET", "PYTHON_WORKER_FACTORY_SOCK_DIR",
+    "PYTHON_WORKER_FACTORY_SOCK_PATH", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_HIDE_TRACEBACK",
+    "SPARK_JOB_ARTIFACT_UUID", "SPARK_LOCAL_DIRS", "SPARK_PIPELINED_UDF", "SPARK_PIPELINED_UDF_QUEUE_DEPTH",
+    "SPARK_PYTHON_RUNTIME", "SPARK_REUSE_WORKER", "SPARK_SIMPLIFIED_TRACEBACK", "SPARK_TRACEBACK_WITH_LOCALS",
+})  # fmt: skip
+"""What Spark's JVM says to each of its Python processes by itself (PythonRunner, PythonWorkerFactory): read
+when a process works, by nobody who is imported."""
+
+_THREADS = "OMP_NUM_THREADS"
+"""NumPy reads it once. Spark sets it to spark.task.cpus for tasks and leaves it out for all else."""
+_WITHOUT_THREADS = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
+"""Arrow's jemalloc has a thread of its own otherwise."""
+
+
+class Request(NamedTuple):
+    """A process that Spark wanted: `module` as by `python -m`, what follows it, and what it would inherit."""
+
+    module: str
+    arguments: list[str]
+    environment: dict[str, str]
+    folder: str
+    umask: int
+    ignores_interrupts: bool
+
+    def worker(self) -> str:
+        """The module that does the work: a daemon's argument, or the module itself."""
+        if self.module == SOURCE_RUNNER:
+            return self.module
+        return self.arguments[0] if self.arguments else "pyspark.worker"
+
+    def encode(self) -> bytes:
+        """For the wire."""
+        return json.dumps(self).encode()
+
+
+def decode(message: bytes) -> Request:
+    """Raises ValueError or TypeError for what is no request."""
+    return Request(*json.loads(message))
+
+
+def differences(warm: Request, wanted: Request) -> list[str]:
+    """What a fork of a process begun like `warm` cannot give to `wanted`; nothing if it may stand for it."""
+    found = []
+    if wanted.module not in RUNS:
+        found.append(f"it would run {wanted.module}")
+    if wanted.folder != warm.folder:
+        found.append("its working directory")
+    threads = wanted.environment.get(_THREADS, "1")
+    if threads != "1":
+        found.append(f"{_THREADS}={threads}")
+    ours, theirs = _inherited(warm.environment), _inherited(wanted.environment)
+    return found + sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+
+
+def _inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """What may have been read by whoever is imported. Spark repeats itself on PYTHONPATH."""
+    found = {
+        name: value for name, value in environment.items() if name not in _ITS_OWN and name != _THREADS
+    }
+    if "PYTHONPATH" in found:
+        found["PYTHONPATH"] = ":".join(dict.fromkeys(found["PYTHONPATH"].split(":")))
+    return found
+
+
+def for_imports(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment in which a warm process imports: no library begins a thread, which a fork would lose."""
+    return {**_WITHOUT_THREADS, **environment, _THREADS: "1"}
+
+
+def begun_with(environment: Mapping[str, str]) -> dict[str, str]:
+    """What `for_imports` was made of, but for the number of threads, which is compared with nothing."""
+    return {name: value for name, value in environment.items() if _WITHOUT_THREADS.get(name) != value}

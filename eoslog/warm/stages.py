@@ -1,0 +1,50 @@
+"""What a warm process imports, in the order in which a query's first processes need it."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import NamedTuple
+
+from eoslog.warm.request import SOURCE_RUNNER
+
+PANDAS = "pandas"
+"""Where it is installed, PySpark imports it for tasks."""
+_SINKS = "eoslog.connector.writer", "eoslog.connector.batch_writer"
+
+
+class Stage(NamedTuple):
+    """Modules, and whose processes need no more than these and those of the stages before; None: any's."""
+
+    modules: tuple[str, ...]
+    workers: Set[str] | None
+
+
+STAGES = (
+    Stage(
+        ("pyspark.daemon", "pyspark.sql.worker.lookup_data_sources", "eoslog.connector.source"),
+        {"pyspark.sql.worker.lookup_data_sources"},
+    ),
+    Stage(
+        (
+            "pyspark.sql.worker.create_data_source",
+            "eoslog.connector.spark_columns",
+            "eoslog.connector.reader",
+            SOURCE_RUNNER,
+            *_SINKS,
+            "pyspark.sql.worker.write_into_data_source",
+            "pyspark.sql.worker.commit_data_source_write",
+            "pyspark.sql.worker.python_streaming_sink_runner",
+        ),
+        {
+            "pyspark.sql.worker.create_data_source",
+            "pyspark.sql.worker.write_into_data_source",
+            "pyspark.sql.worker.commit_data_source_write",
+            "pyspark.sql.worker.python_streaming_sink_runner",
+            SOURCE_RUNNER,
+        },
+    ),
+    Stage(
+        (PANDAS, "pyspark.sql.worker.plan_data_source_read", "pyspark.worker"),
+        None,
+    ),
+)
