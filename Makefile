@@ -27,6 +27,7 @@ $(READY): setup.cfg pyproject.toml
 			apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null && $(PYTHON) -m venv .venv; \
 		else echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)"; exit 1; fi; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m compileall -q $(LINKED)  # as pip does with what it installs for users
 	@rm -f .venv/.ready-* && touch $@
 
 java:

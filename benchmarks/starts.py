@@ -41,17 +41,10 @@ class Subject(NamedTuple):
     python: str = sys.executable
 
 
-_DAEMON = {"spark.python.daemon.module": "eoslog.spark_daemon"}
 SUBJECTS = (
     Subject("kafka", "kafka", {}),
     Subject("eoslog", "eoslog", {}),
-    Subject("eoslog, with its daemon", "eoslog", _DAEMON),
-    Subject(
-        "eoslog, with its daemon and its Python",
-        "eoslog",
-        _DAEMON,
-        str(Path(sys.executable).with_name("eoslog-python")),
-    ),
+    Subject("eoslog-python", "eoslog", {}, str(Path(sys.executable).with_name("eoslog-python"))),
 )
 
 

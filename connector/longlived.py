@@ -14,8 +14,8 @@ import gc
 import os
 import sys
 
-DAEMONS = ("pyspark.daemon", "eoslog.spark_daemon")
-"""What Spark starts for each kind of Python process, to fork them: PySpark's, and ours in its place."""
+DAEMON = "pyspark.daemon"
+"""What Spark starts for each kind of Python process, to fork them."""
 
 _MANY = 20
 """Modules that are worth it. The first task of a process imports NumPy for us and pandas for PySpark, the
@@ -36,4 +36,4 @@ def settle() -> None:
 def is_sparks() -> bool:
     """Whether Spark started this process as one of its own: `python -m pyspark.daemon`, or the like."""
     started = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return started is not None and (started.name in DAEMONS or started.name.startswith("pyspark."))
+    return started is not None and started.name.startswith("pyspark.")

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from eoslog.connector.commit.messages import Batch, Run
 from eoslog.connector.commit.names import Identity
 from eoslog.connector.form import FORM
-from eoslog.connector.longlived import DAEMONS
+from eoslog.connector.longlived import DAEMON
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ def driver_token() -> str:
 
 def _is_forked_by_daemon() -> bool:
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return main is not None and main.name in DAEMONS
+    return main is not None and main.name == DAEMON
 
 
 def parent_of(pid: int) -> Started:

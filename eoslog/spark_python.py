@@ -1,20 +1,19 @@
-"""`eoslog-python`: the Python that Spark is to start, without Spark's zip on its path (docs/starts.md).
+"""`eoslog-python`: the Python that Spark is to start: PYSPARK_PYTHON=eoslog-python (docs/starts.md).
 
-Spark puts `pyspark.zip` before everything else on PYTHONPATH, and what is imported from a zip is compiled at
-every start. Where the very same PySpark is installed as a folder, the zip goes from PYTHONPATH; then this
-process becomes the Python that eoslog is installed in, with the same arguments.
+What Spark starts for itself becomes a fork of a warm process (eoslog.warm). All else, and what cannot, becomes
+the Python that eoslog is installed in, with the same arguments, and with PySpark from its folder.
 """
 
 import os
 import sys
 from collections.abc import Mapping
 
-from eoslog.spark_daemon import prefer_installed
 from eoslog.warm.ask import hand_over
+from eoslog.warm.sparks_zip import prefer_installed
 
 
 def main() -> None:
-    """As `python`, for PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON."""
+    """As `python`."""
     hand_over(sys.argv[1:])
     os.execve(sys.executable, [sys.executable, *sys.argv[1:]], environment(os.environ, sys.path))
 

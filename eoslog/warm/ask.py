@@ -11,14 +11,17 @@ import time
 import zlib
 from typing import NoReturn
 
+from eoslog import __version__
 from eoslog.warm.request import RUNS, Request, for_imports
 
 ANSWER_SECONDS = 10.0
-"""A warm process that says nothing for so long is stuck: it is killed, and this process goes on by itself."""
+"""A warm process that says nothing for so long is stuck: it is killed, and this process goes on by itself.
+While it imports it says so after each module."""
 _BIND_SECONDS = 1.0
 """How long another of Spark's processes may take from the name of a warm process to its first listening."""
 _QUEUE = 64
-YES, GO = b"yes", b"go"
+_LONGEST = 4096
+WAIT, YES, GO = b"wait", b"yes", b"go"
 STANDARD = 0, 1, 2
 
 
@@ -39,7 +42,7 @@ def hand_over(arguments: list[str]) -> None:
         if connection is not None and _is_taken(connection, wanted(arguments[1], arguments[2:])):
             _live_as_long(connection)
     except OSError as error:
-        print(f"eoslog: this process starts without a warm one: {error}", file=sys.stderr)
+        _tell(str(error))
 
 
 def address(jvm: int) -> str | None:
@@ -54,7 +57,7 @@ def address(jvm: int) -> str | None:
         return None
     if not command.endswith("(java"):
         return None
-    like = zlib.crc32("\0".join((sys.executable, __file__, sys.version)).encode())
+    like = zlib.crc32("\0".join((sys.executable, sys.version, __version__)).encode())
     return f"\0eoslog-warm-{os.geteuid()}-{space}-{jvm}-{rest.split()[19]}-{like:08x}"
 
 
@@ -115,7 +118,10 @@ def _is_taken(connection: socket.socket, request: Request) -> bool:
     connection.settimeout(ANSWER_SECONDS)
     try:
         socket.send_fds(connection, [request.encode()], STANDARD)
-        if connection.recv(16) != YES:
+        while (answer := connection.recv(_LONGEST)) == WAIT:
+            pass
+        if answer != YES:
+            _tell(answer.decode(errors="replace") or "the warm process has ended")
             connection.close()
             return False
         connection.send(GO)
@@ -135,8 +141,12 @@ def _end_the_stuck(connection: socket.socket) -> None:
     with open(f"/proc/{process}/cmdline", "rb") as file:
         is_warm = b"eoslog.warm" in file.read()
     if is_warm:
-        print(f"eoslog: the warm process {process} does not answer and is killed", file=sys.stderr)
+        _tell(f"the warm process {process} has not answered within {ANSWER_SECONDS:g} s and is killed")
         os.kill(process, signal.SIGKILL)
+
+
+def _tell(why: str) -> None:
+    print(f"eoslog-python: {' '.join(sys.argv[1:])} is no fork of a warm process: {why}", file=sys.stderr)
 
 
 def _live_as_long(connection: socket.socket) -> NoReturn:
@@ -149,6 +159,7 @@ def _live_as_long(connection: socket.socket) -> NoReturn:
         ended = b""
     status = int(ended) if ended else 1  # it ended, and so had the warm process, which would have said how
     if status < 0:
-        signal.signal(-status, signal.SIG_DFL) if -status not in (signal.SIGKILL, signal.SIGSTOP) else None
+        if -status != signal.SIGKILL:
+            signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     os._exit(status)

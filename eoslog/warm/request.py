@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 SOURCE_RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 DAEMON = "pyspark.daemon"
-RUNS = (DAEMON, "eoslog.spark_daemon", SOURCE_RUNNER)
+RUNS = (DAEMON, SOURCE_RUNNER)
 """Modules that a fork may run: Spark's own processes, never a program of the user's."""
 
 _ITS_OWN = frozenset({
@@ -41,7 +41,7 @@ class Request(NamedTuple):
 
     def worker(self) -> str:
         """The module that does the work: a daemon's argument, or the module itself."""
-        if self.module == SOURCE_RUNNER:
+        if self.module != DAEMON:
             return self.module
         return self.arguments[0] if self.arguments else "pyspark.worker"
 
@@ -52,7 +52,13 @@ class Request(NamedTuple):
 
 def decode(message: bytes) -> Request:
     """Raises ValueError or TypeError for what is no request."""
-    return Request(*json.loads(message))
+    found = Request(*json.loads(message))
+    kinds = str, list, dict, str, int, bool
+    if not all(isinstance(value, kind) for value, kind in zip(found, kinds, strict=True)):
+        raise TypeError("fields of other kinds")
+    if not all(isinstance(word, str) for word in (*found.arguments, *found.environment.values())):
+        raise TypeError("words that are no text")
+    return found
 
 
 def differences(warm: Request, wanted: Request) -> list[str]:

@@ -19,15 +19,16 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from eoslog.spark_daemon import prefer_installed
-from eoslog.warm.ask import GO, YES, peer, wanted
-from eoslog.warm.request import DAEMON, SOURCE_RUNNER, Request, begun_with, decode, differences
+from eoslog.warm.ask import GO, WAIT, YES, peer, wanted
+from eoslog.warm.request import Request, begun_with, decode, differences
+from eoslog.warm.sparks_zip import prefer_installed
 from eoslog.warm.stages import PANDAS, STAGES
 
 ORPHAN_SECONDS = 10.0
 """How long a fork may outlive Spark's JVM, which it notices by its own connections."""
 _LARGEST = 1 << 20
-_NO = b"no"
+_LONGEST = 1000
+"""Characters of a refusal."""
 _HELD = 3
 """Standard streams that come with a request."""
 
@@ -81,11 +82,12 @@ class Warm:
             for module in stage.modules:
                 with contextlib.suppress(ImportError) if module == PANDAS else contextlib.nullcontext():
                     importlib.import_module(module)
+                self._answer_who_waits()
                 yield
             gc.freeze()
             self._workers |= stage.workers or set()
             self._is_ready = stage.workers is None
-            self._promise_who_waits()
+            self._answer_who_waits()
             yield
         gc.enable()
 
@@ -136,26 +138,30 @@ class Warm:
             found = differences(self._like, request)
         except (ValueError, TypeError):
             found = ["what is asked"]
-        if found or len(streams) != _HELD or _threads() != 1:
+        if len(streams) != _HELD:
+            found = ["standard streams"]
+        if _threads() != 1:
+            found = ["a library has begun a thread, which a fork would lose"]
+        if found:
             for stream in streams:
                 os.close(stream)
             with contextlib.suppress(OSError):
-                guest.connection.send(_NO)
+                guest.connection.send(f"{', '.join(found)[:_LONGEST]} (differs)".encode())
             self._leave(guest)
             return
         guest.job = Job(request, list(streams), guest.connection)
-        self._promise_who_waits()
+        self._answer_who_waits()
 
-    def _promise_who_waits(self) -> None:
+    def _answer_who_waits(self) -> None:
+        """A fork is promised to whom it would have all that it needs; others are told to wait on."""
         for guest in list(self._guests.values()):
             if guest.job is None or guest.is_promised:
                 continue
-            if self._is_ready or guest.job.request.worker() in self._workers:
-                guest.is_promised = True
-                try:
-                    guest.connection.send(YES)
-                except OSError:
-                    self._leave(guest)
+            guest.is_promised = self._is_ready or guest.job.request.worker() in self._workers
+            try:
+                guest.connection.send(YES if guest.is_promised else WAIT)
+            except OSError:
+                self._leave(guest)
 
     def _fork(self, guest: Guest) -> Job | None:
         job = guest.job
@@ -245,10 +251,9 @@ def _become(job: Job, jvm: int) -> None:
     memory.driver_is(jvm)
     gc.enable()
     gc.freeze()
-    module = SOURCE_RUNNER if request.module == SOURCE_RUNNER else DAEMON
-    sys.modules.pop(module, None)
-    sys.argv = [module, *request.arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    sys.modules.pop(request.module, None)  # it runs anew, as __main__
+    sys.argv = [request.module, *request.arguments]
+    runpy.run_module(request.module, run_name="__main__", alter_sys=True)
 
 
 def _draw_anew() -> None:

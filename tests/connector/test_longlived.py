@@ -94,7 +94,6 @@ def test_nothing_grows_batch_after_batch() -> None:
     [
         ("pyspark.daemon", True),
         ("pyspark.worker", True),
-        ("eoslog.spark_daemon", True),
         ("pyspark.sql.worker.write_into_data_source", True),
         ("pyspark.sql.streaming.python_streaming_source_runner", True),
         ("ipykernel_launcher", False),

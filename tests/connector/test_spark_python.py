@@ -1,4 +1,4 @@
-"""spark.python.daemon.module=eoslog.spark_daemon: the same rows, from processes that are sooner there."""
+"""PYSPARK_PYTHON=eoslog-python: the same rows, from processes that are sooner there."""
 
 import json
 import os
@@ -12,8 +12,8 @@ import psutil
 import pytest
 from stock_kafka import Kafka
 
-from eoslog import spark_daemon
 from eoslog.spark_python import environment
+from eoslog.warm.sparks_zip import prefer_installed
 
 _HERE = Path(__file__).parent
 PYTHON = str(Path(sys.executable).with_name("eoslog-python"))
@@ -35,7 +35,7 @@ def installed(folder: Path, version: str) -> str:
 def test_the_zip_goes_where_the_same_version_is_installed(tmp_path: Path) -> None:
     packed, site = archive(tmp_path, "4.3.0"), installed(tmp_path / "site", "4.3.0")
     path = ["", packed, "/spark/py4j.zip", "/nowhere", site]
-    spark_daemon.prefer_installed(path)
+    prefer_installed(path)
     assert path == ["", "/spark/py4j.zip", "/nowhere", site]
 
 
@@ -45,7 +45,7 @@ def test_the_zip_stays_where_another_version_is_installed_or_none(
 ) -> None:
     path = [archive(tmp_path, "4.3.0"), *([installed(tmp_path / "site", version)] if version else [])]
     before = list(path)
-    spark_daemon.prefer_installed(path)
+    prefer_installed(path)
     assert path == before
 
 
@@ -53,24 +53,8 @@ def test_what_is_no_zip_stays(tmp_path: Path) -> None:
     (tmp_path / "pyspark.zip").write_text("torn")
     path = [str(tmp_path / "pyspark.zip"), installed(tmp_path / "site", "4.3.0")]
     before = list(path)
-    spark_daemon.prefer_installed(path)
+    prefer_installed(path)
     assert path == before
-
-
-def test_nothing_that_is_preloaded_starts_a_thread() -> None:
-    """A fork loses threads: NumPy's and Arrow's are the workers' own."""
-    program = """
-import importlib, sys
-from eoslog import spark_daemon
-from eoslog.spark_python import environment
-for worker, modules in spark_daemon._PRELOADED.items():
-    for module in (worker, *modules):
-        importlib.import_module(module)
-    threads = open("/proc/self/status").read().split("Threads:")[1].split()[0]
-    print(threads, *sorted({"numpy", "pyarrow", "pandas"} & set(sys.modules)))
-"""
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ended.stdout.splitlines() == ["1"] * len(spark_daemon._PRELOADED)
 
 
 def command_of(process: psutil.Process) -> str:
@@ -99,34 +83,33 @@ def test_it_is_python_otherwise(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("daemon", "python", "killed"),
-    [
-        ("eoslog.spark_daemon", sys.executable, False),
-        ("eoslog.spark_daemon", sys.executable, True),
-        ("", PYTHON, False),
-        ("eoslog.spark_daemon", PYTHON, True),
-    ],
-    ids=["daemon", "daemon, killed", "python", "both, killed"],
+    ("master", "killed"),
+    [("local[2]", False), ("local[2]", True), ("local-cluster[2,1,1024]", True)],
+    ids=["ended", "killed", "cluster, killed"],
 )
-def test_a_copy(kafka: Kafka, tmp_path: Path, daemon: str, python: str, killed: bool) -> None:
-    """Rows arrive once; workers import PySpark from its folder; none is left when the application is gone."""
-    given = kafka.bootstrap, str(tmp_path), kafka.topic(2), kafka.topic(), daemon
+def test_a_copy(kafka: Kafka, tmp_path: Path, master: str, killed: bool) -> None:
+    """Rows arrive once; all that Spark starts is a fork of the JVM's warm process, on executors as well; none
+    is left when the application is gone."""
+    given = kafka.bootstrap, str(tmp_path), kafka.topic(2), kafka.topic(), master
     application = subprocess.Popen(
-        [sys.executable, str(_HERE / "daemon_app.py"), *given],
+        [sys.executable, str(_HERE / "python_app.py"), *given],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=(tmp_path / "log").open("w"), text=True,
-        env={**os.environ, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python},
+        env={**os.environ, "PYSPARK_PYTHON": PYTHON, "PYSPARK_DRIVER_PYTHON": PYTHON}, start_new_session=True,
     )  # fmt: skip
     assert application.stdout is not None and application.stdin is not None
     told = next((line for line in application.stdout if line.startswith("told ")), None)
     assert told is not None, (tmp_path / "log").read_text()
     said = json.loads(told.removeprefix("told "))
     assert said["copied"] == 100
-    started_by = daemon or "pyspark.daemon"
-    assert said["started"] == f"-m {started_by} pyspark.worker" and said["threads"] == 1
-    assert "pyspark.zip" not in said["pyspark"]
+    assert "pyspark.zip" not in said["pyspark"] and said["threads"] == 1
     own = psutil.Process(application.pid).children(recursive=True)
-    assert "java" in command_of(psutil.Process(said["driver"])), "whose memory and guards the batches have"
-    assert said["parent"] in {one.pid for one in own if started_by in command_of(one)}
+    commands = {one.pid: command_of(one) for one in own}
+    assert "java" in commands[said["driver"]], "whose memory and guards the batches have"
+    runs = [command for command in commands.values() if " -m pyspark." in command]
+    assert runs and all("eoslog-python" in command for command in runs), "each stands for a fork"
+    machines = [command for command in commands.values() if "java" in command and "launcher" not in command]
+    assert said["grandparent"] in commands and "eoslog.warm" in commands[said["grandparent"]]
+    assert len({command for command in commands.values() if "eoslog.warm" in command}) <= len(machines)
     application.stdin.write("k" if killed else "q")
     application.stdin.close()
     application.wait(60)
@@ -134,4 +117,3 @@ def test_a_copy(kafka: Kafka, tmp_path: Path, daemon: str, python: str, killed: 
     while any(command_of(one) for one in own):
         assert time.monotonic() < deadline, [command_of(one) for one in own]
         time.sleep(0.2)
-    assert not os.path.exists(f"/proc/{said['parent']}/fd/0")

@@ -1,4 +1,4 @@
-"""An application for test_spark_daemon.py: a copy, and what its Python workers say of themselves."""
+"""An application for test_spark_python.py: a copy, and what its Python workers say of themselves."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 
 def look(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a worker: where its PySpark is from, by what it was started, and how many threads its parent has."""
+    """In a worker: where its PySpark is from, who its forefathers are, and how many threads its parent has."""
     import pyspark
 
     from eoslog.connector import memory
@@ -24,19 +24,16 @@ def look(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     )
     said = {
         "pyspark": pyspark.__file__,
-        "started": " ".join(sys.orig_argv[1:]),
         "threads": int(threads.split()[1]),
-        "parent": os.getppid(),
+        "grandparent": memory.parent_of(os.getppid()).pid,
         "driver": memory.driver_process().pid,
     }
     yield pa.RecordBatch.from_pydict({"said": [json.dumps(said)]})
 
 
-def main(bootstrap: str, folder: str, first: str, second: str, daemon: str) -> None:
+def main(bootstrap: str, folder: str, first: str, second: str, master: str) -> None:
     settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
-    spark = SparkSession.builder.master("local[2]").config(map=settings)
-    if daemon:
-        spark = spark.config("spark.python.daemon.module", daemon)
+    spark = SparkSession.builder.master(master).config(map=settings)
     session = spark.getOrCreate()
     kafka = {"kafka.bootstrap.servers": bootstrap}
     rows = session.range(0, 100, 1, 2).selectExpr("cast(id as string) as value")

@@ -1,0 +1,41 @@
+"""A process named java that starts Python as Spark's JVM does: one JSON command a line, one answer a line.
+
+Run as `java stand_in.py`; nothing but the standard library.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+started: dict[int, subprocess.Popen[bytes]] = {}
+
+
+def start(python: str, arguments: list[str], environment: dict[str, str]) -> int:
+    one = subprocess.Popen(
+        [python, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **environment}
+    )
+    started[one.pid] = one
+    return one.pid
+
+
+def read(pid: int, size: int) -> str:
+    stdout = started[pid].stdout
+    assert stdout is not None
+    return (stdout.read(size) if size else stdout.read()).hex()
+
+
+def close(pid: int) -> None:
+    stdin = started[pid].stdin
+    assert stdin is not None
+    stdin.close()
+
+
+def wait(pid: int) -> int:
+    return started[pid].wait(30)
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        name, *given = json.loads(line)
+        print(json.dumps({"start": start, "read": read, "close": close, "wait": wait}[name](*given)), flush=True)

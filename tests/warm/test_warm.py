@@ -1,0 +1,283 @@
+"""A fork of the warm process is the process that Spark wanted; without one, everything runs as it would."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+import pytest
+
+from eoslog.warm import ask
+
+from jvm import SECRET, Jvm, running, state, until
+
+STARTS = int(os.environ.get("EOSLOG_WARM_STARTS", "50"))
+ENDED = 1
+"""A daemon's exit status when Spark closes its standard input (shutdown of pyspark.daemon)."""
+
+
+@pytest.fixture(scope="module")
+def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jvm]:
+    with running(tmp_path_factory.mktemp("jvm")) as one:
+        yield one
+
+
+def plain(jvm: Jvm, **environment: str) -> dict[str, Any]:
+    """What the same worker says that Python itself has started."""
+    daemon = jvm.start("-m", "pyspark.daemon", "pyspark_probe", python=sys.executable, **environment)
+    told = daemon.worker()
+    assert daemon.end() == ENDED
+    return told
+
+
+def test_a_fork_is_what_spark_wanted(jvm: Jvm) -> None:
+    own = {"SPARK_REUSE_WORKER": "1", "OMP_NUM_THREADS": "1", "SPARK_LOCAL_DIRS": "/a b\udcff"}
+    daemon = jvm.daemon(**own)
+    told, expected = daemon.worker(), plain(jvm, **own)
+    (warm,) = jvm.warm()
+    assert told["grandparent"] == warm.pid and expected["grandparent"] == jvm.pid
+    assert told["driver"] == expected["driver"] == jvm.pid
+    assert state(told["environment"]) == state(expected["environment"])
+    alike = ("arguments", "folder", "umask", "main", "is_sparks", "interrupts", "descriptors", "pyspark")
+    assert {name: told[name] for name in alike} == {name: expected[name] for name in alike}
+    assert (told["threads"], told["pandas"], expected["pandas"]) == (1, True, False)
+    assert daemon.end() == ENDED
+
+
+def test_daemons_share_one_warm_process(jvm: Jvm) -> None:
+    daemons = [
+        jvm.daemon(PYTHON_WORKER_FACTORY_SECRET=SECRET, SPARK_LOCAL_DIRS=str(one)) for one in range(4)
+    ]
+    (warm,) = {one.worker()["grandparent"] for one in daemons}
+    assert [one.pid for one in jvm.warm()] == [warm]
+    assert [one.end() for one in daemons] == [ENDED] * 4
+
+
+def test_workers_draw_numbers_of_their_own(jvm: Jvm) -> None:
+    first, second = jvm.daemon(), jvm.daemon()
+    drawn = [daemon.worker()["numbers"] for daemon in (first, first, second, second)]
+    assert len({number for numbers in drawn for number in numbers}) == 8
+    assert first.end() == second.end() == ENDED
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"OMP_NUM_THREADS": "4"},
+        {"PYTHONPATH": f"{Path(__file__).parent}:/elsewhere"},
+        {"PYTHONHASHSEED": "7"},
+        {"LD_LIBRARY_PATH": "/elsewhere"},
+        {"OF_THE_USER": "1"},
+        {"JE_ARROW_MALLOC_CONF": "narenas:1"},
+    ],
+    ids=lambda given: next(iter(given)),
+)
+def test_what_libraries_may_have_read_is_no_fork_s_to_change(jvm: Jvm, environment: dict[str, str]) -> None:
+    daemon = jvm.daemon(**environment)
+    told = daemon.worker()
+    assert told["grandparent"] == jvm.pid and not told["pandas"]
+    assert told["environment"].items() >= environment.items()
+    assert daemon.end() == ENDED
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-c", "import os, sys; print(os.getppid(), *sys.argv[1:])", "a b"],
+        ["-m", "pyspark_says", "a b"],
+        ["{folder}/pyspark_says.py", "a b"],
+    ],
+    ids=["-c", "-m", "a file"],
+)
+def test_a_program_of_the_user_s_is_never_a_fork(jvm: Jvm, tmp_path: Path, arguments: list[str]) -> None:
+    program = "import os, sys; print(os.getppid(), *sys.argv[1:])"
+    (tmp_path / "pyspark_says.py").write_text(program)
+    given = [one.format(folder=tmp_path) for one in arguments]
+    one = jvm.start(*given, PYTHONPATH=str(tmp_path))
+    assert bytes.fromhex(one.read()).decode() == f"{jvm.pid} a b\n" and one.wait() == 0
+
+
+def test_who_stands_for_a_fork_ends_as_it_ends(jvm: Jvm) -> None:
+    failing = jvm.start("-m", "pyspark.sql.streaming.python_streaming_source_runner")
+    assert failing.wait() == 1  # nobody has said where to connect to
+    daemon = jvm.daemon()
+    fork = daemon.worker()["parent"]
+    os.kill(fork, signal.SIGKILL)
+    assert daemon.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("killed", [signal.SIGTERM, signal.SIGKILL])
+def test_a_fork_ends_when_spark_kills_who_stands_for_it(jvm: Jvm, killed: signal.Signals) -> None:
+    daemon = jvm.daemon()
+    fork = daemon.worker()["parent"]
+    os.kill(daemon.pid, killed)
+    assert daemon.wait() == -killed
+    until(lambda: not psutil.pid_exists(fork))
+
+
+def test_a_killed_warm_process_takes_nobody_with_it(tmp_path: Path) -> None:
+    with running(tmp_path) as jvm:
+        before = jvm.daemon()
+        (warm,) = jvm.warm() or [psutil.Process(before.worker()["grandparent"])]
+        warm.kill()
+        assert before.worker()["pid"]
+        after = jvm.daemon()
+        assert after.worker()["grandparent"] not in (warm.pid, jvm.pid)
+        assert after.end() == ENDED
+        assert before.end() == ENDED
+
+
+def test_a_stuck_warm_process_holds_one_up_and_no_second(tmp_path: Path) -> None:
+    with running(tmp_path) as jvm:
+        first = jvm.daemon()
+        stuck = first.worker()["grandparent"]
+        os.kill(stuck, signal.SIGSTOP)
+        second = jvm.daemon()
+        assert second.worker()["grandparent"] == jvm.pid
+        assert f"the warm process {stuck} does not answer" in jvm.log.read_text()
+        third = jvm.daemon()
+        assert third.worker()["grandparent"] not in (stuck, jvm.pid)
+        assert first.worker()["pid"], "its fork lives"
+        assert second.end() == third.end() == ENDED
+
+
+@pytest.mark.parametrize("worker", ["pyspark.sql.worker.lookup_data_sources", "pyspark_probe"])
+def test_nothing_stays_behind_a_killed_jvm(tmp_path: Path, worker: str) -> None:
+    with running(tmp_path) as jvm:
+        daemon = jvm.daemon(worker)
+        if worker == "pyspark_probe":
+            daemon.worker()
+        until(jvm.warm)
+        own = psutil.Process(jvm.pid).children(recursive=True)
+        jvm.kill()
+        until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in own))
+        assert not jvm.warm()
+
+
+def test_each_jvm_has_its_own(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    with running(tmp_path / "a") as one, running(tmp_path / "b") as other:
+        daemons = one.daemon(), other.daemon()
+        assert [daemon.worker()["driver"] for daemon in daemons] == [one.pid, other.pid]
+        assert len({daemon.worker()["grandparent"] for daemon in daemons} | {one.pid, other.pid}) == 4
+
+
+def test_each_environment_of_python_has_its_own(monkeypatch: pytest.MonkeyPatch, jvm: Jvm) -> None:
+    here = ask.address(jvm.pid)
+    monkeypatch.setattr(sys, "executable", "/another/venv/bin/python")
+    assert here is not None and ask.address(jvm.pid) not in (here, None)
+
+
+def test_only_a_jvm_has_one() -> None:
+    assert ask.address(os.getpid()) is None
+
+
+def test_garbage_does_it_no_harm(jvm: Jvm) -> None:
+    daemon = jvm.daemon()
+    warm = daemon.worker()["grandparent"]
+    name = ask.address(jvm.pid)
+    assert name is not None
+    for message in (b"", b"\x00\xff", b"[]", b'["a"]', b"[1, 2, 3, 4, 5, 6]", b'["", [1], {}, "", 1, true]',
+                    b'["", [], {"a": 1}, "", 1, true]', b"{}", b"go"):  # fmt: skip
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(name)
+            connection.send(message)
+            assert connection.recv(16) == b"no"
+    for streams in ([], [0], [0, 1, 2, 0]):
+        request = ask.wanted("pyspark.daemon", [])
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(name)
+            socket.send_fds(connection, [request.encode()], streams)
+            assert connection.recv(16) == b"no"
+    assert daemon.worker()["grandparent"] == warm and daemon.end() == ENDED
+
+
+@contextlib.contextmanager
+def stranger(does: Callable[[Callable[[str], object], Callable[[], object]], None]) -> Iterator[IO[str]]:
+    """Another user's process, which says what it finds and may wait until the block is left."""
+    said, leaves = os.pipe(), os.pipe()
+    process = os.fork()
+    if not process:
+        signal.alarm(60)
+        with contextlib.suppress(OSError):
+            os.setuid(65534)
+            os.close(leaves[1])
+            does(lambda word: os.write(said[1], f"{word}\n".encode()), lambda: os.read(leaves[0], 1))
+        os._exit(0)
+    for end in (said[1], leaves[0]):
+        os.close(end)
+    try:
+        with os.fdopen(said[0]) as told:
+            yield told
+    finally:
+        os.close(leaves[1])
+        os.waitpid(process, 0)
+
+
+somebody_else = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+
+
+@somebody_else
+def test_nobody_else_is_answered(jvm: Jvm) -> None:
+    daemon = jvm.daemon()
+    warm = daemon.worker()["grandparent"]
+    name = ask.address(jvm.pid)
+    assert name is not None
+
+    def asks(say: Callable[[str], object], _: object) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(name)
+            say("connected")
+            connection.send(b"[]")
+            say(connection.recv(16).decode() or "closed")
+
+    with stranger(asks) as told:
+        assert told.read() in ("connected\nclosed\n", "connected\n")
+    assert daemon.worker()["grandparent"] == warm and daemon.end() == ENDED
+
+
+@somebody_else
+def test_a_name_that_somebody_else_holds_is_not_trusted(tmp_path: Path) -> None:
+    def squats(say: Callable[[str], object], wait: Callable[[], object]) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            listening.bind(name)
+            listening.listen()
+            say("there")
+            wait()
+
+    with running(tmp_path) as jvm:
+        name = ask.address(jvm.pid)
+        assert name is not None
+        with stranger(squats) as told:
+            assert told.readline() == "there\n"
+            daemon = jvm.daemon()
+            assert daemon.worker()["grandparent"] == jvm.pid and daemon.end() == ENDED
+
+
+def test_starts_leave_nothing_behind(jvm: Jvm) -> None:
+    first = jvm.daemon()
+    warm = psutil.Process(first.worker()["grandparent"])
+    before = warm.num_fds(), warm.memory_info().rss
+    for _ in range(STARTS // 5):
+        daemons = [jvm.daemon() for _ in range(5)]
+        assert [one.end() for one in daemons] == [ENDED] * 5
+    assert warm.num_fds() == before[0] and not [one for one in warm.children() if one.status() == "zombie"]
+    assert warm.memory_info().rss < before[1] + 5_000_000
+    assert first.worker()["grandparent"] == warm.pid and first.end() == ENDED
+
+
+def test_it_writes_no_file(tmp_path: Path) -> None:
+    """A home that cannot be written to, or is not there, is as good as any."""
+    (tmp_path / "home").mkdir(mode=0o500)
+    with running(tmp_path, HOME=str(tmp_path / "home"), TMPDIR="/nowhere") as jvm:
+        daemon = jvm.daemon()
+        assert daemon.worker()["grandparent"] not in (jvm.pid, 1) and daemon.end() == ENDED
+        assert not list((tmp_path / "home").iterdir())
