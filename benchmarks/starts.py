@@ -1,8 +1,10 @@
-"""`make bench-starts`: from start() to the end of the first micro-batch with rows, subjects in turns.
+"""`make bench-starts`: how soon a query's first rows are there, subjects in turns.
 
-Each subject has a JVM of its own, and all of them live; a query copies a thousand rows on Apache Kafka and is
-stopped. The first turn is cold and stands by itself. Before half of the others a minute and more goes by, in
-which Spark ends idle Python workers, as between two cells of a notebook.
+Short programs first: README's `python first.py` from the prompt back to the prompt. Then from start() to the
+end of the first micro-batch with rows: each subject has a JVM of its own, and all of them live; a query
+copies a thousand rows on Apache Kafka and is stopped. The first turn is cold and stands by itself. Before
+half of the others a minute and more goes by, in which Spark ends idle Python workers, as between two cells of
+a notebook.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.peer_kafka import ApacheKafka
 
@@ -48,8 +51,8 @@ SUBJECTS = (
 )
 
 
-def serve(subject: Subject, bootstrap: str, jars: str) -> None:
-    """A subject's process: a query for each line of standard input; prints how long its first rows took."""
+def session(subject: Subject, jars: str) -> SparkSession:
+    """A subject's session. What README's program leaves out is told to all alike."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = subject.python
     builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
     settings = {
@@ -63,16 +66,35 @@ def serve(subject: Subject, bootstrap: str, jars: str) -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def copy(
+    spark: SparkSession, subject: Subject, bootstrap: str, target: str, checkpoint: str
+) -> DataStreamWriter:
+    """A copy of the thousand rows, to be started."""
     to = {"kafka.bootstrap.servers": bootstrap}
+    read = spark.readStream.format(subject.format).options(**to, startingOffsets="earliest")
+    frame = read.option("subscribe", "starts").load().select("key", "value")
+    writer = frame.writeStream.format(subject.format).options(**to).option("topic", target)
+    return writer.option("checkpointLocation", checkpoint)
+
+
+def once(subject: Subject, bootstrap: str, jars: str, target: str) -> None:
+    """README's first.py."""
+    with tempfile.TemporaryDirectory() as checkpoint:
+        writer = copy(session(subject, jars), subject, bootstrap, target, checkpoint)
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def serve(subject: Subject, bootstrap: str, jars: str) -> None:
+    """A subject's process: a query for each line of standard input; prints how long its first rows took."""
+    spark = session(subject, jars)
     print("ready", flush=True)
     for line in sys.stdin:
-        target = line.strip()
         with tempfile.TemporaryDirectory() as checkpoint:
-            read = spark.readStream.format(subject.format).options(**to, startingOffsets="earliest")
-            frame = read.option("subscribe", "starts").load().select("key", "value")
-            writer = frame.writeStream.format(subject.format).options(**to).option("topic", target)
             began = time.monotonic()
-            query = writer.option("checkpointLocation", checkpoint).start()
+            query = copy(spark, subject, bootstrap, line.strip(), checkpoint).start()
             while not any(one["numInputRows"] for one in query.recentProgress):
                 assert query.isActive, query.exception()
                 time.sleep(0.005)
@@ -125,6 +147,16 @@ def make(bootstrap: str, topic: str) -> None:
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
 
 
+def prompt(number: int, bootstrap: str, jars: str, target: str) -> float:
+    """Seconds of a program of the subject's that makes a session, copies the rows and ends."""
+    command = [sys.executable, "-m", "benchmarks.starts", "--child", str(number), bootstrap, jars]
+    began = time.monotonic()
+    subprocess.run(
+        [*command, "--once", target], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    return time.monotonic() - began
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
@@ -133,18 +165,25 @@ def main() -> None:
     parser.add_argument("--kafka", type=Path, default=Path(".peers/kafka-4.3.1"))
     parser.add_argument("--spark-kafka", type=Path, default=Path(".peers/spark-kafka-4.2.0"))
     parser.add_argument("--child", nargs=3, metavar=("NUMBER", "BOOTSTRAP", "JARS"), help=argparse.SUPPRESS)
+    parser.add_argument("--once", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
         number, bootstrap, jars = given.child
-        serve(SUBJECTS[int(number)], bootstrap, jars)
+        subject = SUBJECTS[int(number)]
+        once(subject, bootstrap, jars, given.once) if given.once else serve(subject, bootstrap, jars)
         return
     jars = ",".join(map(str, sorted(given.spark_kafka.glob("*.jar"))))
     took: dict[str, dict[str, list[float]]] = {
-        one.name: {"cold": [], "at once": [], "after a pause": []} for one in SUBJECTS
+        one.name: {"prompt to prompt": [], "cold": [], "at once": [], "after a pause": []} for one in SUBJECTS
     }
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="eoslog-starts-")))
         bootstrap = stack.enter_context(cluster(given.kafka))
+        for turn in range(given.turns // 2):
+            for number, subject in enumerate(SUBJECTS):
+                target = f"once-{turn}-{number}"
+                make(bootstrap, target)
+                took[subject.name]["prompt to prompt"].append(prompt(number, bootstrap, jars, target))
         children = [Child(n, bootstrap, jars, folder / f"{n}.log") for n in range(len(SUBJECTS))]
         for child in children:
             stack.callback(child.close)
@@ -156,13 +195,8 @@ def main() -> None:
                 target = f"target-{turn}-{SUBJECTS.index(subject)}"
                 make(bootstrap, target)
                 took[subject.name][kind].append(child.start(target))
-    print(
-        "| start() to the first micro-batch with rows, s | "
-        + " | ".join(took)
-        + " |\n|---|"
-        + "---|" * len(took)
-    )
-    for kind in ("cold", "at once", "after a pause"):
+    print("| seconds | " + " | ".join(took) + " |\n|---|" + "---|" * len(took))
+    for kind in ("prompt to prompt", "cold", "at once", "after a pause"):
         figures = [
             f"{statistics.median(one[kind]):.2f} ({min(one[kind]):.2f} to {max(one[kind]):.2f})"
             for one in took.values()

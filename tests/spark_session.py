@@ -22,7 +22,8 @@ def set_environment() -> None:
     path = os.environ.get("PYTHONPATH", "")
     if str(_ROOT) not in path.split(os.pathsep):
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_ROOT), path)))
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    python = str(Path(sys.executable).with_name("eoslog-python"))  # as the docs recommend; others have none
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for jvm in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):  # that of the launcher, that of the driver
         os.environ.setdefault(jvm, QUICK_START)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from eoslog.connector.libraries import LIBRARIES, SPARK, numbers
 from eoslog.doctor.facts import Facts
 
-DAEMON, LAUNCHER = "eoslog.spark_daemon", "eoslog-python"
+DAEMON, LAUNCHER = "pyspark.daemon", "eoslog-python"
 _SET_BOTH = "set PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON"
 _LOUD = ("ALL", "TRACE", "DEBUG")
 
@@ -99,31 +99,45 @@ def _java_is_missing(facts: Facts) -> Iterator[Finding]:
 
 
 def _starts_are_slow(facts: Facts) -> Iterator[Finding]:
-    module = facts.settings.get("spark.python.daemon.module", "")
-    if _is_off(facts, "spark.python.use.daemon"):
+    for python in facts.pythons:
+        if not python.wrong and Path(python.command).name != LAUNCHER:
+            yield Finding(
+                Weight.SLOW,
+                f"{python.command}, for {python.purpose}, imports everything each time Spark starts it",
+                f"{_SET_BOTH} to {Path(facts.here).with_name(LAUNCHER)} (docs: Faster starts)",
+            )
+
+
+def _tasks_are_no_forks(facts: Facts) -> Iterator[Finding]:
+    module = facts.settings.get("spark.python.daemon.module", DAEMON)
+    for found, what in (
+        (_is_off(facts, "spark.python.use.daemon"), "spark.python.use.daemon=false"),
+        (module != DAEMON, f"spark.python.daemon.module={module}"),
+    ):
+        if found:
+            yield Finding(
+                Weight.SLOW,
+                f"{what}: Python workers of tasks import everything anew",
+                "leave the setting out",
+            )
+    cores = facts.settings.get("spark.task.cpus", "1").strip()
+    if cores != "1":
         yield Finding(
             Weight.SLOW,
-            "spark.python.use.daemon=false: every Python worker imports everything anew",
-            "leave the setting out",
-        )
-    elif module != DAEMON:
-        yield Finding(
-            Weight.SLOW,
-            f"{module or 'pyspark.daemon'} starts Python workers: each imports PySpark and eoslog itself",
-            f"set spark.python.daemon.module={DAEMON} before the session is made (docs: Faster starts)",
+            f"spark.task.cpus={cores}: NumPy may begin threads, so Python workers import everything anew",
+            "leave the setting out if tasks compute nothing with threads",
         )
 
 
 def _imports_from_a_zip(facts: Facts) -> Iterator[Finding]:
     for python in facts.pythons:
         version = python.versions.get("pyspark")
-        if python.wrong or version is None:
-            continue
-        what = f"{python.command} imports PySpark from Spark's zip, which is compiled at every start"
-        if not python.has_folder:
-            yield Finding(Weight.SLOW, what, f"type {python.command} -m pip install pyspark=={version}")
-        elif Path(python.command).name != LAUNCHER:
-            yield Finding(Weight.SLOW, what, f"{_SET_BOTH} to {Path(facts.here).with_name(LAUNCHER)}")
+        if not python.wrong and version is not None and not python.has_folder:
+            yield Finding(
+                Weight.SLOW,
+                f"{python.command} imports PySpark from Spark's zip, which is compiled at every start",
+                f"type {python.command} -m pip install pyspark=={version}",
+            )
 
 
 def _workers_are_not_reused(facts: Facts) -> Iterator[Finding]:
@@ -177,6 +191,7 @@ _RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     _pythons_differ,
     _java_is_missing,
     _starts_are_slow,
+    _tasks_are_no_forks,
     _imports_from_a_zip,
     _workers_are_not_reused,
     _acknowledgements_are_delayed,

@@ -12,7 +12,7 @@ import zlib
 from typing import NoReturn
 
 from eoslog import __version__
-from eoslog.warm.request import RUNS, Request, for_imports
+from eoslog.warm.request import RUNS, Request, for_imports, has_threads
 
 ANSWER_SECONDS = 10.0
 """A warm process that says nothing for so long is stuck: it is killed, and this process goes on by itself.
@@ -28,10 +28,10 @@ STANDARD = 0, 1, 2
 def hand_over(arguments: list[str]) -> None:
     """Have `python *arguments` run by a fork of the JVM's warm process, and end as it ends.
 
-    Returns where that is not possible: it is nothing that Spark starts for itself, Spark's JVM is not our
-    parent, the system is not Linux, or no warm process can be had.
+    Returns where that is not possible: it is nothing that Spark starts for itself, or wants threads; Spark's
+    JVM is not our parent, the system is not Linux, or no warm process can be had.
     """
-    if len(arguments) < 2 or arguments[0] != "-m" or arguments[1] not in RUNS:
+    if arguments[:1] != ["-m"] or len(arguments) < 2 or arguments[1] not in RUNS or has_threads(os.environ):
         return
     jvm = os.getppid()
     name = address(jvm)

@@ -1,4 +1,4 @@
-"""What is asked of a warm process, and when a fork of it may stand for the process that Spark wanted. Pure."""
+"""What is asked of a warm process, and when a fork may stand for the process that Spark wanted. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ _ITS_OWN = frozenset({
     "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE", "PYTHON_FAULTHANDLER_DIR",
     "PYTHON_TRACEBACK_DUMP_INTERVAL_SECONDS", "PYTHON_UDF_BATCH_SIZE", "PYTHON_UNIX_DOMAIN_ENABLED",
     "PYTHON_WORKER_FACTORY_PORT", "PYTHON_WORKER_FACTORY_SECRET", "PYTHON_WORKER_FACTORY_SOCK_DIR",
-    "PYTHON_WORKER_FACTORY_SOCK_PATH", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_HIDE_TRACEBACK",
-    "SPARK_JOB_ARTIFACT_UUID", "SPARK_LOCAL_DIRS", "SPARK_PIPELINED_UDF", "SPARK_PIPELINED_UDF_QUEUE_DEPTH",
-    "SPARK_PYTHON_RUNTIME", "SPARK_REUSE_WORKER", "SPARK_SIMPLIFIED_TRACEBACK", "SPARK_TRACEBACK_WITH_LOCALS",
+    "PYTHON_WORKER_FACTORY_SOCK_PATH", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE",
+    "SPARK_HIDE_TRACEBACK", "SPARK_JOB_ARTIFACT_UUID", "SPARK_LOCAL_DIRS", "SPARK_PIPELINED_UDF",
+    "SPARK_PIPELINED_UDF_QUEUE_DEPTH",
+    "SPARK_PYTHON_RUNTIME", "SPARK_REUSE_WORKER", "SPARK_SIMPLIFIED_TRACEBACK",
+    "SPARK_TRACEBACK_WITH_LOCALS",
 })  # fmt: skip
 """What Spark's JVM says to each of its Python processes by itself (PythonRunner, PythonWorkerFactory): read
 when a process works, by nobody who is imported."""
@@ -68,25 +70,27 @@ def differences(warm: Request, wanted: Request) -> list[str]:
         found.append(f"it would run {wanted.module}")
     if wanted.folder != warm.folder:
         found.append("its working directory")
-    threads = wanted.environment.get(_THREADS, "1")
-    if threads != "1":
-        found.append(f"{_THREADS}={threads}")
+    if has_threads(wanted.environment):
+        found.append(f"{_THREADS}={wanted.environment[_THREADS]}")
     ours, theirs = _inherited(warm.environment), _inherited(wanted.environment)
     return found + sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
 
 
+def has_threads(environment: Mapping[str, str]) -> bool:
+    """Whether NumPy is to have threads, which a fork would lose: spark.task.cpus is above 1."""
+    return environment.get(_THREADS, "1") != "1"
+
+
 def _inherited(environment: Mapping[str, str]) -> dict[str, str]:
     """What may have been read by whoever is imported. Spark repeats itself on PYTHONPATH."""
-    found = {
-        name: value for name, value in environment.items() if name not in _ITS_OWN and name != _THREADS
-    }
+    found = {name: value for name, value in environment.items() if name not in _ITS_OWN and name != _THREADS}
     if "PYTHONPATH" in found:
         found["PYTHONPATH"] = ":".join(dict.fromkeys(found["PYTHONPATH"].split(":")))
     return found
 
 
 def for_imports(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment in which a warm process imports: no library begins a thread, which a fork would lose."""
+    """The environment in which a warm process imports: no library begins a thread."""
     return {**_WITHOUT_THREADS, **environment, _THREADS: "1"}
 
 

@@ -209,7 +209,7 @@ class Warm:
                 guest.connection.close()
 
     def _end_orphans(self) -> None:
-        """Forks end by themselves when the JVM's end of their connections is closed; those that do not, too."""
+        """Forks end by themselves: the JVM's ends of their connections are closed. The others are ended."""
         until = time.monotonic() + ORPHAN_SECONDS
         while self._forks and time.monotonic() < until:
             for descriptor, _ in self._poll.poll(100):

@@ -31,7 +31,7 @@ class Child:
         """Starts (or starts again) the process; its log is appended to."""
         environment = {
             **os.environ,
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": str(Path(sys.executable).with_name("eoslog-python")),
             "SPARK_CONF_DIR": str(ROOT),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 
 def look(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a worker: where its PySpark is from, who its forefathers are, and how many threads its parent has."""
+    """In a worker: where its PySpark is from, who its forefathers are, its parent's threads."""
     import pyspark
 
     from eoslog.connector import memory

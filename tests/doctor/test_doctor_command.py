@@ -35,13 +35,12 @@ def python_that(folder: Path, does: str) -> str:
 
 def test_the_environment_of_these_tests() -> None:
     said = doctor()
-    assert said.exit_code == 0 and "settings: none" in said.output and "fails" not in said.output
-    assert "spark.python.daemon.module=eoslog.spark_daemon" in said.output
+    assert (said.exit_code, said.output) == (0, "settings: none\nfindings: 0\n")
 
 
 def test_what_spark_would_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     defaults = tmp_path / "spark-defaults.conf"
-    defaults.write_text("spark.python.daemon.module  eoslog.spark_daemon\n")
+    defaults.write_text("spark.python.daemon.module  pyspark.daemon\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     assert doctor().output == f"settings: {defaults}\nfindings: 0\n"
     (tmp_path / "conf").mkdir()
@@ -96,4 +95,4 @@ def test_lines_of_a_defaults_file() -> None:
 def test_a_session_that_runs(spark: SparkSession) -> None:
     found = examine(spark)
     assert [one.what for one in found if one.weight == 0] == []
-    assert any("starts Python workers" in one.what for one in found)
+    assert found == []

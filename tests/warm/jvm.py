@@ -29,10 +29,11 @@ class Jvm:
         if not java.exists():
             java.symlink_to(os.path.realpath(sys.executable))
         self.log = folder / "log"
+        given = {"PYTHONPATH": str(_HERE), "PYTHON_WORKER_FACTORY_SECRET": SECRET, **environment}
         self._process = subprocess.Popen(
             [java, _HERE / "stand_in.py"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log.open("a"), text=True, cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(_HERE), "PYTHON_WORKER_FACTORY_SECRET": SECRET, **environment},
+            env={**os.environ, **given},
         )  # fmt: skip
         self.pid = self._process.pid
 

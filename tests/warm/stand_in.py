@@ -38,4 +38,6 @@ def wait(pid: int) -> int:
 if __name__ == "__main__":
     for line in sys.stdin:
         name, *given = json.loads(line)
-        print(json.dumps({"start": start, "read": read, "close": close, "wait": wait}[name](*given)), flush=True)
+        print(
+            json.dumps({"start": start, "read": read, "close": close, "wait": wait}[name](*given)), flush=True
+        )

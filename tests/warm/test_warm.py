@@ -13,10 +13,9 @@ from typing import IO, Any
 
 import psutil
 import pytest
+from jvm import SECRET, Jvm, running, state, until
 
 from eoslog.warm import ask
-
-from jvm import SECRET, Jvm, running, state, until
 
 STARTS = int(os.environ.get("EOSLOG_WARM_STARTS", "50"))
 ENDED = 1
@@ -52,9 +51,7 @@ def test_a_fork_is_what_spark_wanted(jvm: Jvm) -> None:
 
 
 def test_daemons_share_one_warm_process(jvm: Jvm) -> None:
-    daemons = [
-        jvm.daemon(PYTHON_WORKER_FACTORY_SECRET=SECRET, SPARK_LOCAL_DIRS=str(one)) for one in range(4)
-    ]
+    daemons = [jvm.daemon(PYTHON_WORKER_FACTORY_SECRET=SECRET, SPARK_LOCAL_DIRS=str(one)) for one in range(4)]
     (warm,) = {one.worker()["grandparent"] for one in daemons}
     assert [one.pid for one in jvm.warm()] == [warm]
     assert [one.end() for one in daemons] == [ENDED] * 4
