@@ -20,7 +20,8 @@ While it imports it says so after each module."""
 _BIND_SECONDS = 1.0
 """How long another of Spark's processes may take from the name of a warm process to its first listening."""
 _QUEUE = 64
-_LONGEST = 4096
+LONGEST = 4096
+"""Bytes of an answer."""
 WAIT, YES, GO = b"wait", b"yes", b"go"
 STANDARD = 0, 1, 2
 
@@ -118,7 +119,7 @@ def _is_taken(connection: socket.socket, request: Request) -> bool:
     connection.settimeout(ANSWER_SECONDS)
     try:
         socket.send_fds(connection, [request.encode()], STANDARD)
-        while (answer := connection.recv(_LONGEST)) == WAIT:
+        while (answer := connection.recv(LONGEST)) == WAIT:
             pass
         if answer != YES:
             _tell(answer.decode(errors="replace") or "the warm process has ended")

@@ -10,45 +10,56 @@ import contextlib
 import gc
 import importlib
 import os
-import runpy
 import select
 import signal
 import socket
 import sys
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from enum import Enum, auto
 
-from eoslog.warm.ask import GO, WAIT, YES, peer, wanted
-from eoslog.warm.request import Request, begun_with, decode, differences
-from eoslog.warm.sparks_zip import prefer_installed
+from eoslog.warm.ask import GO, LONGEST, WAIT, YES, peer
+from eoslog.warm.request import Request, decode, differences
 from eoslog.warm.stages import PANDAS, STAGES
 
 ORPHAN_SECONDS = 10.0
-"""How long a fork may outlive Spark's JVM, which it notices by its own connections."""
+"""How long a fork may outlive Spark's JVM, whose end it notices by its own connections."""
 _LARGEST = 1 << 20
-_LONGEST = 1000
-"""Characters of a refusal."""
-_HELD = 3
+_STREAMS = 3
 """Standard streams that come with a request."""
 
 
-class Job(NamedTuple):
-    """What a fork is for, and what it was given."""
+class Step(Enum):
+    """How far a guest is."""
 
-    request: Request
-    streams: list[int]
-    connection: socket.socket
+    ASKS = auto()
+    WAITS = auto()
+    PROMISED = auto()
+    FORKED = auto()
 
 
 class Guest:
-    """Who asks: Spark's process, which waits for an answer, then for the end of its fork."""
+    """Who asks: a process that Spark has started, which waits for an answer, then for the end of its fork.
+
+    `request` is there from WAITS on, `fork` (a process) from FORKED on; `streams` until then.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
-        self.job: Job | None = None
-        self.is_promised = False
+        self.step = Step.ASKS
+        self.request: Request | None = None
+        self.streams: list[int] = []
         self.fork = 0
+
+    def close_streams(self) -> None:
+        """What the fork is given is closed here."""
+        while self.streams:
+            os.close(self.streams.pop())
+
+    def close(self) -> None:
+        """It is gone, or to be sent away."""
+        self.close_streams()
+        self.connection.close()
 
 
 class Warm:
@@ -64,48 +75,44 @@ class Warm:
         for descriptor in (listening.fileno(), jvm):
             self._poll.register(descriptor, select.POLLIN)
 
-    def serve(self) -> Job | None:
-        """Returns in each fork, with what it is to do; None when Spark's JVM has ended."""
-        for _ in self._imports():
-            ended, job = self._answer(0.0)
-            if job or ended:
-                return job
-        while True:
-            ended, job = self._answer(None)
-            if job or ended:
-                return job
+    def serve(self) -> Guest | None:
+        """Returns in each fork, with whom it is for; None when Spark's JVM has ended."""
+        for milliseconds in self._imports_and_then():
+            for descriptor, _ in self._poll.poll(milliseconds):
+                if descriptor == self._jvm:
+                    self._end_orphans()
+                    return None
+                guest = self._answer(descriptor)
+                if guest is not None:
+                    return guest
+        return None
 
-    def _imports(self) -> Iterator[None]:
-        """Import stage by stage; yields whenever somebody may have been waiting."""
+    def _imports_and_then(self) -> Iterator[int | None]:
+        """Import stage by stage; yields how long to wait for somebody: not at all until all is there."""
         gc.disable()
         for stage in STAGES:
             for module in stage.modules:
                 with contextlib.suppress(ImportError) if module == PANDAS else contextlib.nullcontext():
                     importlib.import_module(module)
                 self._answer_who_waits()
-                yield
+                yield 0
             gc.freeze()
             self._workers |= stage.workers or set()
             self._is_ready = stage.workers is None
             self._answer_who_waits()
-            yield
         gc.enable()
+        while True:
+            yield None
 
-    def _answer(self, seconds: float | None) -> tuple[bool, Job | None]:
-        """Whether the JVM has ended; and what to do, in a fork."""
-        for descriptor, _ in self._poll.poll(None if seconds is None else seconds * 1000):
-            if descriptor == self._jvm:
-                self._end_orphans()
-                return True, None
-            if descriptor == self._listening.fileno():
-                self._welcome()
-            elif descriptor in self._forks:
-                self._tell_end(descriptor)
-            elif descriptor in self._guests:
-                job = self._hear(self._guests[descriptor])
-                if job is not None:
-                    return False, job
-        return False, None
+    def _answer(self, descriptor: int) -> Guest | None:
+        """Returns in a fork."""
+        if descriptor == self._listening.fileno():
+            self._welcome()
+        elif descriptor in self._forks:
+            self._tell_end(descriptor)
+        elif descriptor in self._guests:
+            return self._hear(self._guests[descriptor])
+        return None
 
     def _welcome(self) -> None:
         connection, _ = self._listening.accept()
@@ -115,16 +122,16 @@ class Warm:
         self._guests[connection.fileno()] = Guest(connection)
         self._poll.register(connection, select.POLLIN)
 
-    def _hear(self, guest: Guest) -> Job | None:
-        """Something came from a guest, or its end. Returns in a fork with its job."""
+    def _hear(self, guest: Guest) -> Guest | None:
+        """Something came from a guest, or its end. Returns in a fork."""
         try:
-            if guest.job is None:
+            if guest.step is Step.ASKS:
                 self._consider(guest)
-            elif guest.connection.recv(16) == GO and guest.is_promised and not guest.fork:
-                return self._fork(guest)
-            elif guest.fork:
+            elif guest.step is Step.FORKED:
                 os.kill(guest.fork, signal.SIGTERM)  # Spark has killed who stood for it
                 self._poll.unregister(guest.connection)
+            elif guest.step is Step.PROMISED and guest.connection.recv(LONGEST) == GO:
+                return self._fork(guest)
             else:
                 self._leave(guest)
         except OSError:
@@ -132,50 +139,59 @@ class Warm:
         return None
 
     def _consider(self, guest: Guest) -> None:
-        message, streams, _, _ = socket.recv_fds(guest.connection, _LARGEST, _HELD)
+        message, guest.streams, _, _ = socket.recv_fds(guest.connection, _LARGEST, _STREAMS)
         try:
-            request = decode(message)
-            found = differences(self._like, request)
-        except (ValueError, TypeError):
-            found = ["what is asked"]
-        if len(streams) != _HELD:
-            found = ["standard streams"]
-        if _threads() != 1:
-            found = ["a library has begun a thread, which a fork would lose"]
-        if found:
-            for stream in streams:
-                os.close(stream)
-            with contextlib.suppress(OSError):
-                guest.connection.send(f"{', '.join(found)[:_LONGEST]} (differs)".encode())
-            self._leave(guest)
+            guest.request = decode(message)
+        except (ValueError, TypeError) as error:
+            self._refuse(guest, f"that is no request: {error}")
             return
-        guest.job = Job(request, list(streams), guest.connection)
-        self._answer_who_waits()
+        if found := differences(self._like, guest.request):
+            self._refuse(guest, f"libraries may have been imported otherwise: {', '.join(found)}")
+        elif len(guest.streams) != _STREAMS:
+            self._refuse(guest, "standard streams are missing")
+        elif len(os.listdir("/proc/self/task")) != 1:
+            self._refuse(guest, "a library has begun a thread, which a fork would lose")
+        else:
+            guest.step = Step.WAITS
+            self._answer_who_waits()
+
+    def _refuse(self, guest: Guest, why: str) -> None:
+        with contextlib.suppress(OSError):
+            guest.connection.send(why.encode(errors="replace")[:LONGEST])
+        self._leave(guest)
 
     def _answer_who_waits(self) -> None:
         """A fork is promised to whom it would have all that it needs; others are told to wait on."""
-        for guest in list(self._guests.values()):
-            if guest.job is None or guest.is_promised:
-                continue
-            guest.is_promised = self._is_ready or guest.job.request.worker() in self._workers
+        for guest in [one for one in self._guests.values() if one.step is Step.WAITS]:
+            assert guest.request is not None
+            has_all = self._is_ready or guest.request.worker() in self._workers
             try:
-                guest.connection.send(YES if guest.is_promised else WAIT)
+                guest.connection.send(YES if has_all else WAIT)
             except OSError:
                 self._leave(guest)
+            else:
+                guest.step = Step.PROMISED if has_all else Step.WAITS
 
-    def _fork(self, guest: Guest) -> Job | None:
-        job = guest.job
-        assert job is not None
-        fork = os.fork()
-        if not fork:
-            self._forget_all_but(job)
-            return job
-        guest.fork = fork
-        self._close_streams(guest)
-        descriptor = os.pidfd_open(fork)
+    def _fork(self, guest: Guest) -> Guest | None:
+        guest.fork = os.fork()
+        if not guest.fork:
+            self._forget_all_but(guest)
+            return guest
+        guest.step = Step.FORKED
+        guest.close_streams()
+        descriptor = os.pidfd_open(guest.fork)
         self._forks[descriptor] = guest
         self._poll.register(descriptor, select.POLLIN)
         return None
+
+    def _forget_all_but(self, guest: Guest) -> None:
+        """In a fork: it holds nothing that belongs to the warm process or to other forks."""
+        self._listening.close()
+        for descriptor in (self._jvm, *self._forks):
+            os.close(descriptor)
+        for other in self._guests.values():
+            if other is not guest:
+                other.close()
 
     def _tell_end(self, descriptor: int) -> None:
         guest = self._forks.pop(descriptor)
@@ -188,80 +204,26 @@ class Warm:
 
     def _leave(self, guest: Guest) -> None:
         self._guests.pop(guest.connection.fileno(), None)
-        with contextlib.suppress(KeyError):
+        with contextlib.suppress(KeyError):  # a fork is being ended
             self._poll.unregister(guest.connection)
-        self._close_streams(guest)
-        guest.connection.close()
-
-    @staticmethod
-    def _close_streams(guest: Guest) -> None:
-        while guest.job is not None and guest.job.streams:
-            os.close(guest.job.streams.pop())
-
-    def _forget_all_but(self, job: Job) -> None:
-        """In a fork: it holds nothing that belongs to the warm process or to other forks."""
-        self._listening.close()
-        for descriptor in (self._jvm, *self._forks):
-            os.close(descriptor)
-        for guest in self._guests.values():
-            if guest.connection is not job.connection:
-                self._close_streams(guest)
-                guest.connection.close()
+        guest.close()
 
     def _end_orphans(self) -> None:
         """Forks end by themselves: the JVM's ends of their connections are closed. The others are ended."""
         until = time.monotonic() + ORPHAN_SECONDS
-        while self._forks and time.monotonic() < until:
-            for descriptor, _ in self._poll.poll(100):
-                if descriptor in self._forks:
-                    self._tell_end(descriptor)
-                elif descriptor != self._jvm:
-                    time.sleep(0.01)
+        ends = select.poll()
+        for descriptor in self._forks:
+            ends.register(descriptor, select.POLLIN)
+        while self._forks and (left := until - time.monotonic()) > 0:
+            for descriptor, _ in ends.poll(left * 1000):
+                ends.unregister(descriptor)
+                self._tell_end(descriptor)
         for guest in self._forks.values():
             os.kill(guest.fork, signal.SIGKILL)
 
 
-def main(listening: int, jvm: int) -> None:
-    """Serve until the JVM with this process id has ended; in a fork, become what was asked for."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    prefer_installed(sys.path)
-    with socket.socket(fileno=listening) as connections:
-        connections.listen(socket.SOMAXCONN)  # says anew whose it is: who began it did so first
-        like = wanted("", [])
-        like = like._replace(environment=begun_with(like.environment))
-        os.register_at_fork(after_in_child=_draw_anew)
-        job = Warm(connections, os.pidfd_open(jvm), like).serve()
-    if job is not None:
-        _become(job, jvm)
-
-
-def _become(job: Job, jvm: int) -> None:
-    """In a fork: be what Python would be that Spark started so."""
-    from eoslog.connector import memory
-
-    request = job.request
-    os.environ.clear()
-    os.environ.update(request.environment)
-    os.umask(request.umask)
-    signal.signal(signal.SIGINT, signal.SIG_IGN if request.ignores_interrupts else signal.default_int_handler)
-    for standard, stream in enumerate(job.streams):
-        os.dup2(stream, standard)
-        os.close(stream)
-    os.register_at_fork(after_in_child=job.connection.close)  # a daemon's workers do not stand for it
-    memory.driver_is(jvm)
-    gc.enable()
-    gc.freeze()
-    sys.modules.pop(request.module, None)  # it runs anew, as __main__
-    sys.argv = [request.module, *request.arguments]
-    runpy.run_module(request.module, run_name="__main__", alter_sys=True)
-
-
-def _draw_anew() -> None:
+def draw_anew() -> None:
     """Forks draw other numbers from NumPy than their parent, as Python sees to for `random`."""
     numbers = sys.modules.get("numpy.random")
     if numbers is not None:
         numbers.seed()
-
-
-def _threads() -> int:
-    return len(os.listdir("/proc/self/task"))

@@ -29,6 +29,10 @@ STAGES = (
             "pyspark.sql.worker.create_data_source",
             "eoslog.connector.spark_columns",
             "eoslog.connector.reader",
+            "eoslog.connector.client.fetch_small",
+            "eoslog.connector.rows",
+            "eoslog.connector.task",
+            "encodings.idna",
             SOURCE_RUNNER,
             *_SINKS,
             "pyspark.sql.worker.write_into_data_source",
@@ -44,7 +48,12 @@ STAGES = (
         },
     ),
     Stage(
-        (PANDAS, "pyspark.sql.worker.plan_data_source_read", "pyspark.worker"),
+        (
+            PANDAS,
+            "pyspark.sql.worker.plan_data_source_read",
+            "pyspark.sql.classic.dataframe",
+            "pyspark.worker",
+        ),
         None,
     ),
 )

@@ -81,6 +81,24 @@ def test_it_is_python_otherwise(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (3, f"{sys.executable} a b yes\n"), done.stderr
 
 
+@pytest.mark.parametrize("first", ["#!{python}", "#!/bin/sh", "#!/nowhere/python", "garbage"])
+def test_it_is_the_python_of_the_command_beside_it(tmp_path: Path, first: str) -> None:
+    """pip writes the Python that it installs for into its commands; else there is a Python in their folder."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "eoslog").write_text(first.format(python=sys.executable) + "\n")
+    (folder / "eoslog-python").write_bytes(Path(PYTHON).read_bytes())
+    (folder / "eoslog-python").chmod(0o755)
+    (folder / "python").write_text(f'#!/bin/sh\nBESIDE=yes exec {sys.executable} "$@"\n')
+    (folder / "python").chmod(0o755)
+    (tmp_path / "elsewhere").symlink_to(folder / "eoslog-python")
+    for command in (folder / "eoslog-python", tmp_path / "elsewhere"):
+        program = "import os, sys; print(sys.executable, os.environ.get('BESIDE'))"
+        said = subprocess.run([command, "-c", program], capture_output=True, text=True, check=True)
+        beside = None if "{python}" in first else "yes"
+        assert said.stdout == f"{sys.executable} {beside}\n", said.stderr
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("master", "killed"),
@@ -106,7 +124,7 @@ def test_a_copy(kafka: Kafka, tmp_path: Path, master: str, killed: bool) -> None
     commands = {one.pid: command_of(one) for one in own}
     assert "java" in commands[said["driver"]], "whose memory and guards the batches have"
     runs = [command for command in commands.values() if " -m pyspark." in command]
-    assert runs and all("eoslog-python" in command for command in runs), "each stands for a fork"
+    assert runs and all("eoslog.spark_python" in command for command in runs), "each stands for a fork"
     machines = [command for command in commands.values() if "java" in command and "launcher" not in command]
     assert said["grandparent"] in commands and "eoslog.warm" in commands[said["grandparent"]]
     assert len({command for command in commands.values() if "eoslog.warm" in command}) <= len(machines)

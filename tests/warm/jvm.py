@@ -29,7 +29,12 @@ class Jvm:
         if not java.exists():
             java.symlink_to(os.path.realpath(sys.executable))
         self.log = folder / "log"
-        given = {"PYTHONPATH": str(_HERE), "PYTHON_WORKER_FACTORY_SECRET": SECRET, **environment}
+        given = {
+            "PWD": str(folder),
+            "PYTHONPATH": str(_HERE),
+            "PYTHON_WORKER_FACTORY_SECRET": SECRET,
+            **environment,
+        }
         self._process = subprocess.Popen(
             [java, _HERE / "stand_in.py"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log.open("a"), text=True, cwd=folder,
