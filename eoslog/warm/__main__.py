@@ -13,7 +13,7 @@ from eoslog.warm.sparks_zip import prefer_installed
 
 
 def main(listening: int, jvm: int) -> None:
-    """Serve on a socket until the JVM with this process id has ended; in a fork, become what was asked for."""
+    """Serve on a socket until the JVM with this process id has ended; in a fork, become what was asked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the JVM, which ends its processes
     prefer_installed(sys.path)
     os.register_at_fork(after_in_child=draw_anew)

@@ -20,7 +20,7 @@ from enum import Enum, auto
 
 from eoslog.warm.ask import GO, LONGEST, WAIT, YES, peer
 from eoslog.warm.request import Request, decode, differences
-from eoslog.warm.stages import PANDAS, STAGES
+from eoslog.warm.stages import STAGES
 
 ORPHAN_SECONDS = 10.0
 """How long a fork may outlive Spark's JVM, whose end it notices by its own connections."""
@@ -92,7 +92,7 @@ class Warm:
         gc.disable()
         for stage in STAGES:
             for module in stage.modules:
-                with contextlib.suppress(ImportError) if module == PANDAS else contextlib.nullcontext():
+                with contextlib.suppress(ImportError):  # whoever needs it says what is missing
                     importlib.import_module(module)
                 self._answer_who_waits()
                 yield 0

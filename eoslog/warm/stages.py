@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from eoslog.warm.request import SOURCE_RUNNER
 
-PANDAS = "pandas"
-"""Where it is installed, PySpark imports it for tasks."""
 _SINKS = "eoslog.connector.writer", "eoslog.connector.batch_writer"
 
 
@@ -21,7 +19,7 @@ class Stage(NamedTuple):
 
 STAGES = (
     Stage(
-        ("pyspark.daemon", "pyspark.sql.worker.lookup_data_sources", "eoslog.connector.source"),
+        ("pyspark.daemon", "pyspark.sql.worker.lookup_data_sources", "pyspark_eoslog"),
         {"pyspark.sql.worker.lookup_data_sources"},
     ),
     Stage(
@@ -49,7 +47,7 @@ STAGES = (
     ),
     Stage(
         (
-            PANDAS,
+            "pandas",
             "pyspark.sql.worker.plan_data_source_read",
             "pyspark.sql.classic.dataframe",
             "pyspark.worker",

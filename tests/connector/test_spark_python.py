@@ -34,7 +34,7 @@ def installed(folder: Path, version: str) -> str:
 
 def test_the_zip_goes_where_the_same_version_is_installed(tmp_path: Path) -> None:
     packed, site = archive(tmp_path, "4.3.0"), installed(tmp_path / "site", "4.3.0")
-    path = ["", packed, "/spark/py4j.zip", "/nowhere", site]
+    path = ["", packed, "/spark/py4j.zip", "/spark/jars/spark-core_2.13-4.3.0.jar", "/nowhere", site]
     prefer_installed(path)
     assert path == ["", "/spark/py4j.zip", "/nowhere", site]
 
@@ -43,7 +43,11 @@ def test_the_zip_goes_where_the_same_version_is_installed(tmp_path: Path) -> Non
 def test_the_zip_stays_where_another_version_is_installed_or_none(
     tmp_path: Path, version: str | None
 ) -> None:
-    path = [archive(tmp_path, "4.3.0"), *([installed(tmp_path / "site", version)] if version else [])]
+    path = [
+        archive(tmp_path, "4.3.0"),
+        "/spark-core_2.13-4.3.0.jar",
+        *([installed(tmp_path / "site", version)] if version else []),
+    ]
     before = list(path)
     prefer_installed(path)
     assert path == before
@@ -83,7 +87,7 @@ def test_it_is_python_otherwise(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", ["#!{python}", "#!/bin/sh", "#!/nowhere/python", "garbage"])
 def test_it_is_the_python_of_the_command_beside_it(tmp_path: Path, first: str) -> None:
-    """pip writes the Python that it installs for into its commands; else there is a Python in their folder."""
+    """pip writes the Python that it installs for into its commands; else there is one in their folder."""
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "eoslog").write_text(first.format(python=sys.executable) + "\n")
