@@ -81,7 +81,8 @@ class Bench:
     def spark(self) -> SparkSession:
         """The session: two cores, both connectors in one JVM."""
         if self._session is None:
-            os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+            python = str(Path(sys.executable).with_name("eoslog-python"))  # as docs/starts.md recommends
+            os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
             jars = ",".join(map(str, sorted(self._spark_kafka.glob("*.jar"))))
             self._session = (
                 SparkSession.builder.master("local[2]")
