@@ -57,11 +57,11 @@ async def _run(config: BrokerConfig, on_ready: Callable[[str], None]) -> None:
     node = Node(config)
     await node.start()
     try:
+        _log_ready(node, time.monotonic() - begun)
+        on_ready(node.ready_line)
         # What start-up made stays for ever: keep the garbage collector from walking it again and again.
         gc.collect()
         gc.freeze()
-        _log_ready(node, time.monotonic() - begun)
-        on_ready(node.ready_line)
         await ended.wait()
         begun = time.monotonic()
         await node.finish()

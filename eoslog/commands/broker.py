@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 import click
@@ -71,11 +72,13 @@ def command(
     Prints one line on standard output when it is ready, and its log on standard error. SIGTERM lets begun
     requests end within shutdown.grace.ms; a second one ends the broker at once.
     """
+    gc.disable()  # nothing that is imported is garbage
     from eoslog.broker import logs
     from eoslog.broker.config import ConfigError
     from eoslog.broker.config.sources import gather
     from eoslog.broker.main import StartError, run
 
+    gc.enable()
     try:
         given = {FLAGS[flag]: value for flag, value in flags.items() if value is not None}
         gathered = gather(config_file, settings, given | _address(listen))
