@@ -1,6 +1,6 @@
 """All mutants: the rules that a guarantee leans on, each broken once or more."""
 
-from tests.mutants import client_rules, commit_rules, sink_rules, source_rules
+from tests.mutants import client_rules, commit_rules, sink_rules, source_rules, warm_rules
 from tests.mutants.mutant import Mutant
 
 MUTANTS: list[Mutant] = [
@@ -8,4 +8,5 @@ MUTANTS: list[Mutant] = [
     *commit_rules.MUTANTS,
     *sink_rules.MUTANTS,
     *source_rules.MUTANTS,
+    *warm_rules.MUTANTS,
 ]

@@ -16,8 +16,11 @@ from typing import Any
 
 import psutil
 
-LAUNCHER = str(Path(sys.executable).with_name("eoslog-python"))
 _HERE = Path(__file__).parent
+_PATH = f"{_HERE.parents[1]}:{_HERE}"
+PYTHON = (sys.executable,)
+LAUNCHER = (*PYTHON, "-c", "from eoslog.spark_python import main; main()")
+"""What the command eoslog-python becomes, with the sources of this checkout."""
 SECRET = "open sesame"
 
 
@@ -31,7 +34,7 @@ class Jvm:
         self.log = folder / "log"
         given = {
             "PWD": str(folder),
-            "PYTHONPATH": str(_HERE),
+            "PYTHONPATH": _PATH,
             "PYTHON_WORKER_FACTORY_SECRET": SECRET,
             **environment,
         }
@@ -42,8 +45,8 @@ class Jvm:
         )  # fmt: skip
         self.pid = self._process.pid
 
-    def start(self, *arguments: str, python: str = LAUNCHER, **environment: str) -> Started:
-        return Started(self, self.ask("start", python, arguments, environment))
+    def start(self, *arguments: str, python: tuple[str, ...] = LAUNCHER, **environment: str) -> Started:
+        return Started(self, self.ask("start", [*python, *arguments], environment))
 
     def daemon(self, worker: str = "pyspark_probe", **environment: str) -> Started:
         return self.start("-m", "pyspark.daemon", worker, **environment)

@@ -11,9 +11,9 @@ import sys
 started: dict[int, subprocess.Popen[bytes]] = {}
 
 
-def start(python: str, arguments: list[str], environment: dict[str, str]) -> int:
+def start(command: list[str], environment: dict[str, str]) -> int:
     one = subprocess.Popen(
-        [python, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **environment}
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **environment}
     )
     started[one.pid] = one
     return one.pid

@@ -13,10 +13,11 @@ from typing import IO, Any
 
 import psutil
 import pytest
-from jvm import SECRET, Jvm, running, state, until
+from jvm import PYTHON, SECRET, Jvm, running, state, until
 
 from eoslog.warm import ask
 
+ROOT = Path(__file__).parents[2]
 STARTS = int(os.environ.get("EOSLOG_WARM_STARTS", "50"))
 ENDED = 1
 """A daemon's exit status when Spark closes its standard input (shutdown of pyspark.daemon)."""
@@ -30,7 +31,7 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jvm]:
 
 def plain(jvm: Jvm, **environment: str) -> dict[str, Any]:
     """What the same worker says that Python itself has started."""
-    daemon = jvm.start("-m", "pyspark.daemon", "pyspark_probe", python=sys.executable, **environment)
+    daemon = jvm.start("-m", "pyspark.daemon", "pyspark_probe", python=PYTHON, **environment)
     told = daemon.worker()
     assert daemon.end() == ENDED
     return told
@@ -68,7 +69,7 @@ def test_workers_draw_numbers_of_their_own(jvm: Jvm) -> None:
     "environment",
     [
         {"OMP_NUM_THREADS": "4"},
-        {"PYTHONPATH": f"{Path(__file__).parent}:/elsewhere"},
+        {"PYTHONPATH": f"{ROOT}:{Path(__file__).parent}:/elsewhere"},
         {"PYTHONHASHSEED": "7"},
         {"LD_LIBRARY_PATH": "/elsewhere"},
         {"OF_THE_USER": "1"},
@@ -97,7 +98,7 @@ def test_a_program_of_the_user_s_is_never_a_fork(jvm: Jvm, tmp_path: Path, argum
     program = "import os, sys; print(os.getppid(), *sys.argv[1:])"
     (tmp_path / "pyspark_says.py").write_text(program)
     given = [one.format(folder=tmp_path) for one in arguments]
-    one = jvm.start(*given, PYTHONPATH=str(tmp_path))
+    one = jvm.start(*given, PYTHONPATH=f"{ROOT}:{tmp_path}")
     assert bytes.fromhex(one.read()).decode() == f"{jvm.pid} a b\n" and one.wait() == 0
 
 
