@@ -185,8 +185,7 @@ class Warm:
         return None
 
     def _forget_all_but(self, guest: Guest) -> None:
-        """In a fork: it holds nothing that belongs to the warm process or to other forks."""
-        self._listening.close()
+        """In a fork: it holds nothing that belongs to other forks."""
         for descriptor in (self._jvm, *self._forks):
             os.close(descriptor)
         for other in self._guests.values():

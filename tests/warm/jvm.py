@@ -45,8 +45,10 @@ class Jvm:
         )  # fmt: skip
         self.pid = self._process.pid
 
-    def start(self, *arguments: str, python: tuple[str, ...] = LAUNCHER, **environment: str) -> Started:
-        return Started(self, self.ask("start", [*python, *arguments], environment))
+    def start(
+        self, *arguments: str, python: tuple[str, ...] = LAUNCHER, ignoring: bool = False, **environment: str
+    ) -> Started:
+        return Started(self, self.ask("start", [*python, *arguments], environment, ignoring))
 
     def daemon(self, worker: str = "pyspark_probe", **environment: str) -> Started:
         return self.start("-m", "pyspark.daemon", worker, **environment)

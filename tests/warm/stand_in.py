@@ -5,13 +5,15 @@ Run as `java stand_in.py`; nothing but the standard library.
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
 started: dict[int, subprocess.Popen[bytes]] = {}
 
 
-def start(command: list[str], environment: dict[str, str]) -> int:
+def start(command: list[str], environment: dict[str, str], ignoring: bool) -> int:
+    signal.signal(signal.SIGINT, signal.SIG_IGN if ignoring else signal.SIG_DFL)  # is inherited
     one = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **environment}
     )

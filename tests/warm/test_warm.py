@@ -13,9 +13,10 @@ from typing import IO, Any
 
 import psutil
 import pytest
-from jvm import PYTHON, SECRET, Jvm, running, state, until
+from jvm import LAUNCHER, PYTHON, SECRET, Jvm, running, state, until
 
 from eoslog.warm import ask
+from eoslog.warm.request import Request
 
 ROOT = Path(__file__).parents[2]
 STARTS = int(os.environ.get("EOSLOG_WARM_STARTS", "50"))
@@ -51,9 +52,24 @@ def test_a_fork_is_what_spark_wanted(jvm: Jvm) -> None:
     assert daemon.end() == ENDED
 
 
+def ignores_interrupts(process: int) -> bool:
+    line = next(x for x in Path(f"/proc/{process}/status").read_text().splitlines() if x.startswith("SigIgn"))
+    return bool(int(line.split()[1], 16) >> (signal.SIGINT - 1) & 1)
+
+
+@pytest.mark.parametrize("ignoring", [False, True])
+def test_interrupts_are_heard_or_ignored_as_spark_wanted(jvm: Jvm, ignoring: bool) -> None:
+    for python in (PYTHON, LAUNCHER):
+        daemon = jvm.start("-m", "pyspark.daemon", "pyspark_probe", python=python, ignoring=ignoring)
+        assert ignores_interrupts(daemon.worker()["parent"]) is ignoring
+        assert daemon.end() == ENDED
+
+
 def test_daemons_share_one_warm_process(jvm: Jvm) -> None:
     daemons = [jvm.daemon(PYTHON_WORKER_FACTORY_SECRET=SECRET, SPARK_LOCAL_DIRS=str(one)) for one in range(4)]
-    (warm,) = {one.worker()["grandparent"] for one in daemons}
+    told = [one.worker() for one in daemons]
+    (warm,) = {one["grandparent"] for one in told}
+    assert [one["descriptors"] for one in told] == [told[0]["descriptors"]] * 4
     assert [one.pid for one in jvm.warm()] == [warm]
     assert [one.end() for one in daemons] == [ENDED] * 4
 
@@ -98,8 +114,10 @@ def test_a_program_of_the_user_s_is_never_a_fork(jvm: Jvm, tmp_path: Path, argum
     program = "import os, sys; print(os.getppid(), *sys.argv[1:])"
     (tmp_path / "pyspark_says.py").write_text(program)
     given = [one.format(folder=tmp_path) for one in arguments]
+    before = jvm.log.read_text()
     one = jvm.start(*given, PYTHONPATH=f"{ROOT}:{tmp_path}")
     assert bytes.fromhex(one.read()).decode() == f"{jvm.pid} a b\n" and one.wait() == 0
+    assert jvm.log.read_text() == before, "no warm process was asked"
 
 
 def test_who_stands_for_a_fork_ends_as_it_ends(jvm: Jvm) -> None:
@@ -180,22 +198,33 @@ def test_only_a_jvm_has_one() -> None:
 
 def test_garbage_does_it_no_harm(jvm: Jvm) -> None:
     daemon = jvm.daemon()
-    warm = daemon.worker()["grandparent"]
+    told = daemon.worker()
     name = ask.address(jvm.pid)
     assert name is not None
-    for message in (b"", b"\x00\xff", b"[]", b'["a"]', b"[1, 2, 3, 4, 5, 6]", b'["", [1], {}, "", 1, true]',
-                    b'["", [], {"a": 1}, "", 1, true]', b"{}", b"go"):  # fmt: skip
+
+    def answer(message: bytes, streams: list[int]) -> bytes:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
             connection.connect(name)
-            connection.send(message)
-            assert connection.recv(ask.LONGEST) not in (b"", ask.WAIT, ask.YES)
-    for streams in ([], [0], [0, 1, 2, 0]):
-        request = ask.wanted("pyspark.daemon", [])
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-            connection.connect(name)
-            socket.send_fds(connection, [request.encode()], streams)
-            assert connection.recv(ask.LONGEST) not in (b"", ask.WAIT, ask.YES)
-    assert daemon.worker()["grandparent"] == warm and daemon.end() == ENDED
+            socket.send_fds(connection, [message], streams) if streams else connection.send(message)
+            return connection.recv(ask.LONGEST)
+
+    messages = [
+        b"",
+        b"\x00\xff",
+        b"[]",
+        b'["a"]',
+        b"[1, 2, 3, 4, 5, 6]",
+        b'["", [], [], "", 1, true]',
+        b"{}",
+        b"go",
+    ]
+    for message in messages:
+        assert answer(message, []) not in (b"", ask.WAIT, ask.YES), message
+    good = Request("pyspark.daemon", ["pyspark_probe"], told["environment"], told["folder"], 0o22, False)
+    for streams in ([], [0], [0, 1]):
+        assert answer(good.encode(), streams) == b"standard streams are missing"
+    assert answer(good.encode(), [0, 1, 2]) == ask.YES
+    assert daemon.worker()["grandparent"] == told["grandparent"] and daemon.end() == ENDED
 
 
 @contextlib.contextmanager
@@ -249,6 +278,8 @@ def test_a_name_that_somebody_else_holds_is_not_trusted(tmp_path: Path) -> None:
             listening.bind(name)
             listening.listen()
             say("there")
+            guest, _ = listening.accept()
+            guest.send(ask.YES)
             wait()
 
     with running(tmp_path) as jvm:
@@ -266,6 +297,8 @@ def test_starts_leave_nothing_behind(jvm: Jvm) -> None:
     before = warm.num_fds(), warm.memory_info().rss
     for _ in range(STARTS // 5):
         daemons = [jvm.daemon() for _ in range(5)]
+        told = [one.worker() for one in daemons]
+        assert warm.num_fds() <= before[0] + 2 * len(told), "a connection and an end of each"
         assert [one.end() for one in daemons] == [ENDED] * 5
     assert warm.num_fds() == before[0] and not [one for one in warm.children() if one.status() == "zombie"]
     assert warm.memory_info().rss < before[1] + 5_000_000
