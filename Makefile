@@ -121,7 +121,7 @@ bench: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## everything beside its peers, in
 trace-micro-batch: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## draw one small micro-batch, every process a lane (TRACE_ARGS="--kafka .peers/kafka-4.3.1 --tasks --to FILE")
 	$(BIN)/python -m benchmarks.trace_micro_batch $(TRACE_ARGS)
 
-bench-starts: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## from start() to the first rows, beside Spark's Kafka connector: with and without eoslog's daemon (STARTS_ARGS="--turns 6")
+bench-starts: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## a program from prompt to prompt, and from start() to the first rows, beside Spark's Kafka connector: with and without `eoslog-python` (STARTS_ARGS="--turns 6")
 	$(BIN)/python -m benchmarks.starts $(STARTS_ARGS)
 
 bench-quick: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## the same within five minutes: less work, fewer turns, nothing written

@@ -252,6 +252,21 @@ def stranger(does: Callable[[Callable[[str], object], Callable[[], object]], Non
 somebody_else = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 
 
+def test_a_fork_holds_nothing_of_others(jvm: Jvm) -> None:
+    first = jvm.daemon()
+    told = first.worker()
+    name = ask.address(jvm.pid)
+    assert name is not None
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as waiting:
+        waiting.connect(name)
+        wanted = Request("pyspark.daemon", [], told["environment"], told["folder"], 0o22, False)
+        socket.send_fds(waiting, [wanted.encode()], [0, 1, 2])
+        assert waiting.recv(ask.LONGEST) == ask.YES
+        second = jvm.daemon()
+        assert second.worker()["descriptors"] == told["descriptors"]
+    assert first.end() == second.end() == ENDED
+
+
 @somebody_else
 def test_nobody_else_is_answered(jvm: Jvm) -> None:
     daemon = jvm.daemon()
