@@ -105,11 +105,14 @@ def serve(subject: Subject, bootstrap: str, jars: str) -> None:
 class Child:
     """A subject's process."""
 
-    def __init__(self, number: int, bootstrap: str, jars: str, log: Path) -> None:
-        command = [sys.executable, "-m", "benchmarks.starts", "--child", str(number), bootstrap, jars]
+    def __init__(
+        self, number: int, bootstrap: str, jars: str, log: Path, module: str = "benchmarks.starts"
+    ) -> None:
+        command = [sys.executable, "-m", module, "--child", str(number), bootstrap, jars]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log.open("w"), text=True
         )
+        self.pid = self._process.pid
         self._expect("ready")
 
     def start(self, target: str) -> float:

@@ -17,6 +17,8 @@ def become(guest: Guest, jvm: int) -> None:
 
     request = guest.request
     assert request is not None
+    with open("/proc/self/comm", "w") as name:
+        name.write(request.name())
     os.environ.clear()
     os.environ.update(request.environment)
     os.umask(request.umask)

@@ -127,10 +127,8 @@ class Application:
         found = []
         for process in self._everybody():
             with contextlib.suppress(psutil.NoSuchProcess):
-                line = process.cmdline()
-                parent = process.parent()
-                forked = parent is not None and parent.cmdline() == line
-                if forked and "pyspark.daemon" in line and wanted(line[-1]):
+                module, parent = _worker_of(process), process.parent()
+                if module and parent is not None and module == _worker_of(parent) and wanted(module):
                     found.append(process)
         return found
 
@@ -139,3 +137,11 @@ class Application:
             found: list[psutil.Process] = self.process.children(recursive=True)
             return found
         return []
+
+
+def _worker_of(process: psutil.Process) -> str:
+    """The module of a daemon, and of what it has forked; a fork of a warm process has it as its name."""
+    line = process.cmdline()
+    if "eoslog.warm" in line and not process.name().startswith("python"):
+        return str(process.name())
+    return line[-1] if "pyspark.daemon" in line and "eoslog.spark_python" not in " ".join(line) else ""

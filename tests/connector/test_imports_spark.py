@@ -32,11 +32,12 @@ NEEDED = {
 
 @pytest.mark.parametrize("small", ["0", "100"])
 def test_no_process_imports_what_it_does_not_need(kafka: Kafka, tmp_path: Path, small: str) -> None:
+    plain = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}  # no forks
     notes, topics = tmp_path / "imports", (kafka.topic(2), kafka.topic())
     path = os.pathsep.join(filter(None, (str(_HERE / "import_watch"), os.environ.get("PYTHONPATH"))))
     ended = subprocess.run(
         [sys.executable, str(_HERE / "imports_app.py"), kafka.bootstrap, str(tmp_path), small, *topics],
-        env=os.environ | {"PYTHONPATH": path, "EOSLOG_IMPORTS": str(notes)},
+        env=os.environ | plain | {"PYTHONPATH": path, "EOSLOG_IMPORTS": str(notes)},
         capture_output=True,
         text=True,
         timeout=300,

@@ -52,12 +52,12 @@ def test_it_is_told_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "worker"),
+    ("wanted", "worker", "name"),
     [
-        (request(), "pyspark.worker"),
-        (request(DAEMON, "pyspark.sql.worker.create_data_source"), "pyspark.sql.worker.create_data_source"),
-        (request(SOURCE_RUNNER), SOURCE_RUNNER),
+        (request(), "pyspark.worker", "pyspark.worker"),
+        (request(DAEMON, "pyspark.sql.worker.look"), "pyspark.sql.worker.look", "look"),
+        (request(SOURCE_RUNNER), SOURCE_RUNNER, "streaming_sourc"),
     ],
 )
-def test_whose_imports_it_needs(wanted: Request, worker: str) -> None:
-    assert wanted.worker() == worker
+def test_whose_imports_it_needs_and_what_it_is_called(wanted: Request, worker: str, name: str) -> None:
+    assert (wanted.worker(), wanted.name()) == (worker, name)

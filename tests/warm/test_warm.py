@@ -43,6 +43,7 @@ def test_a_fork_is_what_spark_wanted(jvm: Jvm) -> None:
     daemon = jvm.daemon(**own)
     told, expected = daemon.worker(), plain(jvm, **own)
     (warm,) = jvm.warm()
+    assert psutil.Process(told["parent"]).name() == "pyspark_probe"
     assert told["grandparent"] == warm.pid and expected["grandparent"] == jvm.pid
     assert told["driver"] == expected["driver"] == jvm.pid
     assert state(told["environment"]) == state(expected["environment"])
