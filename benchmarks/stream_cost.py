@@ -54,7 +54,7 @@ def cost(process: psutil.Process) -> Cost:
             times = one.cpu_times()
             spent = times.user + times.system
             cpu += spent
-            if "python" in one.name():
+            if "python" in one.exe():
                 python_cpu += spent
                 memory += one.memory_full_info().pss / 2**20
                 pythons += 1

@@ -48,11 +48,11 @@ class Request(NamedTuple):
         return self.arguments[0] if self.arguments else "pyspark.worker"
 
     def name(self) -> str:
-        """What `ps -o comm` and `top` are to call the process: its worker, in the 15 letters that there are."""
+        """What `ps -o comm` and `top` are to call the process: its worker, in the 15 letters there are."""
         worker = self.worker()
-        return (
-            worker if worker == "pyspark.worker" else worker.rpartition(".")[2].removeprefix("python_")[:15]
-        )
+        if worker == "pyspark.worker":
+            return worker
+        return worker.rpartition(".")[2].removeprefix("python_")[:15]
 
     def encode(self) -> bytes:
         """For the wire."""
