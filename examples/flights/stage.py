@@ -99,10 +99,10 @@ def send_kill(process: psutil.Process) -> bool:
 def kill_worker_at_work(application: Child, port: int) -> int | None:
     """SIGKILL to a Python worker in the middle of a task; its pid, or None if none was caught at work.
 
-    Spark forks the tasks' workers from a daemon whose command line ends in `pyspark.worker`; planners
-    and the sinks' commit processes have daemons of their own and are left alone. A task is over in a
-    fraction of a second, so the worker is halted first: then its task, or the next one it is given,
-    cannot end before the kill.
+    Spark forks the tasks' workers from a daemon that is named `pyspark.worker`, or whose command line ends so
+    (docs/starts.md); planners and the sinks' commit processes have daemons of their own and are left alone. A
+    task is over in a fraction of a second, so the worker is halted first: then its task, or the next one it
+    is given, cannot end before the kill.
     """
     workers = [worker for worker in _workers(application) if _talks_to(worker, port)]
     seconds = {worker: _cpu_seconds(worker) for worker in workers}
@@ -129,7 +129,8 @@ def _workers(application: Child) -> list[psutil.Process]:
     found: list[psutil.Process] = []
     for process in application.family():
         try:
-            if process.cmdline()[-2:] == ["pyspark.daemon", "pyspark.worker"]:
+            plain = process.cmdline()[-3:] == ["-m", "pyspark.daemon", "pyspark.worker"]
+            if process.name() == "pyspark.worker" or (plain and "-c" not in process.cmdline()):
                 found += process.children()
         except psutil.NoSuchProcess:
             continue

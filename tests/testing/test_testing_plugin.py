@@ -115,6 +115,8 @@ def test_installed(tmp_path: Path, pytester: pytest.Pytester, monkeypatch: pytes
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "pyspark_eoslog.py"):
         shutil.copy(ROOT / name, source)
+    (source / "packaging").mkdir()
+    shutil.copy(ROOT / "packaging" / "eoslog-python", source / "packaging")
     site.mkdir()
     setup = [sys.executable, "-c", "import setuptools; setuptools.setup()"]
     commands = ["build", "--build-lib", str(site), "egg_info", "--egg-base", str(site)]
