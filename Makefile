@@ -121,7 +121,7 @@ bench: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## everything beside its peers, in
 bench-tasks: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## micro-batches of ten rows a task, with 10 to 4,000 tasks, beside Spark's Kafka connector (TASKS_ARGS="--tasks 10 100")
 	$(BIN)/python -m benchmarks.many_tasks $(TASKS_ARGS)
 
-bench-cost: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## CPU and memory of a small stream in a minute, beside Spark's Kafka connector and a source and sink that do nothing
+bench-cost: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## CPU and memory of a small stream, beside Spark's Kafka connector and a source and sink that do nothing
 	$(BIN)/python -m benchmarks.stream_cost
 
 trace-micro-batch: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## draw one small micro-batch, every process a lane (TRACE_ARGS="--kafka .peers/kafka-4.3.1 --tasks --to FILE")
