@@ -1,7 +1,9 @@
 """A Python data source that does nothing: what Spark itself takes for a Python source and sink.
 
 Its source makes rows from memory, in as many tasks as the benchmark's topics have partitions; its sink drops
-what it gets. Whatever eoslog does, it cannot be faster than this.
+what it gets. With the option `lean` it keeps out of Spark's way as eoslog does: sockets are acknowledged at
+once and what a process keeps is not collected again. `Handed` hands its rows over with the plan, by
+PySpark's own class for that. Whatever a Python source or sink does, it cannot be faster than these.
 """
 
 from __future__ import annotations
@@ -17,9 +19,13 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
+    SimpleDataSourceStreamReader,
     WriterCommitMessage,
 )
 from pyspark.sql.types import BinaryType, StructField, StructType
+
+from eoslog.connector.calls import called
+from eoslog.connector.sparks_sockets import acknowledging
 
 SCHEMA = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
 _BATCH = 10_000
@@ -44,7 +50,7 @@ def made(rows: int, size: int) -> Iterator[pa.RecordBatch]:
 
 
 class Idle(DataSource):
-    """`format("idle")`; options rows (of a task and batch) and size."""
+    """`format("idle")`; options rows (of a task and batch), size and lean."""
 
     @classmethod
     def name(cls) -> str:
@@ -60,15 +66,44 @@ class Idle(DataSource):
         return IdleStreamReader(self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        return IdleWriter()
+        return IdleWriter(self.options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        return IdleStreamWriter()
+        return IdleStreamWriter(self.options)
 
 
-class _Reads:
+class Handed(DataSource):
+    """`format("idle-handed")`: a stream whose rows come with the plan, no task reads them."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "idle-handed"
+
+    def schema(self) -> StructType:
+        return SCHEMA
+
+    def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:
+        return HandedReader(self.options)
+
+
+class _Lean:
+    """What Spark calls, out of its way if `lean` says so."""
+
+    lean = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._called()
+
+    def _called(self) -> None:
+        if self.lean:
+            called()
+
+
+class _Reads(_Lean):
     def __init__(self, options: Any) -> None:
         self.rows, self.size = int(options.get("rows", "0")), int(options.get("size", "100"))
+        self.lean = options.get("lean") == "true"
 
     def tasks(self) -> Sequence[InputPartition]:
         return [Rows(self.rows, self.size) for _ in range(_TASKS)]
@@ -80,7 +115,8 @@ class IdleReader(_Reads, DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Rows)
-        return made(partition.rows, partition.size)
+        rows = made(partition.rows, partition.size)
+        return acknowledging(rows) if self.lean else rows
 
 
 class IdleStreamReader(_Reads, DataSourceStreamReader):
@@ -94,6 +130,7 @@ class IdleStreamReader(_Reads, DataSourceStreamReader):
         return {"at": 0}
 
     def latestOffset(self) -> dict[str, int]:  # type: ignore[override]
+        self._called()
         self.at += 1
         return {"at": self.at}
 
@@ -102,7 +139,8 @@ class IdleStreamReader(_Reads, DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Rows)
-        return made(partition.rows, partition.size)
+        rows = made(partition.rows, partition.size)
+        return acknowledging(rows) if self.lean else rows
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing to forget."""
@@ -111,9 +149,29 @@ class IdleStreamReader(_Reads, DataSourceStreamReader):
         """Nothing to close."""
 
 
-class _Drops:
+class HandedReader(_Reads, SimpleDataSourceStreamReader):
+    """A batch at every trigger."""
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"at": 0}
+
+    def read(self, start: dict[str, int]) -> tuple[Iterator[pa.RecordBatch], dict[str, int]]:
+        self._called()
+        return made(self.rows * _TASKS, self.size), {"at": start["at"] + 1}
+
+    def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[pa.RecordBatch]:
+        return made(self.rows * _TASKS, self.size)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Nothing to forget."""
+
+
+class _Drops(_Lean):
+    def __init__(self, options: Any) -> None:
+        self.lean = options.get("lean") == "true"
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        for _ in iterator:
+        for _ in acknowledging(iterator) if self.lean else iterator:
             continue
         return WriterCommitMessage()
 

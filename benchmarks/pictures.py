@@ -70,15 +70,14 @@ def _fits(result: Result) -> bool:
 
 def _plot(axes: Axes, results: list[Result], lines: tuple[str, ...]) -> None:
     """A line for each subject of each kind of work, with the spread of its turns."""
-    groups: dict[tuple[str, str], list[tuple[float, float, float, float]]] = {}
+    groups: dict[tuple[str, str], set[tuple[float, float, float, float]]] = {}
     for result in results:
         group = "" if result.line in ("delay", "broker-produce", "broker-sizes") else result.line
         for figure in result.figures:
             point = (result.x or 0.0, figure.middle, min(figure.values), max(figure.values))
-            groups.setdefault((group, figure.subject), []).append(point)
+            groups.setdefault((group, figure.subject), set()).add(point)
     for (group, subject), points in groups.items():
-        points.sort()
-        x, middle, low, high = zip(*points, strict=True)
+        x, middle, low, high = zip(*sorted(points), strict=True)
         down = [m - one for m, one in zip(middle, low, strict=True)]
         up = [one - m for m, one in zip(middle, high, strict=True)]
         axes.errorbar(

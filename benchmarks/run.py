@@ -14,11 +14,16 @@ import os
 import time
 import traceback
 
-from benchmarks import broker_lines, broker_size, disk, pictures, report, spark_lines
+from benchmarks import broker_lines, broker_size, disk, pictures, report, spark_lines, spark_small
 from benchmarks.context import ROOT, Context
 from benchmarks.lines import Sizes
 
-GROUPS = [spark_lines.SECTIONS, disk.SECTIONS, broker_lines.SECTIONS, broker_size.SECTIONS]
+GROUPS = [
+    [*spark_lines.SECTIONS, *spark_small.SECTIONS],
+    disk.SECTIONS,
+    broker_lines.SECTIONS,
+    broker_size.SECTIONS,
+]
 NAMES = [section.name for group in GROUPS for section in group]
 FULL = Sizes()
 QUICK = Sizes(rounds=2, share=1 / 8, spark_rounds=2, spark_warm_ups=1, broker_warm_ups=1, spark_bytes=(100,))
@@ -28,6 +33,7 @@ LEFT_OUT_OF_QUICK = frozenset(
         "spark-short",
         "guarantee",
         "delay",
+        "foreach-batch",
         "disk",
         "broker-sizes",
         "broker-java",

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.idle_source import Idle
+from benchmarks.idle_source import Handed, Idle
 from benchmarks.peer_kafka import ApacheKafka
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import ClientConfig, parse_addresses
@@ -96,7 +96,8 @@ class Bench:
                 .getOrCreate()
             )
             self._session.sparkContext.setLogLevel("OFF")
-            self._session.dataSource.register(Idle)
+            for source in (Idle, Handed):
+                self._session.dataSource.register(source)
             self._stack.callback(self._session.stop)
         return self._session
 

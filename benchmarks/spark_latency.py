@@ -1,4 +1,4 @@
-"""How long a micro-batch of a small stream takes, from trigger to trigger, source and sink."""
+"""How long a micro-batch of a small stream takes, and how old its records are when they can be read."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.spark import PARTITIONS, Bench
-from benchmarks.spark_works import IDLE, WARM_UP_BATCHES
+from benchmarks.spark import OURS, PARTITIONS, Bench
+from benchmarks.spark_works import HANDED, IDLE, WARM_UP_BATCHES
 
 PAUSE_SECONDS = 0.02
-ROWS_AT_A_TIME = 8
+ROWS_AT_A_TIME = 20
+MADE = 200
+"""Rows that Spark makes for a micro-batch."""
 
 
 @contextmanager
 def trickle(bootstrap: str, topic: str, size: int) -> Iterator[list[int]]:
-    """A small stream into a topic: 400 rows a second, values of `size` bytes, or their time with size 0."""
+    """A small stream into a topic: 1,000 rows a second, values of `size` bytes, or their time with size 0."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "enable.idempotence": "true"})
     sent, over = [0], threading.Event()
 
@@ -46,23 +48,58 @@ def trickle(bootstrap: str, topic: str, size: int) -> Iterator[list[int]]:
         assert producer.flush(30) == 0
 
 
-def batch_ms(bench: Bench, connector: str, bootstrap: str, batches: int, size: int = 100) -> float:
-    """The median of `batches` micro-batches of a query from a small stream to a topic, in ms.
+def source_ms(bench: Bench, connector: str, bootstrap: str, batches: int) -> float:
+    """The median of `batches` micro-batches of a query from a small stream to Spark's noop sink, in ms.
+
+    Checks that Spark has counted each row once in the end.
+    """
+    if connector == IDLE:
+        return _idle_ms(bench, _handed(bench), "noop", batches)
+    with bench.topic(bootstrap) as source:
+        with trickle(bootstrap, source, 100) as sent:
+            query = _start(bench, _stream(bench, connector, bootstrap, source), "noop", {})
+            found = _times(query, batches)
+        query.processAllAvailable()
+        query.stop()
+        seen = sum(one["numInputRows"] for one in query.recentProgress)
+        assert seen == sent[0], f"{seen} rows of {sent[0]} were read"
+    return statistics.median(found)
+
+
+def sink_ms(bench: Bench, connector: str, bootstrap: str, batches: int) -> float:
+    """The same of a query that writes 200 rows made by Spark in each micro-batch, in four tasks.
+
+    Checks that each row arrived once that Spark says it has written.
+    """
+    made = bench.spark.readStream.format("rate-micro-batch").option("numPartitions", PARTITIONS)
+    frame = (
+        made.option("rowsPerBatch", MADE).load().selectExpr("cast(cast(value as string) as binary) as value")
+    )
+    if connector == IDLE:
+        return _idle_ms(bench, frame, IDLE, batches)
+    with bench.topic(bootstrap) as topic:
+        query = _start(bench, frame, connector, _to(bootstrap, topic=topic))
+        found = _times(query, batches)
+        query.stop()
+        rows = (
+            bench.load("kafka", bootstrap, topic).selectExpr("count(*)", "count(distinct value)").collect()[0]
+        )
+        least = max(one["batchId"] + 1 for one in query.recentProgress) * MADE
+        assert least <= rows[0] == rows[1] <= least + MADE, f"{rows} rows arrived, {least} were written"
+    return statistics.median(found)
+
+
+def copy_ms(bench: Bench, connector: str, bootstrap: str, batches: int) -> float:
+    """The same of a query from a small stream to a topic.
 
     Checks that the sink's topic holds every row in the end.
     """
     if connector == IDLE:
-        frame = bench.spark.readStream.format(IDLE).option("rows", 16).option("size", size).load()
-        query = _start(bench, frame, IDLE, {})
-        found = _times(query, batches)
-        query.stop()
-        return statistics.median(found)
-    to = {"kafka.bootstrap.servers": bootstrap}
+        return _idle_ms(bench, _handed(bench), IDLE, batches)
     with bench.topic(bootstrap) as source, bench.topic(bootstrap) as topic:
-        with trickle(bootstrap, source, size) as sent:
-            read = bench.spark.readStream.format(connector).options(**to).option("subscribe", source)
-            frame = read.option("startingOffsets", "earliest").load().select("key", "value")
-            query = _start(bench, frame, connector, {**to, "topic": topic})
+        with trickle(bootstrap, source, 100) as sent:
+            frame = _stream(bench, connector, bootstrap, source)
+            query = _start(bench, frame, connector, _to(bootstrap, topic=topic))
             found = _times(query, batches)
         query.processAllAvailable()
         query.stop()
@@ -71,11 +108,59 @@ def batch_ms(bench: Bench, connector: str, bootstrap: str, batches: int, size: i
     return statistics.median(found)
 
 
+def foreach_ms(bench: Bench, connector: str, bootstrap: str, batches: int) -> float:
+    """The same of a query that writes each micro-batch to two topics, by foreachBatch.
+
+    Checks that both topics hold every row in the end.
+    """
+    with ExitStack() as stack:
+        source, *both = (stack.enter_context(bench.topic(bootstrap)) for _ in range(3))
+        name = f"two-of-{source}"
+
+        def write(rows: DataFrame, batch: int) -> None:
+            for topic in both:
+                writer = rows.write.format(connector).options(**_to(bootstrap, topic=topic)).mode("append")
+                (writer.option("write.token", f"{name}-{batch}") if connector == OURS else writer).save()
+
+        with trickle(bootstrap, source, 100) as sent:
+            stream = _stream(bench, connector, bootstrap, source).writeStream.foreachBatch(write)
+            query = stream.option("checkpointLocation", bench.checkpoint()).start()
+            found = _times(query, batches)
+        query.processAllAvailable()
+        query.stop()
+        for topic in both:
+            arrived = bench.sum_of(bench.load("kafka", bootstrap, topic)).rows
+            assert arrived == sent[0], f"{arrived} rows of {sent[0]} arrived in {topic}"
+    return statistics.median(found)
+
+
+def _to(bootstrap: str, **more: str) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": bootstrap, **more}
+
+
+def _stream(bench: Bench, connector: str, bootstrap: str, topic: str) -> DataFrame:
+    read = bench.spark.readStream.format(connector).options(**_to(bootstrap, subscribe=topic))
+    return read.option("startingOffsets", "earliest").load().select("key", "value")
+
+
+def _handed(bench: Bench) -> DataFrame:
+    """As many rows as a micro-batch of the small stream has, with the plan."""
+    read = bench.spark.readStream.format(HANDED).option("rows", ROWS_AT_A_TIME * 2).option("size", 100)
+    return read.option("lean", "true").load()
+
+
+def _idle_ms(bench: Bench, frame: DataFrame, sink: str, batches: int) -> float:
+    query = _start(bench, frame, sink, {"lean": "true"} if sink == IDLE else {})
+    found = _times(query, batches)
+    query.stop()
+    return statistics.median(found)
+
+
 def traced_batches(
     bench: Bench, connector: str, bootstrap: str, batches: int, more: dict[str, str]
 ) -> list[dict[str, Any]]:
     """The progress reports of so many micro-batches of the same copy."""
-    to = {"kafka.bootstrap.servers": bootstrap}
+    to = _to(bootstrap)
     with bench.topic(bootstrap) as source, bench.topic(bootstrap) as topic, trickle(bootstrap, source, 100):
         read = bench.spark.readStream.format(connector).options(**to, **more).option("subscribe", source)
         frame = read.option("startingOffsets", "earliest").load().select("key", "value")
@@ -105,27 +190,22 @@ def _times(query: StreamingQuery, batches: int) -> list[float]:
     return [found[number] for number in sorted(found)][WARM_UP_BATCHES : WARM_UP_BATCHES + batches]
 
 
-def delay_ms(bench: Bench, connector: str, bootstrap: str, trigger: float, seconds: float) -> float:
-    """The median age in ms of records when a read_committed reader of the sink gets them.
+def ages_ms(bench: Bench, connector: str, bootstrap: str, trigger: float, seconds: float) -> list[float]:
+    """Ages in ms of records when a read_committed reader of the sink gets them, from low to high.
 
     A record carries the time of its making; the first seconds of the query are left out.
     """
-    to = {"kafka.bootstrap.servers": bootstrap}
     with bench.topic(bootstrap) as source, bench.topic(bootstrap) as topic, trickle(bootstrap, source, 0):
-        read = bench.spark.readStream.format(connector).options(**to).option("subscribe", source)
-        frame = read.option("startingOffsets", "earliest").load().select("key", "value")
-        writer = frame.writeStream.format(connector).options(**to).option("topic", topic)
-        query = (
-            writer.option("checkpointLocation", bench.checkpoint())
-            .trigger(processingTime=f"{trigger} seconds")
-            .start()
-        )
+        frame = _stream(bench, connector, bootstrap, source)
+        writer = frame.writeStream.format(connector).options(**_to(bootstrap, topic=topic))
+        writer = writer.option("checkpointLocation", bench.checkpoint())
+        query = writer.trigger(processingTime=f"{trigger} seconds").start()
         try:
             ages = _ages(bootstrap, topic, seconds)
         finally:
             query.stop()
     assert ages, f"no record in {topic} within {seconds} s"
-    return statistics.median(ages)
+    return sorted(ages)
 
 
 def _ages(bootstrap: str, topic: str, seconds: float) -> list[float]:

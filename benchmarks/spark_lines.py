@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from benchmarks import spark_latency, spark_works
+from benchmarks import spark_works
 from benchmarks.context import Context
 from benchmarks.lines import (
     AT_LEAST,
@@ -27,8 +27,6 @@ SOURCE = {100: 2_000_000, 1000: 600_000}
 SINK = {100: 3_000_000, 1000: 600_000}
 COPY = {100: 4_000_000, 1000: 800_000}
 """Rows of a run: so many that the start of a query, a second or two with a Python source, is a small part."""
-SHORT_COPY = 1_000_000
-"""Of 100 bytes: a run that ends within some three seconds, most of which are the start."""
 SINK_GOAL = {100: 1.5, 1000: 1.2}
 EO, ALO = "eoslog, exactly once", "kafka, at least once"
 ON_OWN = "eoslog on its broker"
@@ -39,7 +37,7 @@ FLOOR = (NOTHING_KEPT, "none")
 Work = Callable[..., Run]
 
 
-def _warm(context: Context) -> Bench:
+def warm(context: Context) -> Bench:
     """Spark and an Apache Kafka that has taken records before, from both connectors.
 
     A broker's JVM takes some tens of millions of records to reach its speed: until then each costs it up to
@@ -61,7 +59,7 @@ def _named(work: str, size: int) -> str:
     return f"{work}, {size:,} B"
 
 
-def _in_turns(context: Context, runs: Mapping[str, Callable[[], float]]) -> Turns:
+def in_turns(context: Context, runs: Mapping[str, Callable[[], float]]) -> Turns:
     return Turns.take(runs, context.sizes.spark_rounds, context.sizes.spark_warm_ups)
 
 
@@ -77,7 +75,7 @@ def source(context: Context) -> list[Result]:
             name: partial(_rate, spark_works.source_batch, bench, name, bench.peer, rows, size)
             for name in (OURS, THEIRS)
         }
-        taken = _in_turns(context, runs)
+        taken = in_turns(context, runs)
         for name in (OURS, THEIRS):
             spark_works.check_source(bench, name, bench.peer, rows, size)
         worth = {OURS: (NOTHING_KEPT, NO_WRITE), THEIRS: (NOTHING_KEPT, NO_WRITE)}
@@ -89,14 +87,14 @@ def source(context: Context) -> list[Result]:
 
 
 def _sinks(context: Context, line: str, title: str, work: Work) -> list[Result]:
-    bench, results = _warm(context), []
+    bench, results = warm(context), []
     for size, rows in _rows(context, SINK):
         runs = {
             EO: partial(_rate, work, bench, OURS, bench.peer, rows, size),
             ALO: partial(_rate, work, bench, THEIRS, bench.peer, rows, size),
             NO_SINK: partial(_rate, work, bench, spark_works.IDLE, bench.peer, rows, size),
         }
-        taken = _in_turns(context, runs)
+        taken = in_turns(context, runs)
         worth = {EO: (PAGE_CACHE, EXACTLY), ALO: (PAGE_CACHE, AT_LEAST), NO_SINK: FLOOR}
         goal = Goal("ratio", SINK_GOAL[size])
         results.append(Result(line, _named(title, size), "rows/s", goal, taken.figures(worth), x=size))
@@ -116,7 +114,7 @@ def sink_stream(context: Context) -> list[Result]:
 
 def copies(context: Context) -> list[Result]:
     """In turns: both connectors on Apache Kafka, eoslog on the bundled broker, and Python doing nothing."""
-    bench, results = _warm(context), []
+    bench, results = warm(context), []
     for size, rows in _rows(context, COPY):
         runs = {
             EO: partial(_rate, spark_works.copy, bench, OURS, bench.peer, rows, size),
@@ -124,7 +122,7 @@ def copies(context: Context) -> list[Result]:
             ON_OWN: partial(_rate, spark_works.copy, bench, OURS, bench.own, rows, size),
             NOTHING: partial(_rate, spark_works.idle_copy, bench, rows, size),
         }
-        taken = _in_turns(context, runs)
+        taken = in_turns(context, runs)
         theirs = {ALO: (PAGE_CACHE, AT_LEAST), NOTHING: FLOOR}
         figures = taken.figures({EO: (PAGE_CACHE, EXACTLY), **theirs})
         work = _named(f"Spark copy topic to topic, {rows:,} rows, both on Apache Kafka", size)
@@ -136,65 +134,16 @@ def copies(context: Context) -> list[Result]:
     return results
 
 
-def short_copy(context: Context) -> list[Result]:
-    """A copy so small that the start of the query is most of it."""
-    bench, size, rows = _warm(context), 100, context.sizes.records(SHORT_COPY)
-    runs = {
-        EO: partial(_rate, spark_works.copy, bench, OURS, bench.peer, rows, size),
-        ALO: partial(_rate, spark_works.copy, bench, THEIRS, bench.peer, rows, size),
-        NOTHING: partial(_rate, spark_works.idle_copy, bench, rows, size),
-    }
-    taken = _in_turns(context, runs)
-    worth = {EO: (PAGE_CACHE, EXACTLY), ALO: (PAGE_CACHE, AT_LEAST), NOTHING: FLOOR}
-    work = f"the same copy when there are only {rows:,} rows: mostly the start of a query, 100 B"
-    return [Result("spark-short", work, "rows/s", Goal("shown"), taken.figures(worth))]
-
-
-def small_writes(context: Context) -> list[Result]:
-    """What a write costs that has hardly any rows: beginning, tasks, committing."""
-    bench, results = _warm(context), []
-    for rows, tasks, bound in ((100, 1, 2.5), (100, 10, 1.5), (1000, 100, 2.0)):
-        runs = {
-            EO: partial(spark_works.small_write, bench, OURS, bench.peer, rows, tasks),
-            ALO: partial(spark_works.small_write, bench, THEIRS, bench.peer, rows, tasks),
-            ON_OWN: partial(spark_works.small_write, bench, OURS, bench.own, rows, tasks),
-            NO_SINK: partial(spark_works.small_write, bench, spark_works.IDLE, bench.peer, rows, tasks),
-        }
-        taken = _in_turns(context, runs)
-        theirs = {ALO: (PAGE_CACHE, AT_LEAST), NO_SINK: FLOOR}
-        work = f"df.write of {rows:,} rows in {tasks} tasks"
-        for subject, worth, where in (
-            (EO, (PAGE_CACHE, EXACTLY), "both on Apache Kafka"),
-            (ON_OWN, (FLUSHED, EXACTLY), "ours on our broker"),
-        ):
-            figures = taken.figures({subject: worth, **theirs})
-            results.append(Result("small-write", f"{work}, {where}", "s", Goal("times", bound), figures))
-    return results
-
-
-def latency(context: Context) -> list[Result]:
-    bench, batches = _warm(context), max(context.sizes.records(12), 5)
-    names = {EO: OURS, NOTHING: spark_works.IDLE, ALO: THEIRS}
-    runs = {
-        name: partial(spark_latency.batch_ms, bench, connector, bench.peer, batches)
-        for name, connector in names.items()
-    }
-    taken = _in_turns(context, runs)
-    worth = {EO: (PAGE_CACHE, EXACTLY), NOTHING: FLOOR, ALO: (PAGE_CACHE, AT_LEAST)}
-    work = "micro-batch of a small stream, source and sink, p50, both on Apache Kafka"
-    return [Result("micro-batch", work, "ms", Goal("above", 40), taken.figures(worth))]
-
-
 def guarantees(context: Context) -> list[Result]:
     """Exactly once against at least once: micro-batches of about a second, and what that says of 30 s."""
-    bench, size = _warm(context), 100
+    bench, size = warm(context), 100
     per_batch = context.sizes.records(600_000)
     both = {"exactly once": {}, "at least once": spark_works.AT_LEAST_ONCE}
     runs = {
         name: partial(spark_works.paced, bench, bench.peer, per_batch, size, more)
         for name, more in both.items()
     }
-    taken = _in_turns(context, runs)
+    taken = in_turns(context, runs)
     exactly, least = (taken.values[name] for name in both)
     results = []
     for seconds, bound in ((1.0, 0.97), (30.0, 0.995)):
@@ -216,30 +165,10 @@ def guarantees(context: Context) -> list[Result]:
     return results
 
 
-def delays(context: Context) -> list[Result]:
-    """How old a record is when a read_committed reader of the sink gets it, over triggers."""
-    bench, results = _warm(context), []
-    for trigger in (0.0, 0.5, 1.0, 2.0):
-        seconds = max(4 * trigger, 3.0)
-        runs = {
-            EO: partial(spark_latency.delay_ms, bench, OURS, bench.peer, trigger, seconds),
-            ALO: partial(spark_latency.delay_ms, bench, THEIRS, bench.peer, trigger, seconds),
-        }
-        taken = Turns.take(runs, 1, warm_ups=0)
-        worth = {EO: (PAGE_CACHE, EXACTLY), ALO: (PAGE_CACHE, AT_LEAST)}
-        work = f"age of a record when it is readable in the sink, p50, trigger {trigger:g} s"
-        results.append(Result("delay", work, "ms", Goal("shown"), taken.figures(worth), x=trigger))
-    return results
-
-
 SECTIONS = [
     Section("spark-source", source),
     Section("spark-sink-batch", sink_batch),
     Section("spark-sink-stream", sink_stream),
     Section("spark-copy", copies),
-    Section("spark-short", short_copy),
-    Section("small-write", small_writes),
-    Section("micro-batch", latency),
     Section("guarantee", guarantees),
-    Section("delay", delays),
 ]

@@ -11,7 +11,7 @@ import statistics
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.idle_source import Idle
+from benchmarks.idle_source import Handed, Idle
 from benchmarks.spark import OURS, PARTITIONS, Bench, Run
 
 AT_LEAST_ONCE = {"processing.guarantee": "at_least_once"}
@@ -19,6 +19,8 @@ WARM_UP_BATCHES = 5
 """Micro-batches of a query that are not counted: connections, coordinators and names are new in them."""
 IDLE = Idle.name()
 """As a connector: what Spark takes for a Python source and sink that do nothing. Nothing arrives anywhere."""
+HANDED = Handed.name()
+"""Such a source whose rows come with the plan."""
 
 
 def source_batch(bench: Bench, connector: str, bootstrap: str, rows: int, size: int) -> Run:

@@ -1,6 +1,6 @@
 """`make bench-cost`: what a small stream costs in CPU and memory, for as long as it runs.
 
-A stream of 400 rows a second is copied on Apache Kafka at triggers of half a second; each subject in a JVM of
+A stream of 1,000 rows a second is copied on Apache Kafka at triggers of half a second; each subject in a JVM of
 its own, one after the other, 40 s each after 20 s to settle. CPU is that of all processes of a
 subject, of which those of Python stand by themselves. Memory is the proportional set (Pss): what processes
 share is counted once.
@@ -108,7 +108,7 @@ def main() -> None:
         for topic in ("small", "copied"):
             make(bootstrap, topic)
         stack.enter_context(trickle(bootstrap, "small", 100))
-        print("| 40 s of 400 rows a second | CPU, s | of Python | Python, MiB | Python processes |")
+        print("| 40 s of 1,000 rows a second | CPU, s | of Python | Python, MiB | Python processes |")
         print("|---|---|---|---|---|")
         for number, subject in enumerate(SUBJECTS):
             before, after = measure(number, bootstrap, jars, folder / f"{number}.log")

@@ -35,7 +35,8 @@ FILE = "EOSLOG_TRACE"
 
 def note(what: str, began: float, *, is_request: bool = False) -> None:
     """Something that began then has ended now. Small appends do not mix."""
-    process = next((arg for arg in reversed(sys.orig_argv) if arg.startswith("pyspark.")), "driver")
+    started = getattr(sys.modules["__main__"], "__spec__", None)  # a fork of eoslog-python has it, too
+    process = "driver" if started is None else started.name
     line = {"process": process, "what": what, "began": began, "ended": time.time(), "request": is_request}
     with open(os.environ[FILE], "a") as file:
         file.write(json.dumps(line) + "\n")

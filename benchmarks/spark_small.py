@@ -1,0 +1,177 @@
+"""The table's lines about small work: micro-batches of a small stream, records' ages, short jobs.
+
+Three subjects take turns: Spark's Kafka connector and eoslog on Apache Kafka, eoslog on its own broker. Where
+it says what a limit is made of, a fourth: a Python source and sink that do nothing.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from functools import partial
+
+from benchmarks import spark_latency, spark_works
+from benchmarks.context import Context
+from benchmarks.lines import (
+    AT_LEAST,
+    EXACTLY,
+    FLUSHED,
+    NO_WRITE,
+    NOTHING_KEPT,
+    PAGE_CACHE,
+    Goal,
+    Result,
+    Section,
+    Turns,
+)
+from benchmarks.spark import OURS, THEIRS, Bench
+from benchmarks.spark_lines import ALO, EO, FLOOR, NO_SINK, NOTHING, ON_OWN, in_turns, warm
+
+SHORT_COPIES = {100: (1_000_000, 0.6, 0.75), 1000: (300_000, 0.75, 0.9)}
+"""Rows of a copy that ends within some three seconds, and the goals on Apache Kafka and on our broker."""
+WORTH = {
+    EO: (PAGE_CACHE, EXACTLY),
+    ON_OWN: (FLUSHED, EXACTLY),
+    ALO: (PAGE_CACHE, AT_LEAST),
+    NOTHING: FLOOR,
+    NO_SINK: FLOOR,
+}
+READS = {name: FLOOR if name == NOTHING else (NOTHING_KEPT, NO_WRITE) for name in WORTH}
+_WHERE = {EO: "both on Apache Kafka", ON_OWN: "ours on our broker"}
+
+Work = Callable[[Bench, str, str], float]
+"""Of a connector on a broker: one figure."""
+
+
+def _runs(bench: Bench, work: Work, idle: str | None = None) -> dict[str, Callable[[], float]]:
+    """The subjects; `idle`: what the one that does nothing is called."""
+    found: dict[str, Callable[[], float]] = {
+        EO: partial(work, bench, OURS, bench.peer),
+        ALO: partial(work, bench, THEIRS, bench.peer),
+        ON_OWN: partial(work, bench, OURS, bench.own),
+    }
+    return found if idle is None else {**found, idle: partial(work, bench, spark_works.IDLE, bench.peer)}
+
+
+def _results(
+    line: str,
+    work: str,
+    unit: str,
+    taken: Turns,
+    goals: tuple[float, float],
+    worth: dict[str, tuple[str, str]],
+    x: float | None = None,
+) -> list[Result]:
+    """A line of each of our two subjects beside Spark's connector; goals: of the times, in this order."""
+    rest = {name: worth[name] for name in taken.values if name not in _WHERE}
+    return [
+        Result(
+            line,
+            f"{work}, {where}",
+            unit,
+            Goal("times", bound),
+            taken.figures({subject: worth[subject], **rest}),
+            x=x,
+        )
+        for (subject, where), bound in zip(_WHERE.items(), goals, strict=True)
+    ]
+
+
+def micro_batches(context: Context) -> list[Result]:
+    """The median time of a micro-batch, trigger 0 s."""
+    bench, batches = warm(context), max(context.sizes.records(12), 5)
+    works = (
+        ("a stream of 1,000 rows/s to noop", spark_latency.source_ms, (0.8, 1.0), READS),
+        ("200 rows of Spark to a topic", spark_latency.sink_ms, (1.0, 1.0), WORTH),
+        ("a stream of 1,000 rows/s to a topic", spark_latency.copy_ms, (0.9, 1.0), WORTH),
+    )
+    results = []
+    for name, work, goals, worth in works:
+        taken = in_turns(context, _runs(bench, partial(_batch, work, batches), NOTHING))
+        results += _results("micro-batch", f"micro-batch p50, {name}", "ms", taken, goals, worth)
+    return results
+
+
+def _batch(
+    work: Callable[[Bench, str, str, int], float], batches: int, bench: Bench, connector: str, bootstrap: str
+) -> float:
+    return work(bench, connector, bootstrap, batches)
+
+
+def foreach_batches(context: Context) -> list[Result]:
+    """What foreachBatch takes with two topics."""
+    bench, batches = warm(context), max(context.sizes.records(12), 5)
+    taken = in_turns(context, _runs(bench, partial(_batch, spark_latency.foreach_ms, batches)))
+    work = "micro-batch p50, foreachBatch to two topics"
+    return _results("foreach-batch", work, "ms", taken, (1.2, 1.2), WORTH)
+
+
+def small_writes(context: Context) -> list[Result]:
+    """What a write costs that has hardly any rows: beginning, tasks, committing."""
+    bench, results = warm(context), []
+    for rows, tasks, bound in ((100, 1, 2.5), (100, 10, 1.5), (1000, 100, 2.0)):
+
+        def write(
+            bench: Bench, connector: str, bootstrap: str, rows: int = rows, tasks: int = tasks
+        ) -> float:
+            return spark_works.small_write(bench, connector, bootstrap, rows, tasks)
+
+        taken = in_turns(context, _runs(bench, write, NO_SINK))
+        work = f"df.write of {rows:,} rows in {tasks} tasks"
+        results += _results("small-write", work, "s", taken, (bound, bound), WORTH)
+    return results
+
+
+def short_copies(context: Context) -> list[Result]:
+    """Copies so small that the start of the query is most of them."""
+    bench, results = warm(context), []
+    for size, (full, *goals) in SHORT_COPIES.items():
+        rows = context.sizes.records(full)
+
+        def copy(bench: Bench, connector: str, bootstrap: str, rows: int = rows, size: int = size) -> float:
+            if connector == spark_works.IDLE:
+                return spark_works.idle_copy(bench, rows, size).seconds
+            return spark_works.copy(bench, connector, bootstrap, rows, size).seconds
+
+        taken = in_turns(context, _runs(bench, copy, NOTHING))
+        work = f"copy of {rows:,} rows of {size:,} B, availableNow: mostly the start of a query"
+        results += _results("spark-short", work, "s", taken, (goals[0], goals[1]), WORTH)
+    return results
+
+
+def delays(context: Context) -> list[Result]:
+    """How old a record is when a read_committed reader of the sink gets it, over triggers."""
+    bench, results = warm(context), []
+    for trigger, turns in ((0.0, context.sizes.spark_rounds), (0.5, 1), (1.0, 1), (2.0, 1)):
+        seconds = max(4 * trigger, 3.0)
+        tails: dict[str, list[float]] = {}
+
+        def age(name: str, run: Callable[[], list[float]], tails: dict[str, list[float]] = tails) -> float:
+            ages = run()
+            tails.setdefault(name, []).append(ages[int(len(ages) * 0.99)])
+            return statistics.median(ages)
+
+        where = {EO: (OURS, bench.peer), ALO: (THEIRS, bench.peer), ON_OWN: (OURS, bench.own)}
+        runs = {
+            name: partial(age, name, partial(spark_latency.ages_ms, bench, *at, trigger, seconds))
+            for name, at in where.items()
+        }
+        taken = Turns.take(runs, turns, warm_ups=1 if trigger == 0 else 0)
+        work = f"of a record when it is readable in the sink, trigger {trigger:g} s"
+        if trigger:
+            figures = taken.figures({name: WORTH[name] for name in where})
+            results.append(Result("delay", f"age p50 {work}", "ms", Goal("shown"), figures, x=trigger))
+            continue
+        results += _results("delay", f"age p50 {work}", "ms", taken, (1.0, 1.0), WORTH, trigger)
+        late = Turns({name: values[1:] for name, values in tails.items()})
+        results += _results("delay", f"age p99 {work}", "ms", late, (1.0, 1.0), WORTH)
+    return results
+
+
+SECTIONS = [
+    Section("spark-short", short_copies),
+    Section("small-write", small_writes),
+    Section("micro-batch", micro_batches),
+    Section("foreach-batch", foreach_batches),
+    Section("delay", delays),
+]
