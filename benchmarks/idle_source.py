@@ -157,7 +157,8 @@ class HandedReader(_Reads, SimpleDataSourceStreamReader):
 
     def read(self, start: dict[str, int]) -> tuple[Iterator[pa.RecordBatch], dict[str, int]]:
         self._called()
-        return made(self.rows * _TASKS, self.size), {"at": start["at"] + 1}
+        rows = list(made(self.rows * _TASKS, self.size))  # PySpark copies what iterates over them
+        return iter(rows), {"at": start["at"] + 1}
 
     def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[pa.RecordBatch]:
         return made(self.rows * _TASKS, self.size)
