@@ -162,6 +162,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch = time.monotonic()
         if isinstance(limit, ReadMaxRows):
             until = until._replace(offsets=plan.share(begin, end, limit.max_rows))
+        self._small.begin(_tasks(self.options, begin, until.offsets, ids))
         return offsets.to_json(*_moved_only(until, stood, lost.parted))
 
     def _now(self, ends: Offsets) -> Stood:
@@ -293,6 +294,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Close this process's connections."""
+        self._small.close()
         close_shared(self.options.client)
 
     def _moved(self) -> bool:

@@ -3,13 +3,17 @@
 A task costs more than a handful of rows: its start, a Python process for reading. The rows are the same that
 tasks would read; which way a batch goes depends on its offsets and bytes alone, and may change when it runs
 again. Whatever is not as expected is left to the tasks.
+
+They are read ahead: as soon as a batch's end is known, while Spark writes it to its checkpoint. A thread does
+so, the only one that reads here; its rows count for the very ranges that they were read for.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eoslog.connector import plan
-from eoslog.connector.client.shared import shared
+from eoslog.connector.client.shared import close_shared, shared
 from eoslog.connector.errors import SchemaError
 from eoslog.connector.hand_over import is_offered
 from eoslog.connector.options import SourceOptions
@@ -22,18 +26,59 @@ _HEAVIER, _FADES = 2.0, 0.9
 batch to the next: of batches that are all too heavy one in seven is tried."""
 
 
+Rows = list["pa.RecordBatch"]
+
+
+class _Ahead(NamedTuple):
+    """What is being read, or has been; None: tasks are to read it."""
+
+    ranges: Sequence[plan.Range]
+    rows: "Future[Rows | None]"
+
+
 class SmallBatches:
     """Of one query. Remembers how heavy its records were: who has read in vain does not try at once again."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._weight = 0.0  # bytes of an offset, at least
+        self._thread: ThreadPoolExecutor | None = None
+        self._ahead: _Ahead | None = None
 
-    def read(self, ranges: Sequence[plan.Range]) -> "list[pa.RecordBatch] | None":
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy begins anew: what this process reads stays in it."""
+        return SmallBatches, (self._options,)
+
+    def begin(self, ranges: Sequence[plan.Range]) -> None:
+        """Read these ahead, if they are a small batch."""
+        self._ahead = self._submit(ranges) if self._may_be_small(ranges) else None
+
+    def read(self, ranges: Sequence[plan.Range]) -> Rows | None:
         """All rows of the ranges; None: tasks are to read them."""
-        size, options = sum(one.size for one in ranges), self._options
-        if not 0 < size <= self._most() or not is_offered():
+        if not self._may_be_small(ranges):
             return None
+        ahead, self._ahead = self._ahead, None
+        if ahead is None or ahead.ranges != ranges:
+            ahead = self._submit(ranges)
+        return ahead.rows.result()
+
+    def close(self) -> None:
+        """Close the thread's connections and let it end."""
+        if self._thread is not None:
+            self._thread.submit(close_shared, self._options.client)
+            self._thread.shutdown(wait=False)
+            self._thread = self._ahead = None
+
+    def _submit(self, ranges: Sequence[plan.Range]) -> _Ahead:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "eoslog-read-ahead")
+        return _Ahead(ranges, self._thread.submit(self._read, ranges))
+
+    def _may_be_small(self, ranges: Sequence[plan.Range]) -> bool:
+        return 0 < sum(one.size for one in ranges) <= self._most() and is_offered()
+
+    def _read(self, ranges: Sequence[plan.Range]) -> Rows | None:
+        size, options = sum(one.size for one in ranges), self._options
         self._weight *= _FADES
         if size * self._weight > options.small_bytes:
             return None

@@ -7,7 +7,6 @@ as expected is left to fetch.py, which knows every failure: nothing is decided h
 import logging
 from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from typing import NamedTuple, Protocol
 
 from eoslog.connector.client.cluster import Cluster
@@ -98,18 +97,16 @@ class _Batch:
         leaders: dict[Address, list[tuple[str, int]]] = {}
         for place in missing:
             leaders.setdefault(self._cluster.leader_address(*place), []).append(place)
-        with ExitStack() as stack:
-            asked: list[Connection] = []
-            for address, places in leaders.items():
-                connection = self._cluster.take(address)
-                stack.callback(self._cluster.give_back, connection)
-                version = connection.pick(ApiKey.FETCH, max_version=_BY_ID)
-                if version < _BY_ID:
-                    raise _NotSmall("the broker does not know topics by their ids")
-                connection.send(ApiKey.FETCH, self._body(places), version)
-                asked.append(connection)
-            for connection in asked:
-                yield connection.receive()
+        asked: list[Connection] = []
+        for places in leaders.values():
+            connection = self._cluster.leader(*places[0])
+            version = connection.pick(ApiKey.FETCH, max_version=_BY_ID)
+            if version < _BY_ID:
+                raise _NotSmall("the broker does not know topics by their ids")
+            connection.send(ApiKey.FETCH, self._body(places), version)
+            asked.append(connection)
+        for connection in asked:
+            yield connection.receive()
 
     def _body(self, places: Sequence[tuple[str, int]]) -> Message:
         most = max(self._left // len(places), 1)

@@ -1,9 +1,10 @@
 """Which transactions there are (ListTransactions): asked of every broker, and again where coordinators move.
 
 Each broker knows only those that it coordinates. One whose coordinator moves from a broker that has not
-answered yet to one that has would be in no answer. So each broker also tells, after its list, who leads the
-partitions of STATE_TOPIC, which is who coordinates (brokers learn of a move before they carry it out): where
-any of them tells it otherwise than it was told before, all are asked once more.
+answered yet to one that has would be in no answer. So each broker also tells, before and after its list, who
+leads the partitions of STATE_TOPIC, which is who coordinates (brokers learn of a move before they carry it
+out), and which brokers there are: where not all of them tell the same, or one was not asked, all are asked
+once more. While nothing moves that is one round trip.
 """
 
 from collections.abc import Sequence
@@ -43,16 +44,20 @@ def list_transactions(
     requests to all brokers are under way together. Raises KafkaError, RetriesExhausted.
     """
 
+    known = True  # which brokers there are, as far as this client has been told
+
     def attempt() -> dict[str, Listing]:
+        nonlocal known
         found: dict[str, Listing] = {}
-        before = _leaders(cluster.metadata([STATE_TOPIC]))
         for _ in range(LOOKS):
-            brokers = cluster.known_brokers()
+            brokers, known = cluster.known_brokers() if known else [], False
+            if not brokers:
+                cluster.metadata([STATE_TOPIC])
+                brokers = cluster.known_brokers()
             listed, told = _ask_all(brokers, prefix, states, producer_ids)
             found |= listed
-            if len(brokers) == 1 or (before and all(leaders == before for leaders in told)):
+            if _is_all(brokers, told):
                 break
-            before = _leaders(cluster.metadata([STATE_TOPIC]))
         return found
 
     found = retrying(
@@ -68,9 +73,8 @@ def list_transactions(
 
 def _ask_all(
     brokers: Sequence[Connection], prefix: str, states: Sequence[str], producer_ids: Sequence[int]
-) -> tuple[dict[str, Listing], list[_Leaders]]:
-    """What all brokers list, and whom each takes for the leaders then (not asked where there is but one)."""
-    several = len(brokers) > 1
+) -> tuple[dict[str, Listing], list[Metadata]]:
+    """What all brokers list, and what each tells of the cluster before and after its list."""
     who = {"topics": [{"name": STATE_TOPIC}], "allow_auto_topic_creation": False}
     for broker in brokers:
         version = broker.pick(ApiKey.LIST_TRANSACTIONS)
@@ -80,13 +84,22 @@ def _ask_all(
             "producer_id_filters": list(producer_ids),
             "transactional_id_pattern": pattern,
         }
+        asking = broker.pick(ApiKey.METADATA, max_version=METADATA_MAX)
+        broker.send(ApiKey.METADATA, who, asking)
         broker.send(ApiKey.LIST_TRANSACTIONS, body, version)
-        if several:
-            broker.send(ApiKey.METADATA, who, broker.pick(ApiKey.METADATA, max_version=METADATA_MAX))
-    answers = [(b, b.receive(), b.receive() if several else None) for b in brokers]
-    found = {row.transactional_id: row for b, answer, _ in answers for row in _rows(b, answer)}
+        broker.send(ApiKey.METADATA, who, asking)
+    answers = [(b, b.receive(), b.receive(), b.receive()) for b in brokers]
+    found = {row.transactional_id: row for b, _, answer, _ in answers for row in _rows(b, answer)}
     listed = {name: row for name, row in found.items() if name.startswith(prefix)}
-    return listed, [_leaders(read_metadata(told)) for _, _, told in answers if told is not None]
+    return listed, [read_metadata(told) for _, before, _, after in answers for told in (before, after)]
+
+
+def _is_all(brokers: Sequence[Connection], told: Sequence[Metadata]) -> bool:
+    """Whether all brokers were asked, and no coordinator has moved meanwhile."""
+    asked, first = {(broker.host, broker.port) for broker in brokers}, _leaders(told[0])
+    if any(set(one.nodes.values()) != asked for one in told):
+        return False
+    return len(brokers) == 1 or (bool(first) and all(_leaders(one) == first for one in told))
 
 
 def _rows(broker: Connection, answer: Message) -> list[Listing]:

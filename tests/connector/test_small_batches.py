@@ -1,6 +1,9 @@
 """Small micro-batches are read by the stream's own process and given to Spark with its plan."""
 
 import json
+import pickle
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession, datasource_internal
 from pyspark.sql.streaming import python_streaming_source_runner as runner
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -16,6 +20,7 @@ from test_source_stream import reader
 
 from eoslog.connector import hand_over, plan
 from eoslog.connector.client import fetch_small
+from eoslog.connector.client import shared as client_shared
 from eoslog.connector.reader import StreamReader
 
 NO_LIMIT = ReadAllAvailable()
@@ -184,6 +189,87 @@ def test_who_has_read_in_vain_does_not_try_at_once_again(
     for _ in range(40):
         assert batch(made)[1] is None
     assert 4 < len(tried) < 8
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[int, int]]]:
+    """Starts and ends of the ranges that were fetched as a small batch, each time."""
+    seen: list[list[tuple[int, int]]] = []
+    fetch = fetch_small.fetch_small
+
+    def noted(cluster: Any, ranges: Any, **more: Any) -> Any:
+        found = fetch(cluster, ranges, **more)
+        seen.append([(one.start, one.end) for one in ranges])
+        return found
+
+    monkeypatch.setattr(fetch_small, "fetch_small", noted)
+    return seen
+
+
+def test_they_are_read_while_spark_writes_where_they_end(
+    kafka: Kafka, topic: str, fetched: list[list[tuple[int, int]]]
+) -> None:
+    made = small(kafka, topic)
+    start = made.initialOffset()
+    end = made.latestOffset(start, NO_LIMIT)
+    deadline = time.monotonic() + 10
+    while fetched != [[(0, 5), (0, 10)]]:
+        assert time.monotonic() < deadline, fetched
+        time.sleep(0.01)
+    made.partitions(start, end)
+    rows = list(made.getCache(start, end))  # type: ignore[attr-defined]
+    assert values(pa.Table.from_batches(rows)) == ALL and len(fetched) == 1, "once"
+    made.partitions(start, end)  # as after a failure
+    assert list(made.getCache(start, end)) == rows and len(fetched) == 2  # type: ignore[attr-defined]
+    made.stop()
+
+
+def test_what_was_read_ahead_counts_for_its_own_ranges_alone(
+    kafka: Kafka, topic: str, fetched: list[list[tuple[int, int]]]
+) -> None:
+    """Spark may plan another batch than the one that was asked for last: one of its checkpoint."""
+    made = small(kafka, topic)
+    start = made.initialOffset()
+    first = made.latestOffset(start, NO_LIMIT)
+    kafka.put(topic, [b"later"], partition=0)
+    later = made.latestOffset(start, NO_LIMIT)
+    made.partitions(start, first)
+    assert values(pa.Table.from_batches(list(made.getCache(start, first)))) == ALL  # type: ignore[attr-defined]
+    made.partitions(first, later)
+    rows = pa.Table.from_batches(list(made.getCache(first, later)))  # type: ignore[attr-defined]
+    assert values(rows) == [b"later"]
+    made.stop()
+
+
+def test_a_reader_that_reads_ahead_is_copied_without(kafka: Kafka, topic: str) -> None:
+    made = small(kafka, topic)
+    start = made.initialOffset()
+    end = made.latestOffset(start, NO_LIMIT)
+    copy = pickle.loads(cloudpickle.dumps(made))
+    copy.partitions(start, end)
+    assert values(pa.Table.from_batches(list(copy.getCache(start, end)))) == ALL
+    for one in (made, copy):
+        one.stop()
+
+
+def test_a_stopped_reader_leaves_no_thread_and_no_connection(kafka: Kafka, topic: str) -> None:
+    before = set(threading.enumerate())
+    made = small(kafka, topic)
+    made.latestOffset(made.initialOffset(), NO_LIMIT)
+    (thread,) = set(threading.enumerate()) - before
+    clusters = len(client_shared._clusters)
+    made.stop()
+    thread.join(10)
+    assert not thread.is_alive() and len(client_shared._clusters) < clusters - 1
+
+
+def test_nobody_reads_ahead_what_tasks_read(
+    kafka: Kafka, topic: str, fetched: list[list[tuple[int, int]]]
+) -> None:
+    before = set(threading.enumerate())
+    made = small(kafka, topic, small__batch__max__offsets="14")
+    made.latestOffset(made.initialOffset(), NO_LIMIT)
+    assert set(threading.enumerate()) == before and fetched == []
 
 
 @pytest.mark.parametrize("what", ["error_code", "records", "partition_index"])

@@ -52,6 +52,8 @@ def _query(random: Random, name: str, alike: bool) -> dict[str, str]:
         given["most"] = "3"
     if random.random() < 0.5:
         given["small"] = "0"
+    elif random.random() < 0.5:
+        given["ahead"] = "yes"
     if random.random() < 0.2:
         given["named"] = "orders"
     if random.random() < 0.2:

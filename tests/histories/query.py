@@ -27,6 +27,8 @@ class Query:
     told: bool = True
     token: str | None = None
     source_name: str | None = None
+    ahead: bool = False
+    """Small batches are read as soon as their end is known."""
     checkpoint: Path = Path()
     run: "Run | None" = None
     ids: list[str | None] = field(default_factory=list)

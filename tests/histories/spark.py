@@ -26,6 +26,7 @@ from eoslog.connector.source import EoslogDataSource
 from tests.histories.clock import Clock
 from tests.histories.offset_log import newest, offsets_of, source_name
 from tests.histories.processes import Application, Strike, Worker
+from tests.histories.reads_ahead import Reads
 from tests.histories.sim_connection import Killed
 
 log = logging.getLogger("eoslog.histories")
@@ -72,7 +73,8 @@ class Plan:
 
     `token`: the batches go through foreachBatch and df.write, this is their write.token's beginning.
     `told`: checkpointLocation is an option (else: of the session). `mark`: what rows are marked with.
-    `source_name`: that of readStream.name(), which makes the offset log's version 2.
+    `source_name`: that of readStream.name(), which makes the offset log's version 2. `ahead`: small batches
+    are read as soon as their end is known, else when their rows are wanted.
     """
 
     checkpoint: Path
@@ -83,6 +85,7 @@ class Plan:
     kind: type[EoslogDataSource] = EoslogDataSource
     mark: str = ""
     source_name: str | None = None
+    ahead: bool = False
 
 
 @dataclass
@@ -122,6 +125,7 @@ class Stream:
             made = plan.kind(plan.source)
             self.reader = made.streamReader(made.schema())
         assert isinstance(self.reader, StreamReader)
+        self.reader._small._thread = Reads(at_once=plan.ahead)  # type: ignore[assignment]
 
     @property
     def began(self) -> dict[str, dict[str, int]]:

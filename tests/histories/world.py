@@ -87,13 +87,14 @@ class World:
         self.cluster.become(tv, keeps)
 
     def do_query(self, name: str, options: dict[str, str]) -> None:
-        """A user writes a query down. Keys beside the connector's: in, told, token, starting, named."""
+        """A user writes a query down. Keys beside the connector's: in, told, token, starting, named,
+        small, ahead."""
         given = dict(options)
         topic, out = given.pop("in", "in"), given.pop("out", "out")
         told, token = given.pop("told", "yes") == "yes", given.pop("token", None)
         starting, ident = given.pop("starting", "earliest"), given.pop("id", None)
         most, small = given.pop("most", None), given.pop("small", None)
-        source_name = given.pop("named", None)
+        source_name, ahead = given.pop("named", None), given.pop("ahead", "no") == "yes"
         source = {**self.ground.source, "subscribe": topic, "startingOffsets": starting}
         if most:
             source["maxOffsetsPerTrigger"] = most
@@ -102,7 +103,7 @@ class World:
         sink = {**self.ground.sink, "topic": out, **given}
         if token:
             sink.pop("kafka.group.id", None)
-        query = Query(self, name, source, sink, self.lineage(name, topic), told, token, source_name)
+        query = Query(self, name, source, sink, self.lineage(name, topic), told, token, source_name, ahead)
         query.set_id(ident)
         query.checkpoint = self.folder / uuid.uuid4().hex
         self.queries[name] = query
@@ -450,6 +451,7 @@ class World:
 
     def _start(self, query: Query, app: App) -> None:
         plan = Plan(query.checkpoint, dict(query.source), dict(query.sink), query.token, query.told)
+        plan.ahead = query.ahead
         plan.mark, plan.source_name = query.lineage.name, query.source_name
         lineage, guarantee = query.lineage, query.sink.get("processing.guarantee", "exactly_once")
         going = [q for q in self.queries.values() if q.lineage is query.lineage and not q.left]

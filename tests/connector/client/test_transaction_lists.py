@@ -61,10 +61,22 @@ class Two:
         self.first_answered.clear()
         return self._listed(2)
 
-    def list(self) -> list[Listing]:
+    def client(self) -> Cluster:
         limits = {"request_timeout_ms": 1000 * PATIENCE_SECONDS, "retry_backoff_ms": 1}
-        with Cluster(ClientConfig((("127.0.0.1", self.brokers[1].port),), **limits)) as cluster:
-            return list_transactions(cluster, "sink/", ["Ongoing"])
+        return Cluster(ClientConfig((("127.0.0.1", self.brokers[1].port),), **limits))
+
+    def list(self) -> list[Listing]:
+        with self.client() as cluster:
+            return listed(cluster)
+
+    def asked_about(self) -> int:
+        """How often the first broker was asked who coordinates."""
+        asked = [body for _, body in self.brokers[1].seen(ApiKey.METADATA)]
+        return [topic["name"] for body in asked for topic in body["topics"] or ()].count(STATE_TOPIC)
+
+
+def listed(cluster: Cluster) -> list[Listing]:
+    return list_transactions(cluster, "sink/", ["Ongoing"])
 
 
 @pytest.fixture
@@ -88,9 +100,34 @@ def test_a_transaction_that_moves_away_from_who_is_asked_next_is_found(
 def test_nothing_is_asked_twice_while_nothing_moves(servers: list[FakeBroker]) -> None:
     two = Two(moves=0)
     servers += two.brokers.values()
-    assert two.list() == [HELD] and two.asked == 1
-    asked = [body for _, body in two.brokers[1].seen(ApiKey.METADATA)]
-    assert [topic["name"] for body in asked for topic in body["topics"] or ()] == [STATE_TOPIC] * 2
+    with two.client() as cluster:
+        assert listed(cluster) == [HELD] and two.asked == 1
+        before = two.asked_about()
+        assert listed(cluster) == [HELD] and two.asked == 2
+    assert two.asked_about() == before + 2, "before the list and after it, in the same round trip"
+
+
+def test_a_broker_that_has_joined_since_is_asked(servers: list[FakeBroker]) -> None:
+    """It coordinates, and the client has known the cluster without it."""
+    two = Two(moves=0)
+    servers += two.brokers.values()
+    (joins,) = (number for number in two.brokers if number != 1)
+    later = two.brokers.pop(joins)
+    with two.client() as cluster:
+        two.home = 1
+        assert listed(cluster) == [HELD]
+        two.brokers[joins], two.home = later, joins
+        assert listed(cluster) == [HELD]
+
+
+def test_a_broker_that_has_gone_since_is_not_waited_for(servers: list[FakeBroker]) -> None:
+    two = Two(moves=0)
+    servers.append(two.brokers[1])
+    two.home = 1
+    with two.client() as cluster:
+        assert listed(cluster) == [HELD]
+        two.brokers.pop(2).__exit__()
+        assert listed(cluster) == [HELD]
 
 
 def test_a_cluster_that_does_not_come_to_rest_is_not_asked_for_ever(servers: list[FakeBroker]) -> None:
