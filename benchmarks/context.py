@@ -8,7 +8,8 @@ from pathlib import Path
 
 from benchmarks.broker import Subject, idempotent, subjects, transactions
 from benchmarks.lines import Sizes
-from benchmarks.spark import Bench
+from benchmarks.peer_kafka import ApacheKafka
+from benchmarks.spark import PATIENT, Bench
 from eoslog.testing import EmbeddedBroker
 
 ROOT = Path(__file__).parents[1]
@@ -43,11 +44,19 @@ class Context:
     @cached_property
     def brokers(self) -> list[Subject]:
         """The bundled broker and Apache Kafka, for stock clients, warm: a JVM's speed comes with its work."""
-        started = self._stack.enter_context(subjects(KAFKA))
-        for subject in started:
-            for work in (idempotent, transactions):
-                work(subject, self.sizes.records(_WARM_UP_RECORDS), 1000)
-        return started
+        return [self._warmed(one) for one in self._stack.enter_context(subjects(KAFKA))]
+
+    @cached_property
+    def flushed_peer(self) -> Subject:
+        """Apache Kafka as durable as the bundled broker: each append is synced before it is answered."""
+        settings = {**PATIENT, "log.flush.interval.messages": "1"}
+        started = self._stack.enter_context(ApacheKafka(KAFKA, settings))
+        return self._warmed(Subject("Apache Kafka, flush.messages=1", started.bootstrap, started.pid))
+
+    def _warmed(self, subject: Subject) -> Subject:
+        for work in (idempotent, transactions):
+            work(subject, self.sizes.records(_WARM_UP_RECORDS), 1000)
+        return subject
 
     @cached_property
     def unflushed(self) -> Subject:

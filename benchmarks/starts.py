@@ -5,6 +5,9 @@ end of the first micro-batch with rows: each subject has a JVM of its own, and a
 copies a thousand rows on Apache Kafka and is stopped. The first turn is cold and stands by itself. Before
 half of the others a minute and more goes by, in which Spark ends idle Python workers, as between two cells of
 a notebook.
+
+Three subjects show what a limit is made of: a Python source and sink that do nothing, with and without
+eoslog-python, and Spark's own rate source with its noop sink. They copy nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from benchmarks.idle_source import Handed, Idle
 from benchmarks.peer_kafka import ApacheKafka
 
 ROWS, PARTITIONS = 1000, 4
@@ -42,13 +46,24 @@ class Subject(NamedTuple):
     format: str
     settings: dict[str, str]
     python: str = sys.executable
+    sink: str = ""
+    """Its format, where it is another one than the source's."""
 
 
+WARM = str(Path(sys.executable).with_name("eoslog-python"))
 SUBJECTS = (
     Subject("kafka", "kafka", {}),
     Subject("eoslog", "eoslog", {}),
-    Subject("eoslog-python", "eoslog", {}, str(Path(sys.executable).with_name("eoslog-python"))),
+    Subject("eoslog-python", "eoslog", {}, WARM),
+    Subject("nothing in Python", Handed.name(), {}, sink=Idle.name()),
+    Subject("nothing, eoslog-python", Handed.name(), {}, WARM, sink=Idle.name()),
+    Subject("Spark alone", "rate-micro-batch", {}, sink="noop"),
 )
+MADE = {
+    Handed.name(): {"rows": str(ROWS // PARTITIONS), "lean": "true"},
+    "rate-micro-batch": {"rowsPerBatch": str(ROWS), "numPartitions": str(PARTITIONS)},
+}
+"""What sources are told that read no topic."""
 
 
 def session(subject: Subject, jars: str) -> SparkSession:
@@ -66,6 +81,8 @@ def session(subject: Subject, jars: str) -> SparkSession:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
+    for source in (Idle, Handed) if subject.sink == Idle.name() else ():
+        spark.dataSource.register(source)
     return spark
 
 
@@ -74,10 +91,10 @@ def copy(
 ) -> DataStreamWriter:
     """A copy of the thousand rows, to be started."""
     to = {"kafka.bootstrap.servers": bootstrap}
-    read = spark.readStream.format(subject.format).options(**to, startingOffsets="earliest")
-    frame = read.option("subscribe", "starts").load().select("key", "value")
-    writer = frame.writeStream.format(subject.format).options(**to).option("topic", target)
-    return writer.option("checkpointLocation", checkpoint)
+    given = MADE.get(subject.format, {**to, "startingOffsets": "earliest", "subscribe": "starts"})
+    frame = spark.readStream.format(subject.format).options(**given).load()
+    writer = frame.select("value").writeStream.format(subject.sink or subject.format)
+    return writer.options(**to, topic=target, checkpointLocation=checkpoint)
 
 
 def once(subject: Subject, bootstrap: str, jars: str, target: str) -> None:

@@ -22,17 +22,16 @@ import psutil
 from benchmarks.idle_source import Idle
 from benchmarks.peer_kafka import ApacheKafka
 from benchmarks.spark_latency import trickle
-from benchmarks.starts import Child, Subject, make, session
+from benchmarks.starts import WARM, Child, Subject, make, session
 
 SETTLE_SECONDS, MEASURED_SECONDS = 20.0, 40.0
 TRIGGER = "500 milliseconds"
-_WARM = str(Path(sys.executable).with_name("eoslog-python"))
 SUBJECTS = (
     Subject("Spark's Kafka connector", "kafka", {}),
     Subject("eoslog", "eoslog", {}),
-    Subject("eoslog, eoslog-python", "eoslog", {}, _WARM),
+    Subject("eoslog, eoslog-python", "eoslog", {}, WARM),
     Subject("Python source and sink that do nothing", "idle", {}),
-    Subject("the same, eoslog-python", "idle", {}, _WARM),
+    Subject("the same, eoslog-python", "idle", {}, WARM),
 )
 
 

@@ -326,6 +326,25 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
+        "connector/client/transaction_lists.py",
+        (f"{HERE}test_transaction_lists.py", f"{HERE}test_transactions.py"),
+        Break(
+            "a broker that has joined",
+            "if any(set(one.nodes.values()) != asked for one in told):",
+            "if False:",
+        ),
+        Break("a coordinator that has moved", "all(_leaders(one) == first for one in told)", "True"),
+        Break("who may not be told is believed", "bool(first) and all(", "all("),
+        Break("who has moved before the list", "for told in (before, after)", "for told in (before,)"),
+        Break(
+            "a broker that has gone", "cluster.known_brokers() if known else []", "cluster.known_brokers()"
+        ),
+        Break("all are asked for ever", "for _ in range(LOOKS):", "while True:"),
+        Break("a name is a pattern", '_quoted(prefix) + ".*"', 'prefix + ".*"'),
+        Break("older brokers list more", "if name.startswith(prefix)", "if True"),
+        Break("one answer is enough", "            found |= listed\n", "            found = listed\n"),
+    ),
+    *mutants_of(
         "connector/client/visible.py",
         READ,
         Break(

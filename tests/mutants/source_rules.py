@@ -225,7 +225,22 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "connector/small_batches.py",
         SMALL,
-        Break("no batch is too large", "if not 0 < size <= self._most()", "if not 0 < size"),
+        Break("no batch is too large", " <= self._most() and is_offered()", " and is_offered()"),
+        Break("another PySpark", " <= self._most() and is_offered()", " <= self._most()"),
+        Break(
+            "nothing is read ahead", "self._submit(ranges) if self._may_be_small(ranges) else None", "None"
+        ),
+        Break("whatever was read ahead", "if ahead is None or ahead.ranges != ranges:", "if ahead is None:"),
+        Break(
+            "read ahead once, given twice", "ahead, self._ahead = self._ahead, None", "ahead = self._ahead"
+        ),
+        Break("a copy takes the thread along", "    def __reduce__(self)", "    def _reduce(self)"),
+        Break(
+            "its connections stay",
+            "            self._thread.submit(close_shared, self._options.client)\n",
+            "",
+        ),
+        Break("its thread stays", "            self._thread.shutdown(wait=False)\n", ""),
         Break("tasks that are asked for", "return 0 if asked or options", "return 0 if options"),
         Break("replicas near by", "asked or options.client.client_rack else", "asked else"),
         Break("what was too heavy is tried again", "= _HEAVIER * options.small_bytes / size", "= 0.0"),
