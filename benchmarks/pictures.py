@@ -27,6 +27,7 @@ _CHARTS = {
         ("broker-produce", "broker-sizes"),
     ),
     "bench-latency.svg": ("Age of a record when it is readable in the sink, over the trigger", ("delay",)),
+    "bench-batch-sizes.svg": ("A micro-batch of a copy, over its rows", ("batch-sizes",)),
 }
 _STYLES = ("-", "--", ":", "-.", (0, (1, 3)))
 _IDEMPOTENT = "idempotent"
@@ -44,8 +45,9 @@ def draw(results: list[Result], directory: Path) -> list[tuple[str, str]]:
         _plot(axes, mine, lines)
         latency = name.startswith("bench-latency")
         axes.set_title(title, fontsize=11)
-        axes.set_xlabel("trigger, s" if latency else "record size, bytes")
-        axes.set_ylabel("ms, median" if latency else "records/s, median")
+        batches = name.startswith("bench-batch-sizes")
+        axes.set_xlabel("trigger, s" if latency else "rows" if batches else "record size, bytes")
+        axes.set_ylabel("ms, median" if latency or batches else "records/s, median")
         if latency:
             axes.set_ylim(bottom=0)
         else:
@@ -72,7 +74,9 @@ def _plot(axes: Axes, results: list[Result], lines: tuple[str, ...]) -> None:
     """A line for each subject of each kind of work, with the spread of its turns."""
     groups: dict[tuple[str, str], set[tuple[float, float, float, float]]] = {}
     for result in results:
-        group = "" if result.line in ("delay", "broker-produce", "broker-sizes") else result.line
+        group = (
+            "" if result.line in ("delay", "batch-sizes", "broker-produce", "broker-sizes") else result.line
+        )
         for figure in result.figures:
             point = (result.x or 0.0, figure.middle, min(figure.values), max(figure.values))
             groups.setdefault((group, figure.subject), set()).add(point)

@@ -34,6 +34,8 @@ LEFT_OUT_OF_QUICK = frozenset(
         "guarantee",
         "delay",
         "foreach-batch",
+        "micro-batch-light",
+        "batch-sizes",
         "disk",
         "broker-sizes",
         "broker-java",

@@ -33,6 +33,9 @@ PARTITIONS = 4
 OURS, THEIRS = "eoslog", "kafka"
 PATIENT = {"broker.session.timeout.ms": "60000"}
 """A busy machine must not fence the only node; nothing else differs from the defaults."""
+MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+LIGHT = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+"""What writes a checkpoint without a dozen processes a micro-batch (readlink, chmod) on a local disk."""
 _CHECKSUM = "sum(xxhash64(key, value) % 1000000007)"
 
 
@@ -179,6 +182,15 @@ class Bench:
         frame = self.load(connector, bootstrap, topic)
         found, wanted = self.sum_of(frame), self.expected(count, size)
         assert found == wanted, f"{topic} holds {found}, but {wanted} was sent"
+
+    @contextmanager
+    def light_checkpoints(self) -> Iterator[None]:
+        """Queries that start within it write their checkpoints as docs/starts.md recommends for local disks."""
+        self.spark.conf.set(MANAGER, LIGHT)
+        try:
+            yield
+        finally:
+            self.spark.conf.unset(MANAGER)
 
     def checkpoint(self) -> str:
         """A fresh directory."""

@@ -79,6 +79,16 @@ def _results(
 
 def micro_batches(context: Context) -> list[Result]:
     """The median time of a micro-batch, trigger 0 s."""
+    return _micro_batches(context, "micro-batch", "micro-batch p50")
+
+
+def light_micro_batches(context: Context) -> list[Result]:
+    """The same with the file manager that docs recommend for checkpoints on a local disk."""
+    with warm(context).light_checkpoints():
+        return _micro_batches(context, "micro-batch-light", "micro-batch p50, light checkpoint")
+
+
+def _micro_batches(context: Context, line: str, title: str) -> list[Result]:
     bench, batches = warm(context), max(context.sizes.records(12), 5)
     works = (
         ("a stream of 1,000 rows/s to noop", spark_latency.source_ms, (0.8, 1.0), READS),
@@ -88,7 +98,7 @@ def micro_batches(context: Context) -> list[Result]:
     results = []
     for name, work, goals, worth in works:
         taken = in_turns(context, _runs(bench, partial(_batch, work, batches), NOTHING))
-        results += _results("micro-batch", f"micro-batch p50, {name}", "ms", taken, goals, worth)
+        results += _results(line, f"{title}, {name}", "ms", taken, goals, worth)
     return results
 
 
@@ -168,10 +178,46 @@ def delays(context: Context) -> list[Result]:
     return results
 
 
+BATCH_SIZES = (10, 100, 1_000, 3_000, 10_000, 100_000, 1_000_000)
+WITH_THE_PLAN, BY_TASKS = "eoslog, rows with the plan", "eoslog, rows by tasks"
+MOST_WITH_THE_PLAN = 100_000
+"""Rows that are tried: Spark keeps them in its driver."""
+
+
+def batch_sizes(context: Context) -> list[Result]:
+    """A copy in micro-batches of so many rows, each way that rows can come to Spark."""
+    bench, results = warm(context), []
+    ways = {
+        EO: (OURS, {}),
+        BY_TASKS: (OURS, {"small.batch.max.offsets": "0"}),
+        WITH_THE_PLAN: (
+            OURS,
+            {"small.batch.max.offsets": str(MOST_WITH_THE_PLAN), "small.batch.max.bytes": str(2**28)},
+        ),
+        ALO: (THEIRS, {}),
+    }
+    worth = {name: WORTH[ALO if name == ALO else EO] for name in ways}
+    for rows in BATCH_SIZES:
+        batches = 12 if rows <= 10_000 else 5
+        runs = {
+            name: partial(spark_works.paced, bench, bench.peer, rows, 100, {}, batches, connector, reading)
+            for name, (connector, reading) in ways.items()
+            if rows <= MOST_WITH_THE_PLAN or name != WITH_THE_PLAN
+        }
+        taken = Turns.take(runs, 3 if rows <= 100_000 else 1, warm_ups=1 if rows == BATCH_SIZES[0] else 0)
+        in_ms = Turns({name: [1000 * value for value in values] for name, values in taken.values.items()})
+        figures = in_ms.figures({name: worth[name] for name in runs})
+        work = f"micro-batch p50, a copy of {rows:,} rows of 100 B a batch"
+        results.append(Result("batch-sizes", work, "ms", Goal("shown"), figures, x=rows))
+    return results
+
+
 SECTIONS = [
     Section("spark-short", short_copies),
     Section("small-write", small_writes),
     Section("micro-batch", micro_batches),
+    Section("micro-batch-light", light_micro_batches),
     Section("foreach-batch", foreach_batches),
     Section("delay", delays),
+    Section("batch-sizes", batch_sizes),
 ]

@@ -123,16 +123,24 @@ def _run(
 
 
 def paced(
-    bench: Bench, bootstrap: str, rows: int, size: int, more: dict[str, str], batches: int = 6
+    bench: Bench,
+    bootstrap: str,
+    rows: int,
+    size: int,
+    more: dict[str, str],
+    batches: int = 6,
+    connector: str = OURS,
+    reading: dict[str, str] | None = None,
 ) -> float:
-    """Seconds of a micro-batch of `rows` rows of a copy, the median of `batches` after the first few."""
+    """Seconds of a micro-batch of `rows` rows of a copy, the median of `batches` after the first few. `more`:
+    options of the sink, `reading`: of the source."""
     whole = rows * (batches + WARM_UP_BATCHES)
     source = bench.filled(bootstrap, whole, size)
     with bench.topic(bootstrap) as topic:
-        reader = bench.spark.readStream.format(OURS).option("subscribe", source)
+        reader = bench.spark.readStream.format(connector).option("subscribe", source).options(**reading or {})
         reader = reader.option("startingOffsets", "earliest").option("kafka.bootstrap.servers", bootstrap)
         frame = reader.option("maxOffsetsPerTrigger", rows).load().select("key", "value")
-        query = _run(bench, frame, OURS, bootstrap, topic, more)
+        query = _run(bench, frame, connector, bootstrap, topic, more)
         bench.check(bootstrap, topic, whole, size)
     times = [one["durationMs"]["triggerExecution"] for one in query.recentProgress if one["numInputRows"]]
     return float(statistics.median(times[WARM_UP_BATCHES:]) / 1000)
