@@ -27,15 +27,13 @@ from benchmarks.peer_kafka import ApacheKafka
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import ClientConfig, parse_addresses
 from eoslog.connector.client.listing import list_offsets
+from eoslog.doctor.rules import LIGHT, MANAGER
 from eoslog.testing import EmbeddedBroker
 
 PARTITIONS = 4
 OURS, THEIRS = "eoslog", "kafka"
 PATIENT = {"broker.session.timeout.ms": "60000"}
 """A busy machine must not fence the only node; nothing else differs from the defaults."""
-MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
-LIGHT = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""What writes a checkpoint without a dozen processes a micro-batch (readlink, chmod) on a local disk."""
 _CHECKSUM = "sum(xxhash64(key, value) % 1000000007)"
 
 
@@ -185,7 +183,7 @@ class Bench:
 
     @contextmanager
     def light_checkpoints(self) -> Iterator[None]:
-        """Queries that start within it write their checkpoints as docs/starts.md recommends for local disks."""
+        """Queries that start within it have checkpoints as docs/starts.md recommends for local disks."""
         self.spark.conf.set(MANAGER, LIGHT)
         try:
             yield

@@ -1,6 +1,6 @@
 """`make trace-micro-batch`: one micro-batch of a small stream; every process is a lane, every call a bar.
 
-The batch is the one of median length among some dozens, from a stream of 400 rows a second, copied on
+The batch is the one of median length among some dozens, from a stream of 1,000 rows a second, copied on
 the bundled broker or, with --kafka, on Apache Kafka. Spark's lane is what its progress report tells: its
 phases follow one another.
 """
@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import tempfile
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -111,12 +112,18 @@ def main() -> None:
     parser.add_argument(
         "--kafka", type=Path, help="Apache Kafka's folder: trace on it, not on the bundled broker"
     )
+    parser.add_argument(
+        "--light", action="store_true", help="with the checkpoint that docs/starts.md recommends"
+    )
     parser.add_argument("--tasks", action="store_true", help="let tasks read (small.batch.max.offsets=0)")
     parser.add_argument("--to", type=Path, default=Path("docs/pictures/micro-batch.svg"))
     given = parser.parse_args()
     with tempfile.NamedTemporaryFile("r", prefix="eoslog-trace-") as notes:
         os.environ[FILE] = notes.name
-        with Bench(given.kafka or Path(), Path(".peers/spark-kafka-4.2.0")) as bench:
+        with ExitStack() as stack:
+            bench = stack.enter_context(Bench(given.kafka or Path(), Path(".peers/spark-kafka-4.2.0")))
+            if given.light:
+                stack.enter_context(bench.light_checkpoints())
             bench.spark.dataSource.register(Traced)
             more = {"small.batch.max.offsets": "0"} if given.tasks else {}
             on = bench.peer if given.kafka else bench.own

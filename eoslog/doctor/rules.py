@@ -12,6 +12,8 @@ from eoslog.doctor.facts import Facts
 
 DAEMON, LAUNCHER = "pyspark.daemon", "eoslog-python"
 _SET_BOTH = "set PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON"
+MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+LIGHT = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _LOUD = ("ALL", "TRACE", "DEBUG")
 
 
@@ -176,6 +178,16 @@ def _checkpoint_of_the_session(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _checkpoint_starts_processes(facts: Facts) -> Iterator[Finding]:
+    if not facts.settings.get(MANAGER):
+        yield Finding(
+            Weight.KNOW,
+            "on a local disk Spark writes the checkpoint of each micro-batch by a dozen processes (readlink, "
+            "chmod), which takes longer than all else of a small one",
+            f"where checkpoints are on a local disk, set {MANAGER}={LIGHT} (docs: Faster starts)",
+        )
+
+
 def _speculation(facts: Facts) -> Iterator[Finding]:
     if _is_on(facts, "spark.speculation"):
         yield Finding(
@@ -197,5 +209,6 @@ _RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     _acknowledgements_are_delayed,
     _logs_are_loud,
     _checkpoint_of_the_session,
+    _checkpoint_starts_processes,
     _speculation,
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eoslog.doctor.facts import Facts, Python
-from eoslog.doctor.rules import DAEMON, Weight, judge
+from eoslog.doctor.rules import DAEMON, LIGHT, MANAGER, Weight, judge
 
 FAILS, SLOW, KNOW = Weight
 
@@ -17,7 +17,7 @@ VERSIONS = {
 }  # fmt: skip
 OLDER = {**VERSIONS, "pyspark": "4.1.0"}
 WELL = Facts(
-    settings={"spark.python.daemon.module": DAEMON},
+    settings={"spark.python.daemon.module": DAEMON, MANAGER: LIGHT},
     here="/here/python",
     versions=VERSIONS,
     pythons=(Python("/there/eoslog-python", "tasks and the sources of streams", VERSIONS),),
@@ -86,6 +86,7 @@ def test_a_session_that_is_well() -> None:
         (replace(WELL, acknowledges_at_once=False), SLOW, "QUICKACK", "unix.domain.socket.enabled=true"),
         (with_setting("spark.log.level", "debug"), SLOW, "log.level=DEBUG", "WARN"),
         (with_setting("spark.sql.streaming.checkpointLocation", "/c"), KNOW, "does not reach", "option"),
+        (with_setting(MANAGER, ""), KNOW, "local disk.*dozen processes", LIGHT),
         (with_setting("spark.speculation", "true"), KNOW, "speculation=true", "exactness"),
     ],
 )
