@@ -16,8 +16,10 @@ from eoslog.connector.client import transactions
 from eoslog.connector.client.cluster import Cluster, TopicInfo
 from eoslog.connector.client.config import ClientConfig
 from eoslog.connector.client.retry import retrying
+from eoslog.connector.client.transaction_lists import Asked
 from eoslog.connector.commit.commands import (
     Acquire,
+    AskOngoing,
     AwaitMarkers,
     Clock,
     Command,
@@ -85,6 +87,7 @@ class Driver:
     ) -> None:
         self._cluster, self._timeout_ms = cluster, timeout_ms
         self._before, self._after = before, after
+        self._asked: Asked | None = None
         self._perform: dict[type[Command[Any]], Callable[[Any], Any]] = {
             Acquire: self._acquire,
             FetchStored: self._fetch_stored,
@@ -92,6 +95,7 @@ class Driver:
             CommitOffsets: lambda c: group_offsets.commit_plain(cluster, c.group, c.offsets),
             End: self._end,
             Seal: self._seal,
+            AskOngoing: self._ask_ongoing,
             ListOngoing: self._list_ongoing,
             Describe: self._describe,
             AwaitMarkers: lambda c: transactions.await_markers(cluster, c.names),
@@ -199,8 +203,20 @@ class Driver:
             _say_once(self._cluster.config, refusal)
         return kept
 
+    def _ask_ongoing(self, command: AskOngoing) -> None:
+        self._forget_asked()
+        self._asked = Asked.ahead(self._cluster, command.prefix, [ONGOING])
+
+    def _forget_asked(self) -> None:
+        if self._asked is not None:
+            self._asked.drop()
+        self._asked = None
+
     def _list_ongoing(self, command: ListOngoing) -> tuple[str, ...]:
-        found = transactions.list_transactions(self._cluster, command.prefix, [ONGOING])
+        if not command.asked:
+            self._forget_asked()
+        asked, self._asked = self._asked, None
+        found = transactions.list_transactions(self._cluster, command.prefix, [ONGOING], ahead=asked)
         return tuple(listing.transactional_id for listing in found)
 
     def _describe(self, command: Describe) -> dict[str, Description | None]:

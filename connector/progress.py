@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from eoslog.connector import offsets
 from eoslog.connector.commit.commands import (
+    AskOngoing,
     AwaitMarkers,
     Clock,
     Command,
@@ -104,6 +105,7 @@ _STEPS: dict[type[Command[Any]], str] = {
     Seal: "seal",
     StageOffsets: "stage",
     DescribeTransactions: "verify",
+    AskOngoing: "clear",
     ListOngoing: "clear",
     AwaitMarkers: "markers",
     Clock: "verify",

@@ -169,7 +169,11 @@ class Cluster:
 
     def known_brokers(self) -> list[Connection]:
         """The same to those that the last answer about the cluster named."""
-        return [self._share(address) for address in sorted(set(self._nodes.values()))]
+        return [self._share(address) for address in self.known_addresses()]
+
+    def known_addresses(self) -> list[Address]:
+        """Where these are."""
+        return sorted(set(self._nodes.values()))
 
     def any_broker(self) -> Connection:
         """A shared connection to whichever broker answers."""
@@ -213,12 +217,16 @@ class Cluster:
 
     def take(self, address: Address) -> Connection:
         """A connection for the caller alone, until it gives it back."""
+        return self.idle(address) or self._connect(address)
+
+    def idle(self, address: Address) -> Connection | None:
+        """The same, if one is open that nobody uses."""
         idle = self._idle.get(address, [])
         while idle:
             connection = idle.pop()
             if not connection.closed:
                 return connection
-        return self._connect(address)
+        return None
 
     def give_back(self, connection: Connection) -> None:
         """Keep the connection for the next taker; one with answers still to come is closed instead."""

@@ -7,16 +7,19 @@ out), and which brokers there are: where not all of them tell the same, or one w
 once more. While nothing moves that is one round trip.
 """
 
+import logging
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from eoslog.connector.client.cluster import METADATA_MAX, Cluster, Metadata, read_metadata
 from eoslog.connector.client.connection import Connection
 from eoslog.connector.client.retry import check, retrying
-from eoslog.connector.errors import RefusedByBroker
+from eoslog.connector.errors import EoslogError, RefusedByBroker
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
+
+log = logging.getLogger(__name__)
 
 STATE_TOPIC = "__transaction_state"
 LOOKS = 3
@@ -34,29 +37,98 @@ class Listing(NamedTuple):
     state: str
 
 
+class Asked:
+    """ListTransactions that is under way, on connections of its own: an answer of each broker is to come."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        brokers: Sequence[Connection],
+        prefix: str,
+        states: Sequence[str],
+        producer_ids: Sequence[int] = (),
+    ) -> None:
+        self._cluster, self._prefix, self.brokers = cluster, prefix, brokers
+        who = {"topics": [{"name": STATE_TOPIC}], "allow_auto_topic_creation": False}
+        for broker in brokers:
+            version = broker.pick(ApiKey.LIST_TRANSACTIONS)
+            pattern = _quoted(prefix) + ".*" if version >= 2 and prefix else None
+            body = {
+                "state_filters": list(states),
+                "producer_id_filters": list(producer_ids),
+                "transactional_id_pattern": pattern,
+            }
+            asking = broker.pick(ApiKey.METADATA, max_version=METADATA_MAX)
+            broker.send(ApiKey.METADATA, who, asking)
+            broker.send(ApiKey.LIST_TRANSACTIONS, body, version)
+            broker.send(ApiKey.METADATA, who, asking)
+
+    @classmethod
+    def ahead(cls, cluster: Cluster, prefix: str, states: Sequence[str]) -> Self | None:
+        """Ask all brokers that are known, for list_transactions to read the answers. Waits for nothing: None
+        where there is no open connection to one of them, or it was lost."""
+        brokers = [cluster.idle(address) for address in cluster.known_addresses()]
+        connected = [broker for broker in brokers if broker is not None]
+        try:
+            if connected and len(connected) == len(brokers):
+                return cls(cluster, connected, prefix, states)
+        except (EoslogError, KafkaError) as error:
+            log.debug("transactions are listed later: %s", error)
+        for broker in connected:
+            cluster.give_back(broker)
+        return None
+
+    def answers(self) -> tuple[dict[str, Listing], list[Metadata]]:
+        """What all brokers list, and what each tells of the cluster before and after its list."""
+        try:
+            answers = [(b, b.receive(), b.receive(), b.receive()) for b in self.brokers]
+        finally:
+            self.drop()
+        found = {row.transactional_id: row for b, _, answer, _ in answers for row in _rows(b, answer)}
+        listed = {name: row for name, row in found.items() if name.startswith(self._prefix)}
+        return listed, [read_metadata(told) for _, before, _, after in answers for told in (before, after)]
+
+    def drop(self) -> None:
+        """Give the connections back; one that waits for an answer still is closed."""
+        for broker in self.brokers:
+            self._cluster.give_back(broker)
+
+
 def list_transactions(
-    cluster: Cluster, prefix: str, states: Sequence[str] = (), producer_ids: Sequence[int] = ()
+    cluster: Cluster,
+    prefix: str,
+    states: Sequence[str] = (),
+    producer_ids: Sequence[int] = (),
+    *,
+    ahead: Asked | None = None,
 ) -> list[Listing]:
     """Every transactional id that begins with `prefix`, in one of `states` (none given: in any), of one of
-    `producer_ids` (likewise), by its name.
+    `producer_ids` (likewise), by its name. `ahead`: the same that was asked before.
 
     A broker that is still loading would answer an empty list, which is no proof, and is waited for. The
     requests to all brokers are under way together. Raises KafkaError, RetriesExhausted.
     """
-
     known = True  # which brokers there are, as far as this client has been told
 
+    def ask() -> Asked:
+        nonlocal known, ahead
+        asked, ahead = ahead, None
+        addresses = cluster.known_addresses() if known else []
+        known = False
+        if asked is not None:
+            return asked
+        if not addresses:
+            cluster.metadata([STATE_TOPIC])
+        brokers = [cluster.take(address) for address in addresses or cluster.known_addresses()]
+        return Asked(cluster, brokers, prefix, states, producer_ids)
+
     def attempt() -> dict[str, Listing]:
-        nonlocal known
         found: dict[str, Listing] = {}
         for _ in range(LOOKS):
-            brokers, known = cluster.known_brokers() if known else [], False
-            if not brokers:
-                cluster.metadata([STATE_TOPIC])
-                brokers = cluster.known_brokers()
-            listed, told = _ask_all(brokers, prefix, states, producer_ids)
+            asked = ask()
+            listed, told = asked.answers()
             found |= listed
-            if _is_all(brokers, told):
+            if _is_all(asked.brokers, told):
                 break
         return found
 
@@ -69,29 +141,6 @@ def list_transactions(
         forget=lambda: None,
     )
     return [found[name] for name in sorted(found)]
-
-
-def _ask_all(
-    brokers: Sequence[Connection], prefix: str, states: Sequence[str], producer_ids: Sequence[int]
-) -> tuple[dict[str, Listing], list[Metadata]]:
-    """What all brokers list, and what each tells of the cluster before and after its list."""
-    who = {"topics": [{"name": STATE_TOPIC}], "allow_auto_topic_creation": False}
-    for broker in brokers:
-        version = broker.pick(ApiKey.LIST_TRANSACTIONS)
-        pattern = _quoted(prefix) + ".*" if version >= 2 and prefix else None
-        body = {
-            "state_filters": list(states),
-            "producer_id_filters": list(producer_ids),
-            "transactional_id_pattern": pattern,
-        }
-        asking = broker.pick(ApiKey.METADATA, max_version=METADATA_MAX)
-        broker.send(ApiKey.METADATA, who, asking)
-        broker.send(ApiKey.LIST_TRANSACTIONS, body, version)
-        broker.send(ApiKey.METADATA, who, asking)
-    answers = [(b, b.receive(), b.receive(), b.receive()) for b in brokers]
-    found = {row.transactional_id: row for b, _, answer, _ in answers for row in _rows(b, answer)}
-    listed = {name: row for name, row in found.items() if name.startswith(prefix)}
-    return listed, [read_metadata(told) for _, before, _, after in answers for told in (before, after)]
 
 
 def _is_all(brokers: Sequence[Connection], told: Sequence[Metadata]) -> bool:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from eoslog.connector.commit.commands import (
     FENCED,
     Acquire,
+    AskOngoing,
     CommitOffsets,
     Describe,
     Description,
@@ -94,7 +95,8 @@ def make_ready(
     if last is not None and not is_complete:
         lost = yield from _roll_forward(sink, last, batch, on_lost)
     check_checkpoint(sink, last, batch)
-    kept = yield from clear(sink, last.participants if last else (), owner=owned.identity)
+    spared = last.participants if last else ()
+    kept = yield from clear(sink, spared, owner=owned.identity, asked=not owned.anew)
     if last is not None and kept:
         yield from finish(last.only(kept))
     dropped = False
@@ -149,6 +151,7 @@ def _keep(sink: Sink, run: Run) -> Rules[Owned | None]:
     nobody can take back, and the decision has just been read, so the marker is where it counts. Whatever is
     asked of the coordinator next waits until it has written the others. Raises SinkFenced.
     """
+    yield from ask(AskOngoing(sink.prefix))
     states = yield from demand(Describe((sink.coordinator,)), f"sink {sink.id} cannot be looked up")
     state = states[sink.coordinator]
     stored = yield from fetch_stored(sink, run.identity)

@@ -148,10 +148,20 @@ class Seal(Command[Mapping[str, "Kept | NotOffered | Failure"]]):
 
 
 @dataclass(frozen=True)
-class ListOngoing(Command[tuple[str, ...]]):
-    """ListTransactions on every broker: ids in state Ongoing that start with the prefix."""
+class AskOngoing(Command[None]):
+    """ListTransactions is sent to every broker, and its answer read by the next ListOngoing that is `asked`:
+    nobody waits for it, nor for its sending."""
 
     prefix: str
+
+
+@dataclass(frozen=True)
+class ListOngoing(Command[tuple[str, ...]]):
+    """ListTransactions on every broker: ids in state Ongoing that start with the prefix. `asked`: the answer
+    to the last AskOngoing may be taken, so what has been opened since may be missing."""
+
+    prefix: str
+    asked: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from eoslog.connector.commit.commands import (
     FENCED,
+    AskOngoing,
     Clock,
     Describe,
     Description,
@@ -172,8 +173,11 @@ def commit(
     elif last is not None and not ballot.decided and last.unsealed != decision:
         raise fenced(sink, f"it has decided {last.batch} since")
     if last is not None:
+        # An attempt that opens its transaction later than the decision withdraws it (prepare.py).
+        yield from ask(AskOngoing(sink.prefix))
         yield from finish(last)
-        yield from clear(sink, last.participants, only=(stamp.incarnation, parity(batch_id)))
+        mine = (stamp.incarnation, parity(batch_id))
+        yield from clear(sink, last.participants, only=mine, asked=True)
     return last
 
 

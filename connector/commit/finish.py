@@ -149,25 +149,27 @@ def clear(
     *,
     owner: Identity | None = None,
     only: tuple[Identity, int] | None = None,
+    asked: bool = False,
 ) -> Rules[tuple[str, ...]]:
     """Abort what is open of this sink's participants, `keep` excepted; returns which of those are open.
 
     `only` limits it to one run's names of one parity (incarnation, parity). Otherwise `owner` is
     given: the sink's own identity, looked up after the list was made. If it is still ours then, no
-    newer driver had begun when the list was made, so nothing in it can be a newer driver's.
+    newer driver had begun when the list was made, so nothing in it can be a newer driver's. `asked`: the list
+    was asked for before (AskOngoing); what has been opened since is left to the next begin.
     Raises SinkFenced, or CommitFault if something stays open.
     """
     kept = {participant.name for participant in keep}
     listed = yield from demand(
-        ListOngoing(sink.prefix), f"left-over transactions of sink {sink.id} cannot be listed"
+        ListOngoing(sink.prefix, asked), f"left-over transactions of sink {sink.id} cannot be listed"
     )
     still = tuple(name for name in listed if name in kept)
     names = [name for name in listed if name not in kept and _within(sink.slot_of(name), only)]
     if not names:
         return still
-    asked = tuple(names) if owner is None else (*names, sink.coordinator)
+    described = tuple(names) if owner is None else (*names, sink.coordinator)
     states = yield from demand(
-        Describe(asked), f"left-over transactions of sink {sink.id} cannot be looked up"
+        Describe(described), f"left-over transactions of sink {sink.id} cannot be looked up"
     )
     if owner is not None:
         check_owner(sink, owner, states[sink.coordinator])

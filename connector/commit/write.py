@@ -10,6 +10,7 @@ every winner is committed.
 
 from eoslog.connector.commit.begin import LAST_EPOCH, Owned, acquire, left_by, make_ready, raise_epoch
 from eoslog.connector.commit.commands import (
+    AskOngoing,
     CommitOffsets,
     Describe,
     FetchStored,
@@ -72,6 +73,7 @@ def _go_on(sink: Sink, run: Run) -> Rules[Owned | None]:
     threads of one driver, and of two under one identity the later decision would take the place of the
     earlier one in the same transaction. And other drivers may write in turns: that is no reason to stop.
     """
+    yield from ask(AskOngoing(sink.prefix))
     states = yield from demand(Describe((sink.coordinator,)), f"sink {sink.id} cannot be looked up")
     state = states[sink.coordinator]
     stored = yield from fetch_stored(sink, run.identity)

@@ -115,7 +115,7 @@ def test_each_command_belongs_to_a_step() -> None:
         "decide": End(True, (own,)),
         "finish": End(True, (other,)),
         "abort": End(False, (other,)),
-        "clear": ListOngoing(SINK.prefix),
+        "clear": ListOngoing(SINK.prefix, asked=True),
         "markers": AwaitMarkers((other.name,)),
     }
     assert {progress.step_of(command, SINK): command for command in steps.values()} == steps

@@ -38,7 +38,7 @@ def python_that(folder: Path, does: str) -> str:
 def test_the_environment_of_these_tests() -> None:
     said = doctor()
     assert said.exit_code == 0
-    assert re.fullmatch(r"settings: none\nfindings: 1\nknow   on a local disk .*\n .*\n", said.output)
+    assert re.fullmatch(r"settings: none\nknow   on a local disk .*\n .*\nfindings: 1\n", said.output)
 
 
 def test_what_spark_would_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

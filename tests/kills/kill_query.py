@@ -377,6 +377,7 @@ _NAMES: dict[type[Any], str] = {
     c.FetchStored: "reads the last decision",
     c.StageOffsets: "stages",
     c.Seal: "seals",
+    c.AskOngoing: "asks what is open",
     c.ListOngoing: "lists what is open",
     c.Describe: "describes transactions",
     c.CommitOffsets: "notes a token",

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_broker import FakeBroker
+from fake_broker import Drop, FakeBroker
 
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import ClientConfig
-from eoslog.connector.client.transaction_lists import LOOKS, STATE_TOPIC, Listing, list_transactions
+from eoslog.connector.client.transaction_lists import LOOKS, STATE_TOPIC, Asked, Listing, list_transactions
 from eoslog.protocol.apis import ApiKey
 
 PATIENCE_SECONDS = 30
@@ -75,6 +75,10 @@ class Two:
         return [topic["name"] for body in asked for topic in body["topics"] or ()].count(STATE_TOPIC)
 
 
+def dropped(version: int, body: Any) -> Any:
+    raise Drop
+
+
 def listed(cluster: Cluster) -> list[Listing]:
     return list_transactions(cluster, "sink/", ["Ongoing"])
 
@@ -128,6 +132,57 @@ def test_a_broker_that_has_gone_since_is_not_waited_for(servers: list[FakeBroker
         assert listed(cluster) == [HELD]
         two.brokers.pop(2).__exit__()
         assert listed(cluster) == [HELD]
+
+
+def test_a_list_that_was_asked_ahead_is_read_later(servers: list[FakeBroker]) -> None:
+    two = Two(moves=0)
+    servers += two.brokers.values()
+    with two.client() as cluster:
+        assert Asked.ahead(cluster, "sink/", ["Ongoing"]) is None, "no connection is made for it"
+        assert listed(cluster) == [HELD]
+        asked = Asked.ahead(cluster, "sink/", ["Ongoing"])
+        assert asked is not None
+        cluster.metadata([])  # what else is asked does not wait for it
+        assert list_transactions(cluster, "sink/", ["Ongoing"], ahead=asked) == [HELD] and two.asked == 2
+        assert Asked.ahead(cluster, "sink/", ["Ongoing"]) is not None, "its connections are used again"
+
+
+def test_a_list_that_was_asked_ahead_and_is_not_wanted(servers: list[FakeBroker]) -> None:
+    two = Two(moves=0)
+    servers += two.brokers.values()
+    with two.client() as cluster:
+        listed(cluster)
+        asked = Asked.ahead(cluster, "sink/", ["Ongoing"])
+        assert asked is not None
+        asked.drop()
+        assert all(broker.closed for broker in asked.brokers), "its answers would be taken for others"
+        assert listed(cluster) == [HELD]
+
+
+@pytest.mark.parametrize("when", ["before it is asked", "before it has answered"])
+def test_a_broker_that_dies_with_a_list_asked_ahead(servers: list[FakeBroker], when: str) -> None:
+    two = Two(moves=0)
+    servers.append(two.brokers[1])
+    two.home = 1
+    with two.client() as cluster:
+        listed(cluster)
+        if when == "before it has answered":
+            two.brokers[2].handlers[ApiKey.LIST_TRANSACTIONS] = dropped
+        else:
+            two.brokers.pop(2).__exit__()
+        asked = Asked.ahead(cluster, "sink/", ["Ongoing"])
+        two.brokers.pop(2, None)  # the cluster knows by now
+        assert list_transactions(cluster, "sink/", ["Ongoing"], ahead=asked) == [HELD]
+
+
+def test_a_coordinator_that_moves_while_a_list_is_under_way(servers: list[FakeBroker]) -> None:
+    two = Two(moves=0)
+    servers += two.brokers.values()
+    with two.client() as cluster:
+        listed(cluster)
+        two.moves = 1
+        asked = Asked.ahead(cluster, "sink/", ["Ongoing"])
+        assert list_transactions(cluster, "sink/", ["Ongoing"], ahead=asked) == [HELD]
 
 
 def test_a_cluster_that_does_not_come_to_rest_is_not_asked_for_ever(servers: list[FakeBroker]) -> None:

@@ -34,6 +34,7 @@ class Bench:
     ) -> None:
         self.two_phase, self.on_lost = two_phase, on_lost
         self.broker = ModelBroker(tv, **broker)
+        self.asked: tuple[str, ...] | None = None
         self.sink = Sink("sink")
         self.commands: list[c.Command[Any]] = []
         self.intercept: Callable[[c.Command[Any]], Any] | None = None
@@ -117,8 +118,12 @@ class Bench:
                 return broker.stage(name, identity, group, offsets)
             case c.CommitOffsets(group, offsets):
                 return broker.commit_offsets(group, offsets)
-            case c.ListOngoing(prefix):
-                return broker.ongoing(prefix)
+            case c.AskOngoing(prefix):
+                self.asked = broker.ongoing(prefix)
+                return None
+            case c.ListOngoing(prefix, asked):
+                early, self.asked = self.asked if asked else None, None
+                return broker.ongoing(prefix) if early is None else early
             case c.Describe(names):
                 return broker.describe(names)
             case c.Seal(participants):

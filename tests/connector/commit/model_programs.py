@@ -280,13 +280,19 @@ class Programs:
     def _client(self, step: str, rules: c.Rules[T]) -> Steps[T]:
         """Runs rules as connector/driver.py does, a request at a time."""
         answer: Any = None
+        asked: Any = None
         while True:
             try:
                 command = rules.send(answer)
             except StopIteration as done:
                 result: T = done.value
                 return result
+            if isinstance(command, c.ListOngoing) and command.asked and asked is not None:
+                answer, asked = asked, None  # as it was when it was asked for, or why it did not come
+                continue
             answer = yield from self._perform(f"{step}: {_told(command)}", command)
+            if isinstance(command, c.AskOngoing):
+                asked, answer = None if isinstance(answer, c.Unknown) else answer, None
 
     def _perform(self, label: str, command: c.Command[Any]) -> Steps[Any]:
         broker = self.broker
@@ -310,6 +316,7 @@ class Programs:
             c.FetchStored: lambda x: broker.fetch(x.group),
             c.StageOffsets: lambda x: broker.stage(*x.sink, x.group, x.offsets),
             c.CommitOffsets: lambda x: broker.commit_offsets(x.group, x.offsets),
+            c.AskOngoing: lambda x: broker.ongoing(x.prefix),
             c.ListOngoing: lambda x: broker.ongoing(x.prefix),
             c.Describe: lambda x: broker.describe(x.names),
             c.FindHeld: lambda x: broker.settle_all() or (),
@@ -345,6 +352,7 @@ def _whose(name: str) -> str:
 _API: dict[type, str] = {
     c.CommitOffsets: "OffsetCommit of the attempt",
     c.Seal: "InitProducerId(keep) of a participant",
+    c.AskOngoing: "ListTransactions ahead",
     c.ListOngoing: "ListTransactions",
     c.FindHeld: "DescribeProducers",
     c.FindOwn: "DescribeProducers of the sink",

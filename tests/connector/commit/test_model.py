@@ -36,10 +36,11 @@ def test_every_history(case: Case) -> None:
 
 
 def test_what_is_lost_is_lost_to_a_time_out_after_the_decision() -> None:
-    """Between the decision and the last winner's commit, and only there: five places in each batch."""
+    """Between the decision and the last winner's commit, and only there: seven places in each batch, two of
+    them around a request that nobody waits for."""
     for case in SUITE:
         if case.name.startswith("3 batches, one strike") and not case.shape.keeps:
-            assert covered(case.shape).ends["lost"] == 15, case.name
+            assert covered(case.shape).ends["lost"] == 21, case.name
 
 
 def test_every_request_of_every_step_was_hit_by_every_fault() -> None:

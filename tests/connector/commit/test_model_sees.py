@@ -109,6 +109,17 @@ def decision_asked_before_the_state(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(begin, "_keep", keep)
 
 
+def losers_asked_for_before_the_decision(patch: pytest.MonkeyPatch) -> None:
+    look = decide.fetch_stored
+
+    def ask_first(sink: Any, *more: Any) -> c.Rules[Any]:
+        yield c.AskOngoing(sink.prefix)
+        return (yield from look(sink, *more))
+
+    patch.setattr(decide, "fetch_stored", ask_first)
+    patch.setattr(decide, "AskOngoing", lambda prefix: c.Clock())
+
+
 def refused_commit_taken_for_done(patch: pytest.MonkeyPatch) -> None:
     def finish_blindly(last: decision.Decision) -> c.Rules[None]:
         yield c.End(True, last.participants)
@@ -215,6 +226,7 @@ BROKEN: list[tuple[Callable[[pytest.MonkeyPatch], None], Shape]] = [
     (unknown_outcome_taken_for_decided, Shape(kinds=CRASHES)),
     (not_owner_and_yet_clearing, Shape(kinds=(Fault.SUSPEND,))),
     (decision_asked_before_the_state, Shape(kinds=(Fault.SUSPEND,), batches=3)),
+    (losers_asked_for_before_the_decision, Shape(kinds=(Fault.HANG,))),
     (refused_commit_taken_for_done, Shape(kinds=(Fault.EXPIRE,))),
     (late_attempts_do_not_look, Shape(kinds=(Fault.HANG,))),
     (ends_not_marked, STOPPED),
