@@ -337,11 +337,23 @@ MUTANTS: list[Mutant] = [
         Break("who may not be told is believed", "bool(first) and all(", "all("),
         Break("who has moved before the list", "for told in (before, after)", "for told in (before,)"),
         Break(
-            "a broker that has gone", "cluster.known_brokers() if known else []", "cluster.known_brokers()"
+            "a broker that has gone",
+            "cluster.known_addresses() if known else []",
+            "cluster.known_addresses()",
         ),
-        Break("all are asked for ever", "for _ in range(LOOKS):", "while True:"),
+        Break("all are asked for ever", "for _ in range(LOOKS):", "while True:", hangs=True),
         Break("a name is a pattern", '_quoted(prefix) + ".*"', 'prefix + ".*"'),
-        Break("older brokers list more", "if name.startswith(prefix)", "if True"),
+        Break("older brokers list more", "if name.startswith(self._prefix)", "if True"),
+        Break(
+            "answers nobody has read", "            self._cluster.give_back(broker)\n", "            pass\n"
+        ),
+        Break(
+            "what was asked ahead is not read",
+            "        if asked is not None:\n            return asked\n",
+            "",
+        ),
+        Break("what was asked ahead is read for ever", "asked, ahead = ahead, None", "asked = ahead"),
+        Break("some brokers are enough", "if connected and len(connected) == len(brokers):", "if connected:"),
         Break("one answer is enough", "            found |= listed\n", "            found = listed\n"),
     ),
     *mutants_of(

@@ -40,15 +40,20 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "the checkpoint is not compared",
-            "    check_checkpoint(sink, last, batch)\n    kept = ",
-            "    kept = ",
+            "    check_checkpoint(sink, last, batch)\n    spared = ",
+            "    spared = ",
         ),
-        Break("clear keeps nothing", "clear(sink, last.participants if last else (),", "clear(sink, (),"),
-        Break("clear does not ask whose the sink is", "owner=owned.identity)", "owner=None)"),
+        Break("clear keeps nothing", "spared = last.participants if last else ()", "spared = ()"),
+        Break("clear does not ask whose the sink is", "owner=owned.identity,", "owner=None,"),
         Break(
             "left-overs stay",
-            "kept = yield from clear(sink, last.participants if last else (), owner=owned.identity)",
+            "kept = yield from clear(sink, spared, owner=owned.identity, asked=not owned.anew)",
             "kept = ()",
+        ),
+        Break(
+            "what was asked before the sink was acquired is believed",
+            "owner=owned.identity, asked=not owned.anew)",
+            "owner=owned.identity, asked=True)",
         ),
         Break("decisions are numbered from 1 again", "sequence=last.sequence if last else 0", "sequence=0"),
         Break("what is lost is written again unasked", "if on_lost is OnLost.STOP:", "if False:"),
@@ -577,14 +582,14 @@ MUTANTS: list[Mutant] = [
         Break("what is decided is not finished", "        yield from finish(last)\n", ""),
         Break(
             "losers stay open",
-            "        yield from clear(sink, last.participants, only=(stamp.incarnation, parity(batch_id)))\n",
+            "        yield from clear(sink, last.participants, only=mine, asked=True)\n",
             "",
         ),
         Break("winners are cleared", "clear(sink, last.participants, only=", "clear(sink, (), only="),
         Break(
             "everybody is cleared",
-            "clear(sink, last.participants, only=(stamp.incarnation, parity(batch_id)))",
-            "clear(sink, last.participants)",
+            "clear(sink, last.participants, only=mine, asked=True)",
+            "clear(sink, last.participants, asked=True)",
         ),
         Break(
             "covered by equality", "decided.batch_id >= batch.batch_id", "decided.batch_id == batch.batch_id"

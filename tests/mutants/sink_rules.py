@@ -761,8 +761,9 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "all open transactions are listed",
-            "transactions.list_transactions(self._cluster, command.prefix, [ONGOING])",
-            "transactions.list_transactions(self._cluster, command.prefix)",
+            "transactions.list_transactions(self._cluster, command.prefix, [ONGOING], ahead=asked)",
+            "transactions.list_transactions(self._cluster, command.prefix, ahead=asked)",
+            (f"{HERE}client/test_transaction_lists.py",),
         ),
     ),
 ]

@@ -240,7 +240,6 @@ MUTANTS: list[Mutant] = [
             "            self._thread.submit(close_shared, self._options.client)\n",
             "",
         ),
-        Break("its thread stays", "            self._thread.shutdown(wait=False)\n", ""),
         Break("tasks that are asked for", "return 0 if asked or options", "return 0 if options"),
         Break("replicas near by", "asked or options.client.client_rack else", "asked else"),
         Break("what was too heavy is tried again", "= _HEAVIER * options.small_bytes / size", "= 0.0"),

@@ -10,6 +10,8 @@ from fake_broker import Drop, FakeBroker
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import ClientConfig
 from eoslog.connector.client.transaction_lists import LOOKS, STATE_TOPIC, Asked, Listing, list_transactions
+from eoslog.connector.commit import commands as c
+from eoslog.connector.driver import Driver
 from eoslog.protocol.apis import ApiKey
 
 PATIENCE_SECONDS = 30
@@ -24,10 +26,12 @@ class Two:
         self.home, self.moves, self.told = 2, moves, told
         self.first_answered = threading.Event()
         self.asked = 0
+        self.second_told = threading.Event()
         made = [FakeBroker({ApiKey.METADATA: self._metadata}) for _ in range(2)]
         self.brokers = dict(enumerate(sorted(made, key=lambda broker: broker.port), 1))
         for broker, handler in zip(self.brokers.values(), (self._first, self._second), strict=True):
             broker.handlers[ApiKey.LIST_TRANSACTIONS] = handler
+        self.brokers[2].handlers[ApiKey.METADATA] = self._told_by_the_second
 
     def _metadata(self, version: int, body: Any) -> Any:
         nodes = [
@@ -42,6 +46,11 @@ class Two:
         ]
         return {"brokers": nodes, "topics": topics}
 
+    def _told_by_the_second(self, version: int, body: Any) -> Any:
+        answer = self._metadata(version, body)
+        self.second_told.set()
+        return answer
+
     def _listed(self, number: int) -> Any:
         held = {"transactional_id": HELD[0], "producer_id": HELD[1], "transaction_state": HELD[2]}
         found = [held] if self.home == number else []
@@ -51,6 +60,7 @@ class Two:
         self.asked += 1
         answer = self._listed(1)
         if self.moves:
+            assert self.second_told.wait(PATIENCE_SECONDS), "both have told who coordinates, before it moves"
             self.moves -= 1
             self.home = 3 - self.home
         self.first_answered.set()
@@ -145,6 +155,33 @@ def test_a_list_that_was_asked_ahead_is_read_later(servers: list[FakeBroker]) ->
         cluster.metadata([])  # what else is asked does not wait for it
         assert list_transactions(cluster, "sink/", ["Ongoing"], ahead=asked) == [HELD] and two.asked == 2
         assert Asked.ahead(cluster, "sink/", ["Ongoing"]) is not None, "its connections are used again"
+
+
+def test_nothing_is_asked_ahead_of_some_brokers_only(servers: list[FakeBroker]) -> None:
+    two = Two(moves=0)
+    servers += two.brokers.values()
+    with two.client() as cluster:
+        listed(cluster)
+        busy = cluster.take(("127.0.0.1", two.brokers[2].port))
+        assert Asked.ahead(cluster, "sink/", ["Ongoing"]) is None
+        cluster.give_back(busy)
+        assert Asked.ahead(cluster, "sink/", ["Ongoing"]) is not None
+
+
+def test_the_driver_lists_what_is_open_alone(servers: list[FakeBroker]) -> None:
+    two = Two(moves=0)
+    servers += two.brokers.values()
+
+    def rules() -> c.Rules[tuple[str, ...]]:
+        yield c.ListOngoing("sink/")
+        yield c.AskOngoing("sink/")
+        found: tuple[str, ...] = yield c.ListOngoing("sink/", asked=True)
+        return found
+
+    with two.client() as cluster:
+        assert Driver(cluster, 60_000).run(rules()) == (HELD.transactional_id,)
+    asked = [body for broker in two.brokers.values() for _, body in broker.seen(ApiKey.LIST_TRANSACTIONS)]
+    assert [body["state_filters"] for body in asked] == [["Ongoing"]] * 4
 
 
 def test_a_list_that_was_asked_ahead_and_is_not_wanted(servers: list[FakeBroker]) -> None:
