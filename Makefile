@@ -13,7 +13,7 @@ OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test mutants test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends
+.PHONY: help setup java demo test mutants test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -121,10 +121,13 @@ bench: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## everything beside its peers, in
 bench-tasks: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## micro-batches of ten rows a task, with 10 to 4,000 tasks, beside Spark's Kafka connector (TASKS_ARGS="--tasks 10 100")
 	$(BIN)/python -m benchmarks.many_tasks $(TASKS_ARGS)
 
+bench-participants: $(READY) java $(KAFKA)  ## begin and commit of a micro-batch of many tasks, and after a kill, on the bundled broker and on Apache Kafka with one node and three (PARTICIPANTS_ARGS="--participants 10 100")
+	$(BIN)/python -m benchmarks.participants $(PARTICIPANTS_ARGS)
+
 bench-cost: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## CPU and memory of a small stream, beside Spark's Kafka connector and a source and sink that do nothing
 	$(BIN)/python -m benchmarks.stream_cost
 
-trace-micro-batch: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## draw one small micro-batch, every process a lane (TRACE_ARGS="--kafka .peers/kafka-4.3.1 --tasks --to FILE")
+trace-micro-batch: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## draw one small micro-batch, every process a lane (TRACE_ARGS="--kafka .peers/kafka-4.3.1 --light --tasks --to FILE")
 	$(BIN)/python -m benchmarks.trace_micro_batch $(TRACE_ARGS)
 
 bench-starts: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## a program from prompt to prompt, and from start() to the first rows, beside Spark's Kafka connector: with and without `eoslog-python` (STARTS_ARGS="--turns 6")
