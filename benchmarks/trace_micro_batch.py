@@ -116,7 +116,7 @@ def main() -> None:
         "--light", action="store_true", help="with the checkpoint that docs/starts.md recommends"
     )
     parser.add_argument("--tasks", action="store_true", help="let tasks read (small.batch.max.offsets=0)")
-    parser.add_argument("--to", type=Path, default=Path("docs/pictures/micro-batch.svg"))
+    parser.add_argument("--to", type=Path, default=Path("docs/pictures/micro-batch-trace.svg"))
     given = parser.parse_args()
     with tempfile.NamedTemporaryFile("r", prefix="eoslog-trace-") as notes:
         os.environ[FILE] = notes.name

@@ -31,19 +31,28 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage
 
 FILE = "EOSLOG_TRACE"
+_RUNS = {
+    "latestOffset": "pyspark.sql.streaming.python_streaming_source_runner",
+    "partitions": "pyspark.sql.streaming.python_streaming_source_runner",
+    "begin": "pyspark.sql.worker.write_into_data_source",
+    "read": "pyspark.worker",
+    "write": "pyspark.worker",
+    "commit": "pyspark.sql.worker.python_streaming_sink_runner",
+}
+"""Which of Spark's modules makes a call: a process that was forked does not tell."""
+_here = ["pyspark.worker"]
 
 
 def note(what: str, began: float, *, is_request: bool = False) -> None:
     """Something that began then has ended now. Small appends do not mix."""
-    started = getattr(sys.modules["__main__"], "__spec__", None)  # a fork of eoslog-python has it, too
-    process = "driver" if started is None else started.name
-    line = {"process": process, "what": what, "began": began, "ended": time.time(), "request": is_request}
+    line = {"process": _here[0], "what": what, "began": began, "ended": time.time(), "request": is_request}
     with open(os.environ[FILE], "a") as file:
         file.write(json.dumps(line) + "\n")
 
 
 def noted(what: str, call: Callable[..., Any], *given: Any) -> Any:
     """The call's result, with a note of it."""
+    _here[0] = _RUNS[what]
     began = time.time()
     try:
         return call(*given)
@@ -53,6 +62,7 @@ def noted(what: str, call: Callable[..., Any], *given: Any) -> Any:
 
 def pieces(what: str, of: Iterator[Any]) -> Iterator[Any]:
     """The same pieces, with a note from the first to the last of them."""
+    _here[0] = _RUNS[what]
     began = time.time()
     yield from of
     note(what, began)
