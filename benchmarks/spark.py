@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.c_transactions import CTransactions
 from benchmarks.idle_source import Handed, Idle
 from benchmarks.peer_kafka import ApacheKafka
 from eoslog.connector.client.cluster import Cluster
@@ -97,7 +98,7 @@ class Bench:
                 .getOrCreate()
             )
             self._session.sparkContext.setLogLevel("OFF")
-            for source in (Idle, Handed):
+            for source in (Idle, Handed, CTransactions):
                 self._session.dataSource.register(source)
             self._stack.callback(self._session.stop)
         return self._session

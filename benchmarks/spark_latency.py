@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from benchmarks.c_transactions import CTransactions
 from benchmarks.spark import OURS, PARTITIONS, Bench
 from benchmarks.spark_works import HANDED, IDLE, WARM_UP_BATCHES
 
@@ -22,6 +23,8 @@ PAUSE_SECONDS = 0.02
 ROWS_AT_A_TIME = 20
 MADE = 200
 """Rows that Spark makes for a micro-batch."""
+C_TRANSACTIONS = CTransactions.name()
+"""As a connector: what transactions take without a common outcome, by a client in C."""
 
 
 @contextmanager
@@ -96,6 +99,8 @@ def copy_ms(bench: Bench, connector: str, bootstrap: str, batches: int) -> float
     """
     if connector == IDLE:
         return _idle_ms(bench, _handed(bench), IDLE, batches)
+    if connector == C_TRANSACTIONS:
+        return _written_ms(bench, _handed(bench), connector, bootstrap, batches)
     with bench.topic(bootstrap) as source, bench.topic(bootstrap) as topic:
         with trickle(bootstrap, source, 100) as sent:
             frame = _stream(bench, connector, bootstrap, source)
@@ -153,6 +158,18 @@ def _idle_ms(bench: Bench, frame: DataFrame, sink: str, batches: int) -> float:
     query = _start(bench, frame, sink, {"lean": "true"} if sink == IDLE else {})
     found = _times(query, batches)
     query.stop()
+    return statistics.median(found)
+
+
+def _written_ms(bench: Bench, frame: DataFrame, connector: str, bootstrap: str, batches: int) -> float:
+    with bench.topic(bootstrap) as topic:
+        query = _start(bench, frame, connector, _to(bootstrap, topic=topic))
+        found = _times(query, batches)
+        query.stop()
+        reports = [one for one in query.recentProgress if one["numInputRows"]]
+        least, a_batch = (sum(one["numInputRows"] for one in reports), reports[0]["numInputRows"])
+        arrived = bench.sum_of(bench.load("kafka", bootstrap, topic)).rows
+        assert least <= arrived <= least + a_batch, f"{arrived} rows arrived, {least} were written"
     return statistics.median(found)
 
 

@@ -29,12 +29,15 @@ from benchmarks.spark_lines import ALO, EO, FLOOR, NO_SINK, NOTHING, ON_OWN, in_
 
 SHORT_COPIES = {100: (1_000_000, 0.6, 0.75), 1000: (300_000, 0.75, 0.9)}
 """Rows of a copy that ends within some three seconds, and the goals on Apache Kafka and on our broker."""
+TRANSACTIONS = "Python sink that makes librdkafka's transactions, one a task"
+"""And one a batch, from a source that does nothing: the limit of a sink that works by transactions."""
 WORTH = {
     EO: (PAGE_CACHE, EXACTLY),
     ON_OWN: (FLUSHED, EXACTLY),
     ALO: (PAGE_CACHE, AT_LEAST),
     NOTHING: FLOOR,
     NO_SINK: FLOOR,
+    TRANSACTIONS: (PAGE_CACHE, "each task's rows once, no outcome in common"),
 }
 READS = {name: FLOOR if name == NOTHING else (NOTHING_KEPT, NO_WRITE) for name in WORTH}
 _WHERE = {EO: "both on Apache Kafka", ON_OWN: "ours on our broker"}
@@ -97,7 +100,10 @@ def _micro_batches(context: Context, line: str, title: str) -> list[Result]:
     )
     results = []
     for name, work, goals, worth in works:
-        taken = in_turns(context, _runs(bench, partial(_batch, work, batches), NOTHING))
+        runs = _runs(bench, partial(_batch, work, batches), NOTHING)
+        if worth is WORTH:
+            runs[TRANSACTIONS] = partial(work, bench, spark_latency.C_TRANSACTIONS, bench.peer, batches)
+        taken = in_turns(context, runs)
         results += _results(line, f"{title}, {name}", "ms", taken, goals, worth)
     return results
 
