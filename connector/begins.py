@@ -1,12 +1,15 @@
 """The part that both sinks share: what the driver does before tasks can exist."""
 
+import pickle
 from abc import abstractmethod
 from typing import Any
 
 from eoslog.connector.calls import called
 from eoslog.connector.commit.messages import Begun
+from eoslog.connector.errors import EoslogError
 from eoslog.connector.form import FORM, check_form
 from eoslog.connector.options import SinkOptions
+from eoslog.protocol.errors import KafkaError
 
 _FORM = "form"
 
@@ -29,7 +32,11 @@ class BeginsWhenPickled:
     def __getstate__(self) -> dict[str, Any]:
         if not self._pickled:
             called()
-            self._begun = self._begin()
+            try:
+                self._begun = self._begin()
+            except Exception as error:
+                let_through(error)
+                raise
             self._pickled = True
         return {**self.__dict__, _FORM: FORM}
 
@@ -37,3 +44,16 @@ class BeginsWhenPickled:
         called()
         check_form(state.pop(_FORM, None))
         self.__dict__.update(state)
+
+
+def let_through(error: Exception) -> None:
+    """Make it an error of pickling as well, under the name it has.
+
+    PySpark's serializer prints any other and raises "PicklingError: Could not serialize object" in its
+    place, so that what happened would stand behind what did not.
+    """
+    kind = type(error)
+    if not issubclass(kind, EoslogError | KafkaError) or issubclass(kind, pickle.PickleError):
+        return  # classes of Python's own cannot be changed, and are no sentence of ours
+    named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    error.__class__ = type(kind.__name__, (kind, pickle.PickleError), named)

@@ -200,7 +200,10 @@ _WORD_NEW = "new-checkpoint"
 
 def _begins_elsewhere(story: Story, what: str) -> list[str]:
     if _WORD_NEW in story.accepted:
-        return [f"sink {story.sink}: the checkpoint is new, and {what}. start.accepted={_WORD_NEW}: going on"]
+        return [
+            f"sink {story.sink}: the checkpoint is new, and {what}. start.accepted={_WORD_NEW}: going on. "
+            "See troubleshooting.md#the-checkpoint-is-new"
+        ]
     raise StartsElsewhere(
         f"sink {story.sink}: the checkpoint is new, and {what}. Nothing was written. "
         f"{StartsElsewhere.advice} If this query is to begin elsewhere, and rows may be there twice, set "
@@ -320,7 +323,8 @@ def _missing_decisions(story: Story) -> list[str]:
         f"{last}{other}. That is right where another connector, transactional.id or processing.guarantee "
         "wrote the batches between. If not, the cluster has lost decisions, and rows with them, or the sink "
         f"writes to another cluster; and if the last run was killed right after it decided batch "
-        f"{story.batch.batch_id}, its rows are written twice"
+        f"{story.batch.batch_id}, its rows are written twice. "
+        "See troubleshooting.md#the-sink-has-decided-no-batch-of-this-query"
     ]
 
 
@@ -340,7 +344,8 @@ def _moved_group(story: Story) -> list[str]:
         f"sink {story.sink}: the offsets of group {story.group} were changed by {by}: {said}, where batch "
         f"{story.ours} ended. The checkpoint rules: the query goes on where it stood, and its next batch "
         "commits its own offsets again. Give each query a kafka.group.id of its own; to move a query, start "
-        "it with a new checkpoint and startingOffsets"
+        "it with a new checkpoint and startingOffsets. "
+        "See troubleshooting.md#the-offsets-of-the-group-were-changed"
     ]
 
 

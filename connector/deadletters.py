@@ -7,9 +7,11 @@
 | larger than its topic's max.message.bytes, before compression | too large |
 | without a key where its topic is compacted | no key |
 
-The row goes to the dead letter topic with key, value and headers as they were, and three headers more:
-`deadletter.reason`, `deadletter.topic`, `deadletter.partition`. The rows of an Arrow batch are judged all at
-once.
+The row goes to the dead letter topic with key, value and headers as they were, and headers more:
+`deadletter.reason`, `deadletter.detail` (the same with its figures), `deadletter.topic`,
+`deadletter.partition`; and, where the rows have a column `deadletter.source` (a struct of topic, partition
+and offset), `deadletter.source.topic`, `.partition` and `.offset`. The rows of an Arrow
+batch are judged all at once.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,6 +29,8 @@ Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
 REASONS = ("no topic", "no such partition", "too large", "no key")
+SOURCE = "deadletter.source"
+"""A column that the rows may have: from which topic, partition and offset each came."""
 RECORD_OVERHEAD = 7 * 5
 """Most bytes that a record takes beside its key, value and headers: seven varints."""
 HEADER_OVERHEAD = 2 * 5
@@ -66,21 +70,23 @@ class Screen:
     def split(self, rows: pa.RecordBatch) -> Split:
         """Part the good rows from the others."""
         names, place = self._topics(rows)
-        reason = np.full(len(rows), -1, np.int8)
+        reason, sizes = np.full(len(rows), -1, np.int8), _sizes(rows)
+        limits = [self._limits_of(name) for name in names]
         # The strongest reason last: it is the one that is told.
-        for number, name in enumerate(names):
-            self._judge(rows, self._limits_of(name), place == number, reason)
+        for number, one in enumerate(limits):
+            self._judge(rows, sizes, one, place == number, reason)
         reason[place < 0] = 0
         bad = reason >= 0
         if not bad.any():
             return Split(rows, None)
-        topics = (
-            pa.array(names, pa.string()).take(pa.array(np.maximum(place, 0), mask=place < 0))
-            if names
-            else (pa.nulls(len(rows), pa.string()))
-        )
-        dead = _letters(_only(rows, bad), reason[bad], topics.filter(pa.array(bad)))
-        return Split(_only(rows, ~bad), dead)
+        dead, at = _only(rows, bad), place[bad]
+        topics = pa.array([*names, None], pa.string()).take(pa.array(at % (len(names) + 1)))  # -1: the last
+        figures = {
+            "partitions": np.array([*(one.partitions for one in limits), 0])[at],
+            "largest": np.array([*(one.max_bytes for one in limits), 0])[at],
+            "size": sizes[bad],
+        }
+        return Split(_only(rows, ~bad), _letters(dead, reason[bad], topics, figures))
 
     def _topics(self, rows: pa.RecordBatch) -> tuple[list[str], Ints]:
         if self._topic is not None:
@@ -89,11 +95,13 @@ class Screen:
         places = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)
         return coded.dictionary.to_pylist(), places.astype(np.int64)
 
-    def _judge(self, rows: pa.RecordBatch, limits: Limits, mine: Bools, reason: npt.NDArray[np.int8]) -> None:
+    def _judge(
+        self, rows: pa.RecordBatch, sizes: Ints, limits: Limits, mine: Bools, reason: npt.NDArray[np.int8]
+    ) -> None:
         key, given = column_of(rows, "key"), column_of(rows, "partition")
         if limits.needs_key:
             reason[mine & (_nulls(key, len(rows)))] = 3
-        reason[mine & (_sizes(rows) > limits.max_bytes)] = 2
+        reason[mine & (sizes > limits.max_bytes)] = 2
         if given is not None:
             number = pc.fill_null(given, 0).to_numpy(zero_copy_only=False)
             reason[mine & ((number < 0) | (number >= limits.partitions))] = 1
@@ -130,19 +138,51 @@ def _nulls(column: pa.Array | None, count: int) -> Bools:
     return nulls
 
 
-def _letters(rows: pa.RecordBatch, reason: npt.NDArray[np.int8], topics: pa.Array) -> pa.RecordBatch:
+def _letters(
+    rows: pa.RecordBatch, reason: npt.NDArray[np.int8], topics: pa.Array, figures: Mapping[str, Ints]
+) -> pa.RecordBatch:
     """The rows with what is said of them in their headers; no column sends them anywhere."""
     given = column_of(rows, "partition")
     partitions = pc.cast(given, pa.string()) if given is not None else pa.nulls(len(rows), pa.string())
     said = {
         "deadletter.reason": pa.array(REASONS).take(pa.array(reason)),
+        "deadletter.detail": _details(reason, topics, partitions, figures),
         "deadletter.topic": topics,
         "deadletter.partition": partitions,
+        **_sources(rows),
     }
     columns = {name: rows.column(name) for name in ("key", "value") if name in rows.schema.names}
     return pa.RecordBatch.from_pydict(
         {**columns, "headers": _headers(column_of(rows, "headers"), said, len(rows))}
     )
+
+
+def _details(
+    reason: npt.NDArray[np.int8], topics: pa.Array, given: pa.Array, figures: Mapping[str, Ints]
+) -> pa.Array:
+    """The reason with its figures, in the order of REASONS."""
+    texts = {name: pc.cast(pa.array(numbers), pa.string()) for name, numbers in figures.items()}
+
+    def joined(*parts: str | pa.Array) -> pa.Array:
+        return pc.binary_join_element_wise(*parts, "", null_handling="replace", null_replacement="")
+
+    return pc.choose(
+        pa.array(reason, pa.int64()),
+        "the column topic is null, and the sink has no option topic",
+        joined("topic ", topics, " has ", texts["partitions"], " partitions and no number ", given),
+        joined("up to ", texts["size"], " bytes; topic ", topics, " takes ", texts["largest"]),
+        joined("topic ", topics, " is compacted and takes no record without a key"),
+    )
+
+
+def _sources(rows: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Where the rows came from, if they tell it."""
+    told = column_of(rows, SOURCE)
+    if told is None or not pa.types.is_struct(told.type):
+        return {}
+    names = [told.type.field(number).name for number in range(told.type.num_fields)]
+    known = [name for name in ("topic", "partition", "offset") if name in names]
+    return {f"{SOURCE}.{name}": pc.cast(pc.struct_field(told, name), pa.string()) for name in known}
 
 
 def _headers(old: pa.Array | None, more: Mapping[str, pa.Array], count: int) -> pa.Array:

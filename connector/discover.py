@@ -122,6 +122,7 @@ class Log:
     def met_cluster(self) -> str | None:
         """The cluster's id; asked for where nothing has been asked yet. Raises BrokerUnreachable."""
         if self.cluster_id is None:
+            self.cluster.meet()
             self.cluster_id = self._ask("Metadata", lambda: self.cluster.metadata([])).cluster_id
         return self.cluster_id
 
@@ -262,7 +263,8 @@ class Log:
         topics = [t.name for t in found if not t.internal and pattern.fullmatch(t.name)]
         if not topics:
             log.warning(
-                "no topic matches subscribePattern %r, which must match the whole name: nothing to read",
+                "no topic matches subscribePattern %r, which must match the whole name: nothing to read. "
+                "See connector-options.md",
                 self.options.pattern,
             )
         return topics

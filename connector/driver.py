@@ -238,7 +238,8 @@ def commit_known(cluster: Cluster, group: str, offsets: Offsets, commit: Callabl
         names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(gone))
         log.warning(
             "group %s: the source offsets of %s are left out of the commit: the cluster does not have these "
-            "partitions any more, and takes no offset for them",
+            "partitions any more, and takes no offset for them. "
+            "See troubleshooting.md#source-offsets-are-left-out-of-a-commit",
             group,
             names,
         )

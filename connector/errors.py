@@ -124,5 +124,10 @@ class DataLoss(EoslogError):
 def report_loss(fail: bool, what: str) -> None:
     """Records a query should have read are gone: raise DataLoss, or warn where failOnDataLoss is false."""
     if fail:
-        raise DataLoss(f"{what}. To go on without them, set failOnDataLoss to false")
-    logging.getLogger("eoslog").warning("%s. failOnDataLoss is false: going on without them", what)
+        raise DataLoss(
+            f"{what}. To go on with what is there (a topic that was made anew: from its beginning), set "
+            "failOnDataLoss to false"
+        )
+    logging.getLogger("eoslog").warning(
+        "%s. failOnDataLoss is false: going on without them. See troubleshooting.md#dataloss", what
+    )

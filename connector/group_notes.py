@@ -36,6 +36,9 @@ def read_note(metadata: str) -> Note | None:
         return None
 
 
+_SEE = "See troubleshooting.md#the-group-was-committed-by-several-sinks"
+
+
 def check_notes(group: str, notes: Mapping[TopicPartition, Note | None]) -> list[str]:
     """Warnings before a query begins where a group stands: offsets of several sinks are seldom one place."""
     sinks = sorted({note.sink for note in notes.values() if note})
@@ -44,13 +47,13 @@ def check_notes(group: str, notes: Mapping[TopicPartition, Note | None]) -> list
         return [
             f"startingOffsets=committed: the offsets of group {group} were committed by several sinks, "
             f"{', '.join(sinks)}. Give each query a kafka.group.id of its own; here each partition is read "
-            "from where the one that committed last has left it"
+            f"from where the one that committed last has left it. {_SEE}"
         ]
     if sinks and strange:
         said = ", ".join(f"{topic}-{partition}" for topic, partition in strange)
         return [
             f"startingOffsets=committed: the offsets of group {group} are those of the sink {sinks[0]}, but "
-            f"not in {said}, where somebody else has committed (by hand, or a consumer)"
+            f"not in {said}, where somebody else has committed (by hand, or a consumer). {_SEE}"
         ]
     return []
 

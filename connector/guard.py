@@ -26,6 +26,8 @@ from eoslog.connector.commit.ending import Aborted, Ended, clear_again, end_run,
 from eoslog.connector.commit.messages import Run
 from eoslog.connector.commit.names import Identity, Sink
 from eoslog.connector.driver import Driver
+from eoslog.connector.drivers_stderr import stderr_of
+from eoslog.connector.logs import look_as_sparks
 from eoslog.connector.longlived import is_sparks
 
 log = logging.getLogger(__name__)
@@ -96,7 +98,8 @@ def _tell(sink: Sink, run: Run, ended: Ended) -> None:
         log.warning(
             "%s of sink %s is over, and may hold back readers until it is started again or "
             "kafka.transaction.timeout.ms has passed: %s. `eoslog transactions` lists what is open, and "
-            "`eoslog transactions abort --force` ends what is not decided",
+            "`eoslog transactions abort --force` ends what is not decided. "
+            "See troubleshooting.md#a-batch-is-over-and-may-hold-back-readers",
             run.batch,
             sink.id,
             "; ".join(ended.left),
@@ -175,9 +178,9 @@ def _cut_loose() -> None:
         signal.signal(ending, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDWR)
-    told = nothing
-    with contextlib.suppress(OSError):
-        told = os.open(f"/proc/{memory.driver_process().pid}/fd/2", os.O_WRONLY | os.O_APPEND)
+    told = stderr_of(memory.driver_process().pid)
+    if told is None:
+        told = nothing
     for number, source in ((0, nothing), (1, nothing), (2, told)):
         os.dup2(source, number)
     for number in map(int, os.listdir("/dev/fd")):
@@ -185,7 +188,6 @@ def _cut_loose() -> None:
             with contextlib.suppress(OSError):  # that of the list itself
                 os.close(number)
     sys.stderr = open(2, "w", closefd=False, buffering=1)  # noqa: SIM115
-    told_by = logging.StreamHandler(sys.stderr)
-    told_by.setFormatter(logging.Formatter("%(levelname)s eoslog: %(message)s"))
-    logging.root.handlers[:] = [told_by]  # the others' files are closed
+    logging.root.handlers.clear()  # their files are closed
+    look_as_sparks()
     log.setLevel(logging.INFO)

@@ -108,7 +108,12 @@ def _open_in(part: Message) -> list[tuple[Identity, int]]:
 
 
 def _unproven(place: TopicPartition, why: object) -> None:
-    log.warning("not proven that %s-%d is readable, the coordinator is believed: %s", *place, why)
+    log.warning(
+        "not proven that %s-%d is readable, the coordinator is believed: %s. "
+        "See troubleshooting.md#markersmissing",
+        *place,
+        why,
+    )
 
 
 def _held_at(cluster: Cluster, place: TopicPartition, names: dict[Identity, Participant]) -> list[Held]:
@@ -150,7 +155,8 @@ def write_markers(cluster: Cluster, held: Iterable[Held], *, commit: bool) -> No
         }
         _at_leader(cluster, place, ApiKey.WRITE_TXN_MARKERS, partial(_write, marker))
         log.warning(
-            "%s-%d held %s of %s open, whose marker was lost: %s marker written",
+            "%s-%d held %s of %s open, whose marker was lost: %s marker written. "
+            "See troubleshooting.md#markersmissing",
             *place,
             participant.identity,
             participant.name,

@@ -28,6 +28,8 @@ from eoslog.connector.longlived import DAEMON
 
 log = logging.getLogger(__name__)
 
+_SEE = "See troubleshooting.md#micro-batches-cannot-be-remembered"
+
 _FORGET_SECONDS = 7 * 24 * 3600
 """Files of drivers that ended are removed after this long without a batch."""
 _SWEEP_SECONDS = 3600
@@ -118,7 +120,7 @@ def look(*key: str) -> Run | None:
     try:
         return _run(json.loads(path.read_text())) if path is not None and path.exists() else None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        log.warning("the memory of the last micro-batch cannot be read: %s", error)
+        log.warning(f"the memory of the last micro-batch cannot be read: %s. {_SEE}", error)
         return None
 
 
@@ -132,7 +134,9 @@ def take(*key: str) -> Run | None:
         path.unlink()
         return _run(kept) if kept["token"] == driver_token() else None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        log.warning("the memory of the last micro-batch cannot be read; the sink is acquired anew: %s", error)
+        log.warning(
+            f"the memory of the last micro-batch cannot be read, the sink is acquired anew: %s. {_SEE}", error
+        )
         return None
 
 
@@ -148,7 +152,9 @@ def keep(run: Run, *key: str) -> None:
         draft.write_text(text)
         draft.rename(path)
     except OSError as error:
-        log.warning("the micro-batch cannot be remembered; the next one acquires the sink anew: %s", error)
+        log.warning(
+            f"the micro-batch cannot be remembered, the next one acquires the sink anew: %s. {_SEE}", error
+        )
 
 
 def _run(kept: dict[str, Any]) -> Run:
@@ -169,13 +175,13 @@ def _path(key: tuple[str, ...]) -> Path | None:
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.lstat()
         if status.st_uid != os.getuid() or status.st_mode & 0o077:
-            log.warning("%s is open to others: micro-batches are not remembered there", folder)
+            log.warning(f"%s is open to others: micro-batches are not remembered there. {_SEE}", folder)
             return None
         if time.monotonic() >= _swept + _SWEEP_SECONDS:
             _sweep(folder)
             _swept = time.monotonic()
     except OSError as error:
-        log.warning("micro-batches cannot be remembered in %s: %s", folder, error)
+        log.warning(f"micro-batches cannot be remembered in %s: %s. {_SEE}", folder, error)
         return None
     driver = driver_process()
     return folder / f"{_hash(str(driver.pid), driver.started, *key)}.run"

@@ -13,6 +13,7 @@ Spark's Kafka source, for which an entry is a topic and the partitions it names,
 either source goes on from the other's checkpoint.
 """
 
+import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -177,6 +178,10 @@ def parse_bound(option: str, text: str) -> Bound | Stood:
     if word in words:
         return words[word]
     example = f'give {option} as {", ".join(words)}, or JSON like {{"topic":{{"0":23,"1":-2}}}}'
+    if re.fullmatch(r"[\w-]*", word):
+        near = difflib.get_close_matches(word, words, n=1)
+        guess = f"did you mean {near[0]}? " if near else ""
+        raise OptionError(f"option {option} cannot be {text!r}: {guess}{example}")
     kind = "offset", "(a number from 0, -2 for earliest, -1 for latest)"
     if option == "startingOffsets":
         text = _SOURCE_NAME.sub("", text)

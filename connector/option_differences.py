@@ -23,6 +23,7 @@ OURS_ALONE = (
     "start.accepted",
     "deadletter.topic",
     "write.token",
+    "first.contact.timeout.ms",
     "cluster.moved.to",
     "kafka.sasl.username",
     "kafka.sasl.password",

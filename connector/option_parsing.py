@@ -5,13 +5,16 @@ as everywhere in Spark.
 """
 
 import difflib
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from eoslog.connector.errors import OptionError
 from eoslog.connector.option_refusals import FIXED, FORBIDDEN, NO_EFFECT
-from eoslog.connector.option_table import ALIASES, TABLE, Use
+from eoslog.connector.option_table import ALIASES, NEEDS, TABLE, Use
 from eoslog.connector.option_values import read_value
+
+log = logging.getLogger(__name__)
 
 _BY_NAME = {option.name.lower(): option for option in TABLE}
 _NO_EFFECT = {name.lower() for name in NO_EFFECT}
@@ -23,6 +26,7 @@ def parse(raw: Mapping[str, str], use: Use) -> dict[str, Any]:
     for name in given:
         _check_name(name, use)
     _check_fixed(given)
+    _check_use(given, use)
     wanted = {name: option for name, option in _BY_NAME.items() if option.use & use}
     values = {
         name: read_value(option, given[name]) if name in given else option.default
@@ -64,6 +68,33 @@ def _check_name(name: str, use: Use) -> None:
         raise OptionError(f"unknown option {name}: {hint}")
     if near is not None:
         raise OptionError(f"unknown option {name}: did you mean {near}?")
+
+
+_HERE = {
+    Use.READ: "a batch read",
+    Use.READ_STREAM: "a streaming read",
+    Use.WRITE: "a batch write",
+    Use.WRITE_STREAM: "a streaming write",
+}
+
+
+def _check_use(given: Mapping[str, str], use: Use) -> None:
+    """Warn of what does nothing here; refuse write.token in a stream, whose user means to be safe by it.
+    Settings of Kafka's clients may be given to both sides, as in a dictionary that source and sink share."""
+    for option in (_BY_NAME[name] for name in given if name in _BY_NAME):
+        if option.use & use or option.name.startswith("kafka."):
+            continue
+        if option.name == "write.token" and use is Use.WRITE_STREAM:
+            raise OptionError(
+                "option write.token names a batch write, and a streaming query writes each micro-batch once "
+                "without it: leave it out, or give it to the df.write inside of foreachBatch"
+            )
+        log.warning("option %s does nothing in %s. See connector-options.md", option.name, _HERE[use])
+    for name, needed in NEEDS.items():
+        if name.lower() in given and not any(one.lower() in given for one in needed):
+            log.warning(
+                "option %s does nothing without %s. See connector-options.md", name, " or ".join(needed)
+            )
 
 
 def _nearest(name: str) -> str | None:

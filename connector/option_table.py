@@ -171,6 +171,9 @@ TABLE: tuple[Option, ...] = (
            "Record batches are cut at this size; keep it below the topic's max.message.bytes."),
     Option("kafka.client.id", Kind.TEXT, "eoslog", Use.ALL,
            "Name under which brokers know this client."),
+    Option("first.contact.timeout.ms", Kind.MILLIS, 5_000, Use.ALL,
+           "How long the start of a query tries addresses at which nobody listens, or that no name server "
+           "knows; then it says so. Brokers that were reached once are waited for as the time-outs say."),
     Option("kafka.request.timeout.ms", Kind.MILLIS, 30_000, Use.ALL,
            "The longest wait for one answer, for one connection, and for the first contact."),
     Option("kafka.default.api.timeout.ms", Kind.MILLIS, 60_000, Use.ALL,
@@ -249,3 +252,9 @@ ALIASES = {
     "mode": "processing.guarantee",
     "kafka.max.block.ms": "kafka.default.api.timeout.ms",
 }
+
+NEEDS = {
+    "maxTriggerDelay": ("minOffsetsPerTrigger",),
+    "startingOffsetsByTimestampStrategy": ("startingTimestamp", "startingOffsetsByTimestamp"),
+}
+"""Options that say how another one works, and which."""

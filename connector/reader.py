@@ -65,6 +65,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One task a partition, or more (minPartitions, maxRecordsPerPartition)."""
         log = Log(self.options)
+        log.cluster.meet()
         start = log.resolve("startingOffsets", self.options.starting)
         end = log.resolve("endingOffsets", self.options.ending)
         turned = [tp for tp in end if start[tp] > end[tp]]
@@ -107,6 +108,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> StoredOffset:
         """Where a query without a checkpointed offset begins (startingOffsets). Spark asks more than once."""
         if self._began is None:
+            self._log.cluster.meet()
             self._initial = self._log.resolve("startingOffsets", self.options.starting)
             self._pin = _moves(self.options.starting)
             self._began = offsets.to_json(*self._now(self._initial)._replace(taken=self._log.taken))
@@ -217,7 +219,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             if self.options.fail_on_data_loss:
                 raise error
-            log.warning("%s. failOnDataLoss is false: going on without it", error)
+            log.warning(
+                "%s. failOnDataLoss is false: going on without it. See troubleshooting.md#dataloss", error
+            )
         self._left_out = set(self._log.absent)
 
     def _compare_replay(self, begin: Stood, until: Stood) -> Stood:

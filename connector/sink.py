@@ -33,6 +33,8 @@ from eoslog.connector.start_of_run import StartOfRun, View, leave_for_none
 
 log = logging.getLogger(__name__)
 
+_SEE_LATE = "See troubleshooting.md#readers-may-see-a-part-of-a-batch"
+
 
 def driver_for(options: SinkOptions) -> Driver:
     """Runs rules on the options' cluster, over this process's connections."""
@@ -98,6 +100,8 @@ def _begin_plainly(options: SinkOptions, view: View, driver: Driver) -> None:
 def begin_batch(options: SinkOptions, driver: Driver | None = None) -> Begun | None:
     """Before the tasks of a batch write. Every write is a query of its own, with one batch; writes with the
     same token are the same query."""
+    if driver is None:
+        shared_cluster(options.client).meet()
     driver = driver or driver_for(options)
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         if options.transactional_id is not None:
@@ -174,7 +178,11 @@ def _await_readable(driver: Driver, sink: Sink, last: Decision | None, spent: di
     """Who reads when the batch is done sees all of it."""
     why = driver.run(timed(await_readable(last), spent, sink)) if last is not None else None
     if last is not None and why is not None:
-        log.warning("%s is committed, and readers may see a part of it only for a while: %s", last.batch, why)
+        log.warning(
+            f"%s is committed, and readers may see a part of it only for a while: %s. {_SEE_LATE}",
+            last.batch,
+            why,
+        )
 
 
 def abort_batch(

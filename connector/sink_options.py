@@ -65,7 +65,7 @@ def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
         checkpoint_location=values["checkpointlocation"],
         query_name=values["queryname"],
         path=values["path"],
-        progress_log=values.get("progress.log", False),
+        progress_log=_progress_log(values),
         accepted=frozenset(word.strip() for word in (values.get("start.accepted") or "").split(",")),
     )
 
@@ -89,13 +89,26 @@ def _token(values: Mapping[str, Any]) -> str | None:
 def _two_phase(values: Mapping[str, Any], stream: bool) -> TwoPhase:
     policy = TwoPhase(values["two.phase.commit"])
     named = stream or not (values["transactional.id"] is None and values["write.token"] is None)
-    atomic = values["processing.guarantee"] != "at_least_once"
-    if policy is TwoPhase.REQUIRE and atomic and not named:
+    if policy is TwoPhase.REQUIRE and values["processing.guarantee"] == "at_least_once":
+        raise OptionError(
+            "two.phase.commit=require: processing.guarantee=at_least_once has no transactions; leave one out"
+        )
+    if policy is TwoPhase.REQUIRE and not named:
         raise OptionError(
             "two.phase.commit=require: a batch write without a name keeps no transaction from timing out, as "
             "nobody could start it again to end it; give transactional.id or write.token"
         )
     return of_write(policy, named=named)
+
+
+def _progress_log(values: Mapping[str, Any]) -> bool:
+    wanted: bool = values.get("progress.log", False)
+    if wanted and values["processing.guarantee"] == "at_least_once":
+        raise OptionError(
+            "progress.log tells of commits, and processing.guarantee=at_least_once has none: leave one "
+            "of them out"
+        )
+    return wanted
 
 
 def _on_lost(values: Mapping[str, Any], stream: bool) -> OnLost:

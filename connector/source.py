@@ -13,6 +13,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+_READS = {"subscribe", "subscribepattern", "assign"}
+"""Options of which every source has one."""
+
 
 class EoslogDataSource(DataSource):
     """A Kafka log as Spark's source and sink, with the options and columns of Spark's Kafka connector."""
@@ -23,7 +26,15 @@ class EoslogDataSource(DataSource):
         return "eoslog"
 
     def schema(self) -> StructType:
-        """The columns of a read; headers among them with includeHeaders."""
+        """The columns of a read; headers among them with includeHeaders.
+
+        Spark asks when a DataFrame is loaded, and when a streaming query with this sink starts: then the sink
+        is looked at. Raises OptionError, WrongCluster, BrokerUnreachable.
+        """
+        if self._is_streaming_sink():
+            from eoslog.connector.first_look import look
+
+            look(self.options)
         from eoslog.connector.spark_columns import source_schema
 
         return source_schema(str(self.options.get("includeHeaders", "false")).strip().lower() == "true")
@@ -65,3 +76,8 @@ class EoslogDataSource(DataSource):
         from eoslog.connector.writer import StreamWriter
 
         return StreamWriter(sink_options(self.options, stream=True), schema)
+
+    def _is_streaming_sink(self) -> bool:
+        """Whether these are the options of a streaming sink that was given its checkpoint."""
+        given = {name.lower() for name in self.options}
+        return "checkpointlocation" in given and not given & _READS

@@ -20,6 +20,8 @@ from eoslog.protocol.errors import KafkaError
 
 log = logging.getLogger(__name__)
 
+_SEE = "See troubleshooting.md#no-committed-record-can-be-read"
+
 STANDSTILL_SECONDS = 60.0
 NEVER_MS = 2**31 - 1
 """The time-out of a transaction under two-phase commit (KIP-939): it is sealed, and nothing but its sink, or
@@ -62,7 +64,8 @@ class Standstill:
                 self._said |= {(tp, ends[tp]) for tp in ends}
             log.warning(
                 "no committed record can be read from the ends of %s on, where they go on; who has a "
-                "transaction open there could not be found out: %s",
+                "transaction open there could not be found out: %s. "
+                f"{_SEE}",
                 _named(ends),
                 error,
             )
@@ -115,7 +118,7 @@ class Standstill:
             how = "it ends when its producer ends it, or its time-out does; if it is to end now, "
         log.warning(
             "%s; it is that of transactional id %s%s, producer id %d%s. %seoslog transactions abort "
-            "--transactional-id %s%s",
+            f"--transactional-id %s%s. {_SEE}",
             _stands_at(places, marks),
             name,
             of,
@@ -131,7 +134,7 @@ class Standstill:
         log.warning(
             "%s; it is that of producer id %d, epoch %d, last written at %s, whose transactional id is not "
             "told: no coordinator knows it, or the right Describe on it is missing. If nobody ends it, "
-            "eoslog transactions abort --topic %s --partition %d --start-offset %d",
+            f"eoslog transactions abort --topic %s --partition %d --start-offset %d. {_SEE}",
             _stands_at(places, marks),
             first.producer_id,
             first.epoch,

@@ -70,7 +70,7 @@ class StartOfRun:
         is left, and this one is noted. Raises WrongCluster, SinkChanged, TakenOver, CommitFault,
         CheckpointUnreadable."""
         view, sink, accepted = self._view, self._sink, self._options.accepted
-        now = _cluster_id(self._cluster)
+        now = cluster_id(self._cluster)
         if self._options.group_id is not None:
             check_group_cluster(view.planned.clusters(), now, self._options.group_id)
         given = GivenTo.read(view.checkpoint)
@@ -151,7 +151,7 @@ def leave_for_none(options: SinkOptions, driver: Driver, view: View) -> None:
     given = GivenTo.read(view.checkpoint)
     if given is None or given.sink is None:
         return
-    now = _cluster_id(shared_cluster(options.client))
+    now = cluster_id(shared_cluster(options.client))
     if not check_sink_cluster(given.cluster, now, given.sink, options.accepted):
         decided = driver.run(decided_by(Sink(given.sink), view.batch.query_id))
         known = Completed(view.completed, given.since, _has_rested(view))
@@ -188,7 +188,9 @@ def _finish_others(story: Story, driver: Driver) -> None:
             driver.run(fence(Sink(sink)))
 
 
-def _cluster_id(cluster: Cluster) -> str | None:
+def cluster_id(cluster: Cluster) -> str | None:
+    """The id of the cluster that answers; None: it tells none. Raises BrokerUnreachable."""
+    cluster.meet()
     return retrying(
         cluster,
         "Metadata",

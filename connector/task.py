@@ -84,7 +84,7 @@ def _prepare(
     participant = Participant(name, Identity(identity.producer_id, identity.epoch))
     late = Driver(cluster, options.transaction_timeout_ms).run(withdraw_if_late(stamp, participant))
     if late is not None:
-        log.warning("task of partition %d: %s", attempt.partition, late)
+        log.info("task of partition %d: %s", attempt.partition, late)
     written = tuple(sorted(producer.partitions))
     ids = tuple(sorted((topic, number) for topic, number in producer.topic_ids.items() if number))
     told = (tally.rows, written, tally.checksum, ids, producer.bytes)
@@ -135,7 +135,8 @@ def _sender(
         good, dead = screen.split(rows)
         send(good)
         if dead is not None:
-            log.warning("%d rows cannot be written and go to %s", len(dead), options.deadletter_topic)
+            text = "%d rows cannot be written and go to %s. See examples.md#dead-letters"
+            log.warning(text, len(dead), options.deadletter_topic)
             send(dead, letters)
 
     return send_or_bury

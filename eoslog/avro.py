@@ -23,9 +23,10 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 try:
     import fastavro
@@ -37,6 +38,8 @@ Schema = dict[str, Any] | list[Any] | str
 """An Avro schema as JSON has it, parsed."""
 
 _HEADER = struct.Struct(">bI")
+_REFUSED = (404, 409, 422)
+"""Of a registry that is well: there is no such schema, or it does not fit."""
 _JSON = "application/vnd.schemaregistry.v1+json"
 _PLAIN = {
     "null": pa.null(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(),
@@ -53,6 +56,18 @@ _LOGICAL = {
 
 class AvroError(ValueError):
     """A message, a schema or a registry's answer that cannot be used; says which and why."""
+
+
+class RegistryError(AvroError):
+    """A registry that is not there, or does not answer: no message is to blame."""
+
+
+class Decoded(NamedTuple):
+    """What became of messages: `values`, structs, null where a message is null or bad; `errors`, texts, null
+    where it is not."""
+
+    values: pa.Array
+    errors: pa.Array
 
 
 @dataclass(frozen=True)
@@ -84,9 +99,10 @@ class Registry:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             said = error.read().decode(errors="replace")
-            raise AvroError(f"registry {self.url}{path}: {error.code} {error.reason}: {said}") from error
+            kind = AvroError if error.code in _REFUSED else RegistryError
+            raise kind(f"registry {self.url}{path}: {error.code} {error.reason}: {said}") from error
         except OSError as error:
-            raise AvroError(f"registry {self.url}{path}: {error}: is it there?") from error
+            raise RegistryError(f"registry {self.url}{path}: {error}: is it there?") from error
 
 
 @cache
@@ -102,14 +118,41 @@ def _registered(registry: Registry, subject: str, schema: str) -> int:
     return int(registry.ask(f"/subjects/{subject}/versions", {"schema": schema})["id"])
 
 
-def decode(messages: pa.Array, registry: Registry, reader: Schema) -> pa.Array:
-    """Binary messages to structs of the reader's schema; null stays null. Raises AvroError."""
+def decode(
+    messages: pa.Array, registry: Registry, reader: Schema, on_error: Literal["raise", "null"] = "raise"
+) -> pa.Array:
+    """Binary messages to structs of the reader's schema; null stays null.
+
+    Raises AvroError for the first bad message; with on_error="null" those are null, too, and only a registry
+    that does not answer is an error (RegistryError). `try_decode` tells the reasons.
+    """
+    if on_error not in ("raise", "null"):
+        raise ValueError(f"on_error cannot be {on_error!r}: give raise or null")
+    found = try_decode(messages, registry, reader)
+    bad = pc.index(pc.is_valid(found.errors), True).as_py()
+    if on_error == "raise" and bad >= 0:
+        raise AvroError(f"row {bad}: {found.errors[bad]}")
+    return found.values
+
+
+def try_decode(messages: pa.Array, registry: Registry, reader: Schema) -> Decoded:
+    """The same, and the reason of each bad message: rows with one can go to a dead letter topic. Raises
+    RegistryError."""
     parsed = fastavro.parse_schema(reader)
-    rows = [
-        None if message is None else _read(message, row, registry, parsed)
-        for row, message in enumerate(messages.to_pylist())
-    ]
-    return pa.array(rows, arrow_type(reader))
+    values: list[Any] = []
+    errors: list[str | None] = []
+    unknown: dict[int, AvroError] = {}
+    for message in messages.to_pylist():
+        value = error = None
+        try:
+            value = None if message is None else _read(message, registry, parsed, unknown)
+        except RegistryError:
+            raise
+        except AvroError as why:
+            error = str(why)
+        values.append(value)
+        errors.append(error)
+    return Decoded(pa.array(values, arrow_type(reader)), pa.array(errors, pa.string()))
 
 
 def encode(records: pa.Array, registry: Registry, subject: str, schema: Schema) -> pa.Array:
@@ -123,18 +166,26 @@ def encode(records: pa.Array, registry: Registry, subject: str, schema: Schema) 
     return pa.array(rows, pa.binary())
 
 
-def _read(message: bytes, row: int, registry: Registry, reader: Any) -> Any:
+def _read(message: bytes, registry: Registry, reader: Any, unknown: dict[int, AvroError]) -> Any:
+    """`unknown`: schemas that the registry has refused, so that each is asked for once."""
     if len(message) < _HEADER.size or message[0] != 0:
-        raise AvroError(f"row {row}: no message in Confluent's wire format: begins with {message[:5]!r}")
+        raise AvroError(f"no message in Confluent's wire format: begins with {message[:5]!r}")
     number = _HEADER.unpack_from(message)[1]
-    writer, data = registry.schema(number), io.BytesIO(message)
+    if number in unknown:
+        raise unknown[number]
+    try:
+        writer = registry.schema(number)
+    except AvroError as error:
+        unknown[number] = error
+        raise
+    data = io.BytesIO(message)
     data.seek(_HEADER.size)
     try:
         record = fastavro.schemaless_reader(data, writer, reader)
     except Exception as error:  # fastavro raises what its parts raise
-        raise AvroError(f"row {row}, schema {number}: {type(error).__name__}: {error}") from error
+        raise AvroError(f"schema {number}: {type(error).__name__}: {error}") from error
     if data.tell() != len(message):
-        raise AvroError(f"row {row}, schema {number}: {len(message) - data.tell()} bytes too many")
+        raise AvroError(f"schema {number}: {len(message) - data.tell()} bytes too many")
     return record
 
 

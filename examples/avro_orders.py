@@ -1,8 +1,9 @@
 """Orders in Avro to invoices in Avro, in Confluent's wire format, with a schema registry.
 
 Each message tells the id of the schema that it was written with. Writers may change theirs as Avro's
-rules allow: `currency` came later, and older orders get the reader's default. Schemas are asked for once
-by each process (eoslog.avro).
+rules allow: `currency` came later, and older orders get the reader's default. What is no order goes to a dead
+letter topic as it came, with the reason and the place it was read from in its headers, in the transaction of
+the invoices. Keys are kept. Schemas are asked for once by each process (eoslog.avro).
 """
 
 import argparse
@@ -11,9 +12,10 @@ from collections.abc import Iterator
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from eoslog.avro import Registry, decode, encode
+from eoslog.avro import Registry, encode, try_decode
 
 ORDER = {
     "type": "record",
@@ -36,28 +38,38 @@ INVOICE = {
 }
 
 
+MESSAGE = "key binary, topic string, headers array<struct<key: string, value: binary>>, value binary"
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bootstrap", default="127.0.0.1:9092")
     parser.add_argument("--registry", default="http://127.0.0.1:8081")
     parser.add_argument("--source", default="orders_avro")
     parser.add_argument("--target", default="invoices_avro")
+    parser.add_argument("--dead", default="orders_avro_dead", help="the dead letter topic")
     parser.add_argument("--checkpoint", default="./checkpoint")
     parser.add_argument("--once", action="store_true", help="end when all orders are read")
     return parser.parse_args()
 
 
 def orders_of(registry: Registry, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The order of each record, or why it has none; what else there is of the record stays beside it."""
     for batch in batches:
-        yield pa.RecordBatch.from_struct_array(decode(batch.column("value"), registry, ORDER))
+        orders, errors = try_decode(batch.column("value"), registry, ORDER)
+        columns = {name: batch.column(name) for name in batch.schema.names}
+        yield pa.record_batch({**columns, "order": orders, "error": errors})
 
 
 def messages_of(
     registry: Registry, subject: str, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
+    """Each row's invoice as the message to write; rows without one keep their value."""
     for batch in batches:
-        values = encode(batch.to_struct_array(), registry, subject, INVOICE)
-        yield pa.record_batch({"value": values})
+        messages = encode(batch.column("invoice"), registry, subject, INVOICE)
+        values = pc.coalesce(messages, batch.column("value"))
+        kept = {name: batch.column(name) for name in ("key", "topic", "headers")}
+        yield pa.record_batch({**kept, "value": values})
 
 
 def main() -> int:
@@ -71,15 +83,27 @@ def main() -> int:
         .option("startingOffsets", "earliest")
         .load()
     )
-    orders = records.select("value").mapInArrow(
-        partial(orders_of, registry), "id long, price long, pieces int, currency string"
+    orders = records.where("value is not null").mapInArrow(
+        partial(orders_of, registry),
+        "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
+        "timestampType int, order struct<id: long, price: long, pieces: int, currency: string>, error string",
     )
-    invoices = orders.selectExpr("id", "price * pieces as total", "currency")
+    rows = orders.selectExpr(
+        "key",
+        "value",
+        "if(error is null, struct(order.id, order.price * order.pieces as total, order.currency), null) "
+        "as invoice",
+        f"if(error is null, '{args.target}', '{args.dead}') as topic",
+        "if(error is null, null, array("
+        "struct('deadletter.reason' as key, cast(error as binary) as value), "
+        "struct('deadletter.source.topic', cast(topic as binary)), "
+        "struct('deadletter.source.partition', cast(cast(partition as string) as binary)), "
+        "struct('deadletter.source.offset', cast(cast(offset as string) as binary)))) as headers",
+    )
     query = (
-        invoices.mapInArrow(partial(messages_of, registry, f"{args.target}-value"), "value binary")
+        rows.mapInArrow(partial(messages_of, registry, f"{args.target}-value"), MESSAGE)
         .writeStream.format("eoslog")
         .option("kafka.bootstrap.servers", args.bootstrap)
-        .option("topic", args.target)
         .option("checkpointLocation", args.checkpoint)
         .trigger(**{"availableNow": True} if args.once else {"processingTime": "1 second"})
         .start()

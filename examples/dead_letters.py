@@ -2,7 +2,7 @@
 
 In the same transaction as all others: an order is in one topic, once. What cannot be parsed has no region,
 a region that nobody knows has no topic, and neither stops the query. The dead letter topic has key and
-value as they came, with the reason in the headers.
+value as they came, with the reason and the place it came from in the headers.
 """
 
 import argparse
@@ -36,8 +36,9 @@ def main() -> int:
     )
     region = F.get_json_object(F.col("value").cast("string"), "$.region")
     topic = F.when(region.isin(*REGIONS), F.concat(F.lit(f"{args.source}_"), region))  # else null
+    place = F.struct("topic", "partition", "offset")
     query = (
-        orders.select("key", "value", topic.alias("topic"))
+        orders.select("key", "value", topic.alias("topic"), place.alias("deadletter.source"))
         .writeStream.format("eoslog")
         .option("kafka.bootstrap.servers", args.bootstrap)
         .option("deadletter.topic", args.dead)

@@ -5,6 +5,8 @@ taken for a while by somebody who keeps several requests under way (`take`, `giv
 What is believed about the cluster is kept until somebody finds it wrong and calls `forget_*`.
 """
 
+import math
+import socket
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable
@@ -25,6 +27,8 @@ _KIND_CODE = {"group": 0, "transaction": 1}
 _MOVED = frozenset({
     ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 })  # fmt: skip
+_NOBODY = (ConnectionRefusedError, socket.gaierror)
+"""Nobody listens at an address, or no name server knows it."""
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 METADATA_MAX = 12  # names the topics; later versions add nothing that is used here
 _UNKNOWN_PATIENCE_MS = 1_000
@@ -271,9 +275,15 @@ class Cluster:
         self._features = connection.features
         return connection
 
-    def _any(self) -> Connection:
+    def meet(self) -> None:
+        """Make first contact, at the start of a query: where nobody listens, that is said after
+        first_contact_timeout_ms. Raises BrokerUnreachable."""
+        if not self.reached:
+            self._any(nobody_until=time.monotonic() + self.config.first_contact_timeout_ms / 1000)
+
+    def _any(self, nobody_until: float = math.inf) -> Connection:
         """A shared connection to any broker, rather not to the one that is doubted; on first contact, tries
-        for request_timeout_ms."""
+        for request_timeout_ms, or until then (monotonic clock) where nobody listens at any address."""
         usable = {at: c for at, c in self._shared.items() if not c.closed and not c.waiting}
         for address, connection in usable.items():
             if address != self._doubted:
@@ -284,6 +294,7 @@ class Cluster:
         addresses.sort(key=lambda address: address == self._doubted)
         failures: dict[Address, str] = {}
         while True:
+            nobody = True
             for index, address in enumerate(addresses):
                 self._asked = address
                 if address in usable:
@@ -292,18 +303,22 @@ class Cluster:
                 try:
                     connection = Connection(*address, self.config, timeout_ms=max(1, int(left)))
                 except BrokerUnreachable as error:
+                    nobody = nobody and isinstance(error.__cause__, _NOBODY)
                     if address not in failures or not _ran_out(error):
                         failures[address] = str(error)  # a last try cut short says less than one before
                     continue
                 self._shared[address] = self._opened(connection)
                 return connection
-            if self.reached or backoff.over:
-                raise BrokerUnreachable(
-                    f"no broker reached within {self.config.request_timeout_ms} ms "
-                    f"(kafka.request.timeout.ms): {'; '.join(failures.values())}; "
-                    "check kafka.bootstrap.servers and that a broker runs there"
-                )
-            backoff.pause()
+            patience = self.config.request_timeout_ms, "kafka.request.timeout.ms"
+            if nobody and time.monotonic() >= nobody_until:
+                patience = self.config.first_contact_timeout_ms, "first.contact.timeout.ms"
+            elif not (self.reached or backoff.over):
+                backoff.pause()
+                continue
+            raise BrokerUnreachable(
+                f"no broker reached within {patience[0]} ms ({patience[1]}): {'; '.join(failures.values())}; "
+                "check kafka.bootstrap.servers and that a broker runs there"
+            )
 
     def ask_any(self, api: ApiKey, body: Message, max_version: int) -> Message:
         """Ask whichever broker answers. A connection that was idle may be dead: that is found out once."""

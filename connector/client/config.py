@@ -50,6 +50,8 @@ class ClientConfig:
     """Socket buffers; -1: the system's own."""
     connect_timeout_ms: int = 10_000
     """The longest wait for a connection's first packet, within request_timeout_ms."""
+    first_contact_timeout_ms: int = 5_000
+    """How long the start of a query tries addresses at which nobody listens, or that no name server knows."""
 
     security: Security = field(default_factory=Security)
 
@@ -86,6 +88,7 @@ _FIELD_OF_OPTION = {
     "kafka.send.buffer.bytes": "send_buffer_bytes",
     "kafka.receive.buffer.bytes": "receive_buffer_bytes",
     "kafka.socket.connection.setup.timeout.ms": "connect_timeout_ms",
+    "first.contact.timeout.ms": "first_contact_timeout_ms",
 }
 assert set(_FIELD_OF_OPTION.values()) <= {field.name for field in fields(ClientConfig)}
 

@@ -28,6 +28,9 @@ from eoslog.protocol.schema import Message, ProtocolError
 
 _LENGTH = struct.Struct(">i")
 _CORRELATION_AND_ERROR = struct.Struct(">ih")
+_TLS_ALERT = 0x1503
+"""The first two bytes of what a peer says who expected TLS."""
+_TRY_TLS = "set kafka.security.protocol to SSL or SASL_SSL (security.protocol in a command's configuration)"
 _MAX_PARTS = 512  # of one sendmsg; systems allow 1,024
 _LARGE = 65_536  # bytes from which on memory that is not filled with zeros first pays for Arrow's import
 
@@ -221,6 +224,8 @@ class Connection:
         pending = self._pending[0]
         try:
             length = _LENGTH.unpack(self._read(4, deadline))[0]
+            if length >> 16 == _TLS_ALERT and self.config.security.tls is None:
+                raise ProtocolError(f"the peer answers in TLS: {_TRY_TLS}")
             if not 4 <= length <= self.config.max_response_bytes:
                 raise ProtocolError(f"an answer of {length} bytes: the peer does not speak Kafka's protocol")
             frame = self._read(length, deadline)
@@ -246,9 +251,15 @@ class Connection:
             peer.settimeout(_left(deadline))
             got = peer.recv_into(view[filled:])
             if not got:
-                raise ConnectionResetError("the broker closed the connection")
+                raise ConnectionResetError(self._why_closed())
             filled += got
         return view
+
+    def _why_closed(self) -> str:
+        """A guess where it was before the first answer: who expects TLS takes our request for garbage."""
+        plain = self.config.security.tls is None and not self.versions
+        closed = "the broker closed the connection"
+        return f"{closed} without an answer; if it expects TLS, {_TRY_TLS}" if plain else closed
 
     def _open_socket(self) -> socket.socket:
         if self._socket is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -26,6 +26,10 @@ _PAUSE_S = 0.1
 @click.option("--from-beginning", is_flag=True, help="All that is there; else only what comes.")
 @click.option("--to-end", is_flag=True, help="End where the topic ends now, instead of waiting for more.")
 @click.option("--max-messages", type=click.IntRange(1), help="End after so many records.")
+@click.option("--print-timestamp", is_flag=True, help="CreateTime: or LogAppendTime: and ms since 1970.")
+@click.option("--print-partition", is_flag=True, help="Partition: and its number.")
+@click.option("--print-offset", is_flag=True, help="Offset: and the record's.")
+@click.option("--print-headers", is_flag=True, help="name:value,name:value, or NO_HEADERS.")
 @click.option("--print-key", is_flag=True, help="The key and a tab before the value.")
 @click.option("--read-uncommitted", is_flag=True, help="Also records of open and aborted transactions.")
 @cluster_command
@@ -35,30 +39,34 @@ def command(
     from_beginning: bool,
     to_end: bool,
     max_messages: int | None,
-    print_key: bool,
     read_uncommitted: bool,
+    **shown: bool,
 ) -> None:
-    """Print the records of a topic, a line each; with --json an object a line. Ctrl-C ends it."""
+    """Print the records of a topic, a line each; with --json an object a line. Ctrl-C ends it.
+
+    What else is shown stands before the value, in the order and form of Kafka's console consumer.
+    """
     places = _places(session, topic)
     committed = not read_uncommitted
     position = list_offsets(
         session.cluster, dict.fromkeys(places, EARLIEST if from_beginning else LATEST), committed=committed
     )
     with suppress(KeyboardInterrupt):
-        _print_all(session, _rows(session, position, committed, to_end), max_messages, print_key)
+        wanted = [name for name in _PARTS if shown[f"print_{name}"]]
+        _print_all(session, _rows(session, position, committed, to_end), max_messages, wanted)
 
 
 def _print_all(
     session: Session,
     batches: Iterator[tuple[TopicPartition, list[dict[str, Any]]]],
     left: int | None,
-    print_key: bool,
+    wanted: Sequence[str],
 ) -> None:
     for place, rows in batches:
         if left is not None:
             rows, left = rows[:left], left - len(rows)
         for row in rows:
-            _print(session, place, row, print_key)
+            _print(session, place, row, wanted)
         sys.stdout.flush()
         if left is not None and left <= 0:
             return
@@ -77,7 +85,8 @@ def _rows(
         ends = list_offsets(session.cluster, dict.fromkeys(position, LATEST), committed=committed)
         behind = [place for place in position if position[place] < ends[place]]
         for place in behind:
-            for decoded in fetch(session.cluster, *place, position[place], ends[place], committed=committed):
+            span = position[place], ends[place]
+            for decoded in fetch(session.cluster, *place, *span, committed=committed, headers=True):
                 yield place, _records(decoded)
             position[place] = ends[place]
         if to_end:
@@ -90,15 +99,35 @@ def _records(decoded: DecodedRecords) -> list[dict[str, Any]]:
     columns = {
         "offset": decoded.offset.to_pylist(),
         "timestamp": decoded.timestamp.to_pylist(),
+        "timestamp_type": decoded.timestamp_type.to_pylist(),
+        "headers": decoded.headers.to_pylist() if decoded.headers is not None else [[]] * len(decoded),
         "key": decoded.key.to_pylist(),
         "value": decoded.value.to_pylist(),
     }
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _print(session: Session, place: TopicPartition, row: dict[str, Any], print_key: bool) -> None:
+def _print(session: Session, place: TopicPartition, row: dict[str, Any], wanted: Sequence[str]) -> None:
+    row = {"topic": place[0], "partition": place[1], **row}
     if session.as_json:
-        show_json({"topic": place[0], "partition": place[1], **row}, indent=None)
+        show_json(row, indent=None)
         return
-    key = (row["key"] or b"") + b"\t" if print_key else b""
-    sys.stdout.buffer.write(key + (row["value"] or b"") + b"\n")
+    parts = [_PARTS[name](row) for name in wanted]
+    sys.stdout.buffer.write(b"\t".join([*parts, row["value"] or b""]) + b"\n")
+
+
+_TIMES = {0: b"CreateTime", 1: b"LogAppendTime"}
+_PARTS: dict[str, Callable[[dict[str, Any]], bytes]] = {
+    "timestamp": lambda row: b"%s:%d" % (_TIMES[row["timestamp_type"]], row["timestamp"]),
+    "partition": lambda row: b"Partition:%d" % row["partition"],
+    "offset": lambda row: b"Offset:%d" % row["offset"],
+    "headers": lambda row: b",".join(map(_header, row["headers"])) or b"NO_HEADERS",
+    "key": lambda row: bytes(row["key"] or b""),
+}
+"""What --print-... shows of a record, in this order."""
+
+
+def _header(header: dict[str, Any]) -> bytes:
+    name: str = header["key"]
+    value: bytes | None = header["value"]
+    return name.encode() + b":" + (b"null" if value is None else value)

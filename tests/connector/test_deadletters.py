@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eoslog.connector.deadletters import HEADER_OVERHEAD, RECORD_OVERHEAD, Limits, Screen
+from eoslog.connector.deadletters import HEADER_OVERHEAD, RECORD_OVERHEAD, SOURCE, Limits, Screen
 from eoslog.protocol.batch import HEADER_SIZE
 
 ITEM = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -47,11 +47,27 @@ def reason(row: Row) -> str | None:
     return "no key" if limits.needs_key and row["key"] is None else None
 
 
+def detail(row: Row, why: str) -> str:
+    name = row["topic"]
+    limits = TOPICS.get(name)
+    if why == "no topic" or limits is None:
+        return "the column topic is null, and the sink has no option topic"
+    number = row["partition"]
+    return {
+        "no such partition": f"topic {name} has {limits.partitions} partitions and no number {number}",
+        "too large": f"up to {size(row)} bytes; topic {name} takes {limits.max_bytes}",
+        "no key": f"topic {name} is compacted and takes no record without a key",
+    }[why]
+
+
 def letter(row: Row, why: str) -> Row:
     def header(name: str, value: Any) -> Row:
         return {"key": f"deadletter.{name}", "value": None if value is None else str(value).encode()}
 
-    said = [header("reason", why), header("topic", row["topic"]), header("partition", row["partition"])]
+    said = [header("reason", why), header("detail", detail(row, why))]
+    said += [header("topic", row["topic"]), header("partition", row["partition"])]
+    if row.get(SOURCE):
+        said += [header(f"source.{name}", value) for name, value in row[SOURCE].items()]
     return {"key": row["key"], "value": row["value"], "headers": [*(row["headers"] or []), *said]}
 
 
@@ -74,10 +90,12 @@ def test_with_few_columns_and_a_topic_for_all() -> None:
     assert one["value"] == "x" * 40
     assert [h["key"] for h in one["headers"]] == [
         "deadletter.reason",
+        "deadletter.detail",
         "deadletter.topic",
         "deadletter.partition",
     ]
-    assert [h["value"] for h in one["headers"]] == [b"too large", b"small", None]
+    told = [b"too large", b"up to 136 bytes; topic small takes 116", b"small", None]
+    assert [h["value"] for h in one["headers"]] == told
     assert Screen("compacted", TOPICS.__getitem__).split(batch).good.num_rows == 0
 
 
@@ -93,4 +111,20 @@ def test_slices_are_read_from_where_they_begin() -> None:
     assert good.to_pylist() == whole.slice(1, 1).to_pylist()
     assert dead is not None and dead.to_pylist() == [
         letter(whole.slice(2, 1).to_pylist()[0], "no such partition")
+    ]
+
+
+def test_where_a_row_came_from_is_told_if_it_tells_it() -> None:
+    place = {"topic": "orders", "partition": 3, "offset": 17}
+    row: Row = {"key": None, "value": b"v", "headers": None, "topic": None, "partition": None, SOURCE: place}
+    kind = pa.struct([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])
+    batch = pa.RecordBatch.from_pylist([row, {**row, SOURCE: None}], SCHEMA.append(pa.field(SOURCE, kind)))
+    good, dead = Screen(None, TOPICS.__getitem__).split(batch)
+    assert len(good) == 0 and dead is not None
+    nowhere = {**row, SOURCE: dict.fromkeys(place)}
+    assert dead.to_pylist() == [letter(row, "no topic"), letter(nowhere, "no topic")]
+    other = pa.RecordBatch.from_pydict({"value": ["x"], "topic": pa.nulls(1, pa.string()), SOURCE: ["mine"]})
+    (one,) = Screen(None, TOPICS.__getitem__).split(other).dead.to_pylist()
+    assert [h["key"] for h in one["headers"]] == [
+        f"deadletter.{n}" for n in ("reason", "detail", "topic", "partition")
     ]

@@ -143,6 +143,8 @@ BAD: list[tuple[str, dict[str, str], str]] = [
     ("neither", {}, "nothing to read: give one of the options subscribe, subscribePattern, assign"),
     ("empty", {"subscribe": " , "}, "subscribe is empty"),
     ("pattern", {"subscribePattern": "a("}, "no regular expression"),
+    ("word", {"subscribe": "a", "startingOffsets": "earlyest"}, "'earlyest': did you mean earliest. give"),
+    ("word", {"subscribe": "a", "endingOffsets": "now"}, "cannot be 'now': give endingOffsets as"),
     ("json", {"subscribe": "a", "startingOffsets": "{"}, "cannot be read.*give startingOffsets as"),
     ("word", {"subscribe": "a", "startingOffsets": "newest"}, "as earliest, latest, committed, or JSON"),
     ("latest", {"subscribe": "a", "startingOffsets": "latest"}, "nothing would be read"),
@@ -234,3 +236,75 @@ def test_the_table_is_whole_and_says_something_of_each() -> None:
         assert option.default is None or option.kind is not Kind.CHOICE or option.default in option.choices
     for use in (Use.READ, Use.READ_STREAM, Use.WRITE, Use.WRITE_STREAM):
         assert set(parse(BROKERS, use)) == {o.name.lower() for o in TABLE if o.use & use}
+
+
+TOGETHER: list[tuple[bool, dict[str, Any], str]] = [
+    (True, {"write.token": "t-1"}, "write.token names a batch write"),
+    (
+        False,
+        {"write.token": "t", "processing.guarantee": "at_least_once"},
+        "write.token needs processing.guar",
+    ),
+    (
+        False,
+        {"write.token": "t", "processing.guarantee": "at_most_once"},
+        "write.token needs processing.guar",
+    ),
+    (True, {"two.phase.commit": "require", "processing.guarantee": "at_least_once"}, "has no transactions"),
+    (False, {"two.phase.commit": "require"}, "give transactional.id or write.token"),
+    (
+        True,
+        {"on.lost.transaction": "replay", "processing.guarantee": "at_least_once"},
+        "needs processing.guar",
+    ),
+    (
+        True,
+        {"on.lost.transaction": "replay", "processing.guarantee": "at_most_once"},
+        "needs processing.guar",
+    ),
+    (False, {"on.lost.transaction": "replay"}, "needs write.token"),
+    (
+        True,
+        {"progress.log": "true", "processing.guarantee": "at_least_once"},
+        "progress.log tells of commits",
+    ),
+    (True, {"topic": "t", "deadletter.topic": "t"}, "must be another topic"),
+    (True, {"processing.guarantee": "exactly_once", "mode": "at_least_once"}, "mean the same option"),
+]
+"""In a stream or a batch write: options that make no sense together, and what is said of them."""
+
+
+@pytest.mark.parametrize(("stream", "options", "says"), TOGETHER)
+def test_what_makes_no_sense_together_is_refused(stream: bool, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        sink_options(BROKERS | options, stream=stream)
+
+
+def _applies(use: Use) -> set[str]:
+    return {o.name for o in TABLE if o.use & use or o.name.startswith("kafka.")}
+
+
+@pytest.mark.parametrize("use", [Use.READ, Use.READ_STREAM, Use.WRITE, Use.WRITE_STREAM])
+def test_what_does_nothing_here_is_said(use: Use, caplog: pytest.LogCaptureFixture) -> None:
+    values = {Kind.BOOL: "true", Kind.DURATION: "1s", Kind.OFFSETS: "latest", Kind.TIMES: '{"t":{"0":1}}'}
+    refused = {"write.token"} if use is Use.WRITE_STREAM else set()
+    if use is Use.READ_STREAM:
+        refused = {name for name in _applies(Use.READ) if name.startswith("ending")}
+    for option in TABLE:
+        if option.name in _applies(use) | refused:
+            continue
+        caplog.clear()
+        parse(
+            BROKERS | {option.name: option.choices[0] if option.choices else values.get(option.kind, "1")},
+            use,
+        )
+        assert f"option {option.name} does nothing in a " in caplog.text
+
+
+def test_an_option_that_serves_another_one_is_nothing_without_it(caplog: pytest.LogCaptureFixture) -> None:
+    source(True, subscribe="t", maxTriggerDelay="5s")
+    assert "maxTriggerDelay does nothing without minOffsetsPerTrigger" in caplog.text
+    caplog.clear()
+    source(True, subscribe="t", maxTriggerDelay="5s", minOffsetsPerTrigger="5")
+    source(subscribe="t", startingOffsetsByTimestampStrategy="latest", startingTimestamp="5")
+    assert not caplog.text

@@ -99,7 +99,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Memories of this test alone."""
     (tmp_path / "memories").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "memories"))
-    monkeypatch.setattr(start_of_run, "_cluster_id", lambda cluster: "cluster")
+    monkeypatch.setattr(start_of_run, "cluster_id", lambda cluster: "cluster")
     return tmp_path
 
 

@@ -36,6 +36,7 @@ class Row(NamedTuple):
     partition: int
     key: str | None
     value: str
+    headers: dict[str, str]
 
 
 def commands() -> list[list[str]]:
@@ -136,7 +137,9 @@ def committed(bootstrap: str, topic: str) -> list[Row]:
         assert message is not None, f"{topic}: readers are held back at partitions {sorted(waiting)}"
         if message.error() is None:
             key = message.key()
-            rows.append(Row(message.partition(), key and key.decode(), message.value().decode("latin-1")))
+            headers = {name: value.decode() for name, value in message.headers() or () if value is not None}
+            value = message.value().decode("latin-1")
+            rows.append(Row(message.partition(), key and key.decode(), value, headers))
         else:
             assert message.error().name() == "_PARTITION_EOF", message.error()
             waiting.discard(message.partition())

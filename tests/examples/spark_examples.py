@@ -23,13 +23,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 sys.path.insert(0, str(Path(__file__).parent))
-from registry import StandIn
 from running import PATIENCE_S, ROOT, Script, command_of, committed, create, environment, put
 from test_plain import SENTENCES, WORDS
 
 from eoslog.avro import Registry, decode, encode
 from eoslog.testing import EmbeddedBroker, Fault
 from examples.avro_orders import INVOICE, ORDER
+from examples.registry import SmallRegistry
 
 SPARK_KAFKA = ROOT / ".peers" / "spark-kafka-4.2.0"
 SMALL = "--conf spark.ui.enabled=false --conf spark.driver.memory=600m --conf spark.log.level=ERROR"
@@ -172,18 +172,28 @@ def test_avro(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> No
     """Orders of two schemas in one topic: the older one has no currency."""
     older = ORDER | {"fields": ORDER["fields"][:-1]}  # type: ignore[index]
     create(broker.bootstrap, "orders_avro")
-    with StandIn() as stand_in:
+    with SmallRegistry() as stand_in:
         registry = Registry(stand_in.url)
         old = encode(pa.array([{"id": n, "price": 5, "pieces": n} for n in range(10)]), registry, "o", older)
         new = encode(pa.array([{"id": 10, "price": 7, "pieces": 2, "currency": "SEK"}]), registry, "o", ORDER)
-        put(broker.bootstrap, "orders_avro", [(None, one) for one in [*old.to_pylist(), *new.to_pylist()]])
+        both = [*old.to_pylist(), *new.to_pylist()]
+        put(broker.bootstrap, "orders_avro", [(f"c{n}", one) for n, one in enumerate(both)])
+        put(broker.bootstrap, "orders_avro", [("bad", b"no Avro"), ("worse", None)])
         run(broker, tmp_path, "avro_orders.py", "--registry", stand_in.url)
-        messages = [row.value for row in committed(broker.bootstrap, "invoices_avro")]
+        written = committed(broker.bootstrap, "invoices_avro")
+        messages = [row.value for row in written]
         invoices = decode(
             pa.array([one.encode("latin-1") for one in messages]), registry, INVOICE
         ).to_pylist()
     found = sorted((one["id"], one["total"], one["currency"]) for one in invoices)
     assert found == [*((n, 5 * n, "EUR") for n in range(10)), (10, 14, "SEK")]
+    assert sorted(row.key for row in written) == sorted(f"c{n}" for n in range(11))
+    (dead,) = committed(broker.bootstrap, "orders_avro_dead")
+    assert (dead.key, dead.value) == ("bad", "no Avro")
+    assert dead.headers["deadletter.reason"].startswith("no message in Confluent's wire format")
+    assert (
+        dead.headers["deadletter.source.topic"] == "orders_avro" and dead.headers["deadletter.source.offset"]
+    )
     assert stand_in.asked.count("GET /schemas/ids/1") <= 2, "once in each worker"
 
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import pickle
-import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from registry import StandIn
-
-from eoslog.avro import AvroError, Registry, arrow_type, decode, encode
+from eoslog.avro import AvroError, Registry, RegistryError, arrow_type, decode, encode, try_decode
+from examples.registry import SmallRegistry
 
 
 def record(*fields: tuple[str, Any] | tuple[str, Any, Any], name: str = "Order") -> dict[str, Any]:
@@ -30,12 +26,12 @@ NEW = record(("id", "long"), ("item", "string"), ("currency", "string", "EUR"))
 
 
 @pytest.fixture
-def stand_in() -> Iterator[StandIn]:
-    with StandIn() as started:
+def stand_in() -> Iterator[SmallRegistry]:
+    with SmallRegistry() as started:
         yield started
 
 
-def test_bytes_are_as_confluent_has_them(stand_in: StandIn) -> None:
+def test_bytes_are_as_confluent_has_them(stand_in: SmallRegistry) -> None:
     """Zero, the id in four bytes, then zig-zag 7 and a string with its length."""
     registry = Registry(stand_in.url)
     stand_in.number("something else")
@@ -44,7 +40,7 @@ def test_bytes_are_as_confluent_has_them(stand_in: StandIn) -> None:
     assert decode(pa.array([b"\0\0\0\0\x02\x0e\x06ink", None]), registry, OLD).equals(rows)
 
 
-def test_writers_change_their_schema(stand_in: StandIn) -> None:
+def test_writers_change_their_schema(stand_in: SmallRegistry) -> None:
     registry = Registry(stand_in.url)
     old = encode(pa.array([{"id": 1, "item": "ink"}]), registry, "orders-value", OLD)
     new = encode(pa.array([{"id": 2, "item": "pen", "currency": "SEK"}]), registry, "orders-value", NEW)
@@ -52,11 +48,11 @@ def test_writers_change_their_schema(stand_in: StandIn) -> None:
     assert [row["currency"] for row in decode(both, registry, NEW).to_pylist()] == ["EUR", "SEK", "EUR"]
     assert decode(both, registry, OLD).to_pylist()[1] == {"id": 2, "item": "pen"}
     gone = record(("id", "long"), ("customer", "string"))
-    with pytest.raises(AvroError, match=r"row 0, schema 1: SchemaResolutionError"):
+    with pytest.raises(AvroError, match=r"row 0: schema 1: SchemaResolutionError"):
         decode(both, registry, gone)
 
 
-def test_a_schema_is_asked_for_once(stand_in: StandIn) -> None:
+def test_a_schema_is_asked_for_once(stand_in: SmallRegistry) -> None:
     registry = Registry(stand_in.url)
     message = encode(pa.array([{"id": 1, "item": "ink"}] * 100), registry, "orders-value", OLD)
     for _ in range(3):
@@ -65,7 +61,7 @@ def test_a_schema_is_asked_for_once(stand_in: StandIn) -> None:
     assert stand_in.asked == ["POST /subjects/orders-value/versions", "GET /schemas/ids/1"]
 
 
-def test_types(stand_in: StandIn) -> None:
+def test_types(stand_in: SmallRegistry) -> None:
     when = datetime(2026, 3, 4, 5, 6, 7, 891000, UTC)
     schema = record(
         ("flag", "boolean"), ("small", "int"), ("ratio", "float"), ("wide", "double"), ("raw", "bytes"),
@@ -90,12 +86,12 @@ def test_types(stand_in: StandIn) -> None:
     [
         (b"", "row 1: no message in Confluent's wire format"),
         (b'{"id": 1}', "row 1: no message in Confluent's wire format"),
-        (b"\0\0\0\0\x01\x0e\x06in", "row 1, schema 1"),
-        (b"\0\0\0\0\x01\x0e\x06ink!", "row 1, schema 1: 1 bytes too many"),
+        (b"\0\0\0\0\x01\x0e\x06in", "row 1: schema 1"),
+        (b"\0\0\0\0\x01\x0e\x06ink!", "row 1: schema 1: 1 bytes too many"),
         (b"\0\0\0\0\x05\x0e\x06ink", "Schema 5 not found"),
     ],
 )
-def test_what_cannot_be_read_is_said(stand_in: StandIn, message: bytes, says: str) -> None:
+def test_what_cannot_be_read_is_said(stand_in: SmallRegistry, message: bytes, says: str) -> None:
     registry = Registry(stand_in.url)
     good = encode(pa.array([{"id": 1, "item": "ink"}]), registry, "orders-value", OLD)
     with pytest.raises(AvroError, match=says):
@@ -112,7 +108,7 @@ def test_what_cannot_be_read_is_said(stand_in: StandIn, message: bytes, says: st
     ],
 )
 def test_what_cannot_be_written_is_said(
-    stand_in: StandIn, row: dict[str, Any], schema: dict[str, Any], says: str
+    stand_in: SmallRegistry, row: dict[str, Any], schema: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(AvroError, match=says):
         encode(pa.array([row]), Registry(stand_in.url), "orders-value", schema)
@@ -125,7 +121,36 @@ def test_types_that_arrow_has_not_are_said(kind: Any) -> None:
 
 
 def test_a_registry_that_is_away_is_said() -> None:
-    with StandIn() as gone:
+    with SmallRegistry() as gone:
         url = gone.url
     with pytest.raises(AvroError, match="is it there"):
         Registry(url).schema(1)
+
+
+def test_bad_messages_are_null_or_have_a_reason_each(stand_in: SmallRegistry) -> None:
+    registry = Registry(stand_in.url)
+    good = encode(pa.array([{"id": 7, "item": "ink"}]), registry, "orders-value", OLD)[0].as_py()
+    unknown = good[:4] + b"\x63" + good[5:]
+    messages = pa.array([good, b"{}", None, unknown, good + b"!", unknown])
+    values, errors = try_decode(messages, registry, OLD)
+    assert values.to_pylist() == [{"id": 7, "item": "ink"}, None, None, None, None, None]
+    assert [None if one is None else one[:30] for one in errors.to_pylist()] == [
+        None,
+        "no message in Confluent's wire",
+        None,
+        f"registry {stand_in.url}/schemas/ids/99"[:30],
+        "schema 1: 1 bytes too many",
+        f"registry {stand_in.url}/schemas/ids/99"[:30],
+    ]
+    assert stand_in.asked.count("GET /schemas/ids/99") == 1
+    assert decode(messages, registry, OLD, on_error="null").equals(values)
+    with pytest.raises(AvroError, match="row 1: no message"):
+        decode(messages, registry, OLD)
+    with pytest.raises(ValueError, match="on_error cannot be 'skip'"):
+        decode(messages, registry, OLD, on_error="skip")  # type: ignore[arg-type]
+
+
+def test_a_registry_that_does_not_answer_makes_no_message_bad() -> None:
+    registry = Registry("http://127.0.0.1:9", timeout_s=1)
+    with pytest.raises(RegistryError, match="is it there"):
+        decode(pa.array([b"\0\0\0\0\x01\x0e"]), registry, OLD, on_error="null")

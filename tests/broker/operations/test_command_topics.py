@@ -1,7 +1,9 @@
 """`eoslog topics`, and the small producer and consumer."""
 
+import re
 from pathlib import Path
 
+from confluent_kafka import Producer
 from run_command import document, failure, ok, run
 
 from eoslog.testing import EmbeddedBroker
@@ -82,11 +84,26 @@ def test_lines_in_and_lines_out(broker: EmbeddedBroker) -> None:
     assert said == "1000 records written to lines\n"
     read = ok(broker, "consume", "lines", "--from-beginning", "--to-end", "--print-key").splitlines()
     assert sorted(read) == sorted(line.replace(":", "\t") for line in lines)
+    shown = [f"--print-{part}" for part in ("key", "headers", "offset", "partition", "timestamp")]
+    line = ok(broker, "consume", "lines:1", "--from-beginning", "--max-messages", "1", *shown).rstrip("\n")
+    assert re.fullmatch(r"CreateTime:\d{13}\tPartition:1\tOffset:0\tNO_HEADERS\tkey\d\tvalue \d+", line)
     some = ok(broker, "consume", "lines", "--from-beginning", "--max-messages", "5", "--json").splitlines()
     assert len(some) == 5
     assert (
         "no ':' in the line 'bare'"
         in run(broker, "produce", "lines", "--key-separator", ":", input="bare\n").stderr
+    )
+
+
+def test_headers_are_shown(broker: EmbeddedBroker) -> None:
+    ok(broker, "topics", "create", "headed")
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce("headed", b"v", key=b"k", headers=[("a", b"1"), ("b", None)])
+    assert producer.flush(30) == 0
+    read = ["consume", "headed", "--from-beginning", "--to-end"]
+    assert ok(broker, *read, "--print-headers", "--print-key") == "a:1,b:null\tk\tv\n"
+    assert '"headers": [{"key": "a", "value": "1"}, {"key": "b", "value": null}]' in ok(
+        broker, *read, "--json"
     )
 
 

@@ -30,6 +30,25 @@ def cluster(*ports: int, **more: Any) -> Cluster:
     return Cluster(ClientConfig(tuple(("127.0.0.1", port) for port in ports), **limits))
 
 
+def test_at_first_nobody_is_waited_for_in_vain() -> None:
+    """At the start of a query; a process that comes later waits for a broker that starts again."""
+    for address in (("127.0.0.1", 1), ("no-such-host.invalid", 9092)):
+        asked = Cluster(ClientConfig((address,), first_contact_timeout_ms=300, retry_backoff_ms=1))
+        began = time.monotonic()
+        with pytest.raises(BrokerUnreachable, match=r"within 300 ms \(first\.contact\.timeout\.ms\)"):
+            asked.meet()
+        assert 0.3 <= time.monotonic() - began < 5
+    with pytest.raises(BrokerUnreachable, match=r"within 2000 ms \(kafka\.request\.timeout\.ms\)"):
+        cluster(1, first_contact_timeout_ms=300).metadata([])
+
+
+def test_who_is_there_and_silent_is_waited_for_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        asked = cluster(listener.getsockname()[1], first_contact_timeout_ms=1, request_timeout_ms=800)
+        with pytest.raises(BrokerUnreachable, match=r"within 800 ms \(kafka\.request"):
+            asked.meet()
+
+
 def test_unreachable_names_every_address_and_the_option_within_the_timeout() -> None:
     began = time.monotonic()
     with pytest.raises(BrokerUnreachable) as caught:

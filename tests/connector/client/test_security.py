@@ -2,11 +2,12 @@
 
 import json
 import pickle
+import socket
 import threading
 import time
 from base64 import b64decode
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -150,6 +151,25 @@ def test_tls(tls_broker: EmbeddedBroker, files: dict[str, str]) -> None:
     text = Path(files["ca"]).read_text()
     found = options(tls_broker.bootstrap, security__protocol="SSL", ssl__truststore__certificates=text)
     assert topics(found) == []
+
+
+def test_plain_text_on_a_port_of_tls_is_guessed(tls_broker: EmbeddedBroker) -> None:
+    with pytest.raises(BrokerUnreachable, match=r"TLS.*set kafka\.security\.protocol to SSL or SASL_SSL"):
+        topics(options(tls_broker.bootstrap, request__timeout__ms="2000"))
+
+
+def test_a_peer_that_answers_in_tls_is_named() -> None:
+    """As Java's brokers may: an alert, and the connection stays."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def run() -> None:
+            with suppress(OSError):  # the end
+                while True:
+                    listener.accept()[0].sendall(bytes.fromhex("15030300020250"))
+
+        threading.Thread(target=run, daemon=True).start()
+        with pytest.raises(BrokerUnreachable, match="answers in TLS: set kafka"):
+            topics(options(f"127.0.0.1:{listener.getsockname()[1]}", request__timeout__ms="500"))
 
 
 def test_a_certificate_of_an_unknown_authority_is_refused_at_once(

@@ -1,34 +1,39 @@
-"""A stand-in for a schema registry: ids by schema, and nothing else of its interface."""
+"""A schema registry to try Avro with: ids by schema, in memory, and nothing else of the interface.
+
+python examples/registry.py --port 8081
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 
-class StandIn:
+class SmallRegistry:
     """A registry at `url`. `asked` has every request. A context manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.schemas: list[str] = []
         self.asked: list[str] = []
-        stand_in = self
+        registry = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                stand_in.asked.append(f"GET {self.path}")
+                registry.asked.append(f"GET {self.path}")
                 number = int(self.path.removeprefix("/schemas/ids/"))
-                if 0 < number <= len(stand_in.schemas):
-                    self.answer(200, {"schema": stand_in.schemas[number - 1]})
+                if 0 < number <= len(registry.schemas):
+                    self.answer(200, {"schema": registry.schemas[number - 1]})
                 else:
                     self.answer(404, {"error_code": 40403, "message": f"Schema {number} not found"})
 
             def do_POST(self) -> None:
-                stand_in.asked.append(f"POST {self.path}")
+                registry.asked.append(f"POST {self.path}")
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                self.answer(200, {"id": stand_in.number(body["schema"])})
+                self.answer(200, {"id": registry.number(body["schema"])})
 
             def answer(self, status: int, said: dict[str, Any]) -> None:
                 data = json.dumps(said).encode()
@@ -40,7 +45,7 @@ class StandIn:
             def log_message(self, format: str, *args: Any) -> None:
                 """Not to standard error."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def number(self, schema: str) -> int:
@@ -56,3 +61,20 @@ class StandIn:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+    def serve(self) -> None:
+        """Until Ctrl-C."""
+        with suppress(KeyboardInterrupt):
+            self._server.serve_forever()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="A schema registry in memory, to try Avro with.")
+    parser.add_argument("--port", type=int, default=8081)
+    registry = SmallRegistry(parser.parse_args().port)
+    print(f"schemas are at {registry.url}, until Ctrl-C", flush=True)
+    registry.serve()
+
+
+if __name__ == "__main__":
+    main()
