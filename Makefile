@@ -26,9 +26,11 @@ $(READY): setup.cfg pyproject.toml
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 			apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null && $(PYTHON) -m venv .venv; \
 		else echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)"; exit 1; fi; }
+	@echo "installing eoslog, PySpark and what the tests need into .venv: a minute or two, mostly downloads"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@$(BIN)/python -m compileall -q $(LINKED)  # as pip does with what it installs for users
 	@rm -f .venv/.ready-* && touch $@
+	@echo "ready: .venv/bin/eoslog, or . .venv/bin/activate"
 
 java:
 	@major=$$(java -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p'); \
@@ -201,8 +203,8 @@ test-examples: setup $(KAFKA) $(SPARK_KAFKA)  ## the examples that start Spark, 
 test-docs: setup  ## the pages of the docs whose blocks start queries, typed from top to bottom
 	$(BIN)/python -m pytest -q --timeout 900 tests/docs/spark_pages.py $(TEST_ARGS)
 
-newcomer: setup  ## README's first section, typed in a fresh clone: first rows in under five minutes
-	PYTHONPATH=. $(BIN)/python -u tests/docs/newcomer.py
+newcomer: setup  ## README's first section, typed in a fresh clone: first rows in under five minutes (PROJECT=own: with a wheel, in an empty folder)
+	PYTHONPATH=. $(BIN)/python -u tests/docs/newcomer.py $(if $(filter own,$(PROJECT)),--own)
 
 .PHONY: dist jar
 dist: $(READY)  ## the wheel and the sdist, in dist/

@@ -1,8 +1,9 @@
 """A newcomer's path, as README.md has it under its first heading: typed in a fresh clone, and timed.
 
 Every block of that section is typed, in one shell, but the broker's, which gets a terminal of its own.
-For the address of the clone this repository's stands, for port 9092 a free one. Run by `make newcomer`;
-the same blocks, but the first, are typed by README.md's test in the suite.
+For the address of the clone this repository's stands, for port 9092 a free one. With `--own` the first block
+is that of docs/installing.md, "In a project of your own", with the wheel of this checkout. Run by
+`make newcomer`; the same blocks, but the first, are typed by README.md's test in the suite.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from blocks import ROOT, Block, blocks_of
 
-README = ROOT / "README.md"
+README, INSTALLING = ROOT / "README.md", ROOT / "docs" / "installing.md"
 HOME = "https://github.com/eoslog/eoslog"
 ADDRESS = "127.0.0.1:9092"
 LIMIT_S = 300
@@ -36,6 +37,19 @@ def path_of(page: Path) -> list[Block]:
     lines = page.read_text().splitlines()
     headings = [number for number, line in enumerate(lines, 1) if line.startswith("## ")]
     return [block for block in blocks_of(page) if headings[0] < block.line < headings[1]]
+
+
+def own_path(page: Path) -> list[Block]:
+    """An empty folder in place of a clone: how eoslog comes into it, and README from there."""
+    (install,) = (block for block in blocks_of(INSTALLING) if block.code.startswith("python3 -m venv"))
+    return [install, *path_of(page)[1:]]
+
+
+def wheel() -> str:
+    """This checkout as a wheel: its path."""
+    subprocess.run(["make", "dist"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    (found,) = (ROOT / "dist").glob("*.whl")
+    return str(found)
 
 
 def script_of(blocks: list[Block], home: str, address: str) -> str:
@@ -65,7 +79,11 @@ def free_port() -> int:
 def main() -> int:
     """Type it; the exit status says whether it worked, and in time."""
     with tempfile.TemporaryDirectory(prefix="eoslog-newcomer-") as place:
-        script = script_of(path_of(README), f"file://{ROOT} eoslog", f"127.0.0.1:{free_port()}")
+        own = "--own" in sys.argv[1:]
+        blocks = own_path(README) if own else path_of(README)
+        script = script_of(blocks, f"file://{ROOT} eoslog", f"127.0.0.1:{free_port()}")
+        if own:
+            script = script.replace("'pyspark>=4.2' eoslog", f"'pyspark>=4.2' {wheel()}")
         began = time.monotonic()
         done = subprocess.run(["bash", "-c", script], cwd=place, check=False)
         took = time.monotonic() - began
