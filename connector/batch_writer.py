@@ -15,6 +15,7 @@ from eoslog.connector.begins import BeginsWhenPickled
 from eoslog.connector.commit.messages import Batch, Begun
 from eoslog.connector.errors import OptionError
 from eoslog.connector.options import SinkOptions
+from eoslog.connector.plainly import plainly
 from eoslog.connector.spark_columns import check_sink_schema
 from eoslog.connector.task_message import Attempt, check_forms, reports_of
 
@@ -36,6 +37,7 @@ class BatchWriter(BeginsWhenPickled, DataSourceArrowWriter):
     def _begin(self) -> Begun | None:
         return sink.begin_batch(self._options)
 
+    @plainly
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """In a task: write its rows and report, without making them visible."""
         from eoslog.connector.task import write_rows  # who plans and commits needs no codec
@@ -47,11 +49,13 @@ class BatchWriter(BeginsWhenPickled, DataSourceArrowWriter):
         attempt = Attempt(batch.query_id, batch.batch_id, context.partitionId())
         return write_rows(self._options, self._begun, attempt, iterator)
 
+    @plainly
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """On the driver, all tasks done: make the rows visible, once."""
         check_forms(messages)
         sink.commit_batch(self._options, reports_of(messages))
 
+    @plainly
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """On the driver, the write failed: end what is open of it."""
         sink.abort_write(self._options, self._begun, reports_of(messages))

@@ -9,6 +9,7 @@ from eoslog.connector.commit.messages import Begun
 from eoslog.connector.errors import EoslogError
 from eoslog.connector.form import FORM, check_form
 from eoslog.connector.options import SinkOptions
+from eoslog.connector.plainly import plainly
 from eoslog.protocol.errors import KafkaError
 
 _FORM = "form"
@@ -29,6 +30,7 @@ class BeginsWhenPickled:
     def _begin(self) -> Begun | None:
         """On the driver: make the sink ready for the tasks."""
 
+    @plainly
     def __getstate__(self) -> dict[str, Any]:
         if not self._pickled:
             called()

@@ -38,6 +38,7 @@ from eoslog.connector.offsets import (
     TopicPartition,
 )
 from eoslog.connector.options import SourceOptions
+from eoslog.connector.plainly import pieces_plainly, plainly
 from eoslog.connector.small_batches import SmallBatches
 from eoslog.connector.sparks_sockets import acknowledging
 from eoslog.connector.standstill import Standstill
@@ -62,6 +63,7 @@ class BatchReader(DataSourceReader):
         called()
         self.__dict__.update(state)
 
+    @plainly
     def partitions(self) -> Sequence[InputPartition]:
         """One task a partition, or more (minPartitions, maxRecordsPerPartition)."""
         log = Log(self.options)
@@ -79,7 +81,7 @@ class BatchReader(DataSourceReader):
         from eoslog.connector.read_range import read_range  # who plans needs no codec
 
         assert isinstance(partition, plan.Range)
-        return acknowledging(read_range(self.options, partition))
+        return acknowledging(pieces_plainly(read_range(self.options, partition)))
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -105,6 +107,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         called()
         self.__dict__.update(state)
 
+    @plainly
     def initialOffset(self) -> StoredOffset:
         """Where a query without a checkpointed offset begins (startingOffsets). Spark asks more than once."""
         if self._began is None:
@@ -123,12 +126,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(options.min_offsets)
         return ReadAllAvailable()
 
+    @plainly
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end of the whole query: what is there now."""
         self._target = self._now(self._log.latest())
         if self.options.committed:
             self._standstill.look(self._log.cluster, self._target.offsets)
 
+    @plainly
     def latestOffset(self, start: Mapping[str, Mapping[str, int]], limit: ReadLimit) -> StoredOffset:
         """The end of the next batch.
 
@@ -256,6 +261,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The log's end as last seen, for the query's progress report."""
         return offsets.to_json(self._latest) if self._latest else None
 
+    @plainly
     def partitions(self, start: StoredOffset, end: StoredOffset) -> Sequence[InputPartition]:
         """The tasks of a batch. Partitions that `start` lacks are new and read from their beginning. A small
         batch is read here and now."""
@@ -291,7 +297,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         assert isinstance(partition, (plan.Range, plan.Together))
         ranges = partition.ranges if isinstance(partition, plan.Together) else (partition,)
-        return acknowledging(batch for one in ranges for batch in read_range(self.options, one))
+        rows = (batch for one in ranges for batch in read_range(self.options, one))
+        return acknowledging(pieces_plainly(rows))
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """Nothing to do: the sink commits offsets to Kafka together with the rows."""

@@ -13,8 +13,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-_READS = {"subscribe", "subscribepattern", "assign"}
-"""Options of which every source has one."""
+from eoslog.connector.plainly import plainly
 
 
 class EoslogDataSource(DataSource):
@@ -26,19 +25,12 @@ class EoslogDataSource(DataSource):
         return "eoslog"
 
     def schema(self) -> StructType:
-        """The columns of a read; headers among them with includeHeaders.
-
-        Spark asks when a DataFrame is loaded, and when a streaming query with this sink starts: then the sink
-        is looked at. Raises OptionError, WrongCluster, BrokerUnreachable.
-        """
-        if self._is_streaming_sink():
-            from eoslog.connector.first_look import look
-
-            look(self.options)
+        """The columns of a read; headers among them with includeHeaders."""
         from eoslog.connector.spark_columns import source_schema
 
         return source_schema(str(self.options.get("includeHeaders", "false")).strip().lower() == "true")
 
+    @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read. Raises OptionError, SchemaError."""
         from eoslog.connector.options import source_options
@@ -49,6 +41,7 @@ class EoslogDataSource(DataSource):
         check_source_schema(schema, options.headers)
         return BatchReader(options)
 
+    @plainly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A streaming read. Raises OptionError, SchemaError."""
         from eoslog.connector.options import source_options
@@ -59,6 +52,7 @@ class EoslogDataSource(DataSource):
         check_source_schema(schema, options.headers)
         return StreamReader(options)
 
+    @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch write. Raises OptionError, SchemaError."""
         from eoslog.connector.batch_writer import BatchWriter
@@ -66,6 +60,7 @@ class EoslogDataSource(DataSource):
 
         return BatchWriter(sink_options(self.options, stream=False), schema, overwrite)
 
+    @plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A streaming write; `overwrite` is Spark's word for outputMode("complete").
 
@@ -76,8 +71,3 @@ class EoslogDataSource(DataSource):
         from eoslog.connector.writer import StreamWriter
 
         return StreamWriter(sink_options(self.options, stream=True), schema)
-
-    def _is_streaming_sink(self) -> bool:
-        """Whether these are the options of a streaming sink that was given its checkpoint."""
-        given = {name.lower() for name in self.options}
-        return "checkpointlocation" in given and not given & _READS

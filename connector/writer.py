@@ -17,6 +17,7 @@ from eoslog.connector.begins import BeginsWhenPickled
 from eoslog.connector.calls import called
 from eoslog.connector.commit.messages import Begun
 from eoslog.connector.options import SinkOptions
+from eoslog.connector.plainly import plainly
 from eoslog.connector.spark_columns import check_sink_schema
 from eoslog.connector.task_message import Attempt, check_forms, reports_of
 
@@ -38,6 +39,7 @@ class StreamWriter(BeginsWhenPickled, DataSourceStreamArrowWriter):
     def _begin(self) -> Begun | None:
         return sink.begin_stream(self._options)
 
+    @plainly
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """In a task: write its rows and report, without making them visible."""
         from eoslog.connector.task import write_rows  # who plans and commits needs no codec
@@ -51,12 +53,14 @@ class StreamWriter(BeginsWhenPickled, DataSourceStreamArrowWriter):
         attempt = Attempt(query_id, int(batch_id), context.partitionId())
         return write_rows(self._options, self._begun, attempt, iterator)
 
+    @plainly
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver, all tasks done: make the batch visible, once."""
         called()
         check_forms(messages)
         sink.commit_stream(self._options, reports_of(messages), batchId)
 
+    @plainly
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver, the batch failed: end what is open of it."""
         sink.abort_batch(self._options, reports_of(messages), batchId)
