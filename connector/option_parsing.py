@@ -20,13 +20,16 @@ _BY_NAME = {option.name.lower(): option for option in TABLE}
 _NO_EFFECT = {name.lower() for name in NO_EFFECT}
 
 
-def parse(raw: Mapping[str, str], use: Use) -> dict[str, Any]:
-    """Every option that applies to `use`, by lower-case name, read or at its default (None: not set)."""
+def parse(raw: Mapping[str, str], use: Use, *, quiet: bool = False) -> dict[str, Any]:
+    """Every option that applies to `use`, by lower-case name, read or at its default (None: not set). Warns
+    of those that do nothing, unless `quiet`. Raises OptionError."""
     given = _resolve_aliases({name.lower(): str(value) for name, value in raw.items()})
     for name in given:
         _check_name(name, use)
     _check_fixed(given)
-    _check_use(given, use)
+    _check_token(given, use)
+    if not quiet:
+        _advise(given, use)
     wanted = {name: option for name, option in _BY_NAME.items() if option.use & use}
     values = {
         name: read_value(option, given[name]) if name in given else option.default
@@ -78,18 +81,21 @@ _HERE = {
 }
 
 
-def _check_use(given: Mapping[str, str], use: Use) -> None:
-    """Warn of what does nothing here; refuse write.token in a stream, whose user means to be safe by it.
-    Settings of Kafka's clients may be given to both sides, as in a dictionary that source and sink share."""
+def _check_token(given: Mapping[str, str], use: Use) -> None:
+    """Refuse write.token in a stream, whose user means to be safe by it."""
+    if use is Use.WRITE_STREAM and "write.token" in given:
+        raise OptionError(
+            "option write.token names a batch write, and a streaming query writes each micro-batch once "
+            "without it: leave it out, or give it to the df.write inside of foreachBatch"
+        )
+
+
+def _advise(given: Mapping[str, str], use: Use) -> None:
+    """Warn of what does nothing here. Settings of Kafka's clients may be given to both sides, as in a
+    dictionary that source and sink share."""
     for option in (_BY_NAME[name] for name in given if name in _BY_NAME):
-        if option.use & use or option.name.startswith("kafka."):
-            continue
-        if option.name == "write.token" and use is Use.WRITE_STREAM:
-            raise OptionError(
-                "option write.token names a batch write, and a streaming query writes each micro-batch once "
-                "without it: leave it out, or give it to the df.write inside of foreachBatch"
-            )
-        log.warning("option %s does nothing in %s. See connector-options.md", option.name, _HERE[use])
+        if not option.use & use and not option.name.startswith("kafka."):
+            log.warning("option %s does nothing in %s. See connector-options.md", option.name, _HERE[use])
     for name, needed in NEEDS.items():
         if name.lower() in given and not any(one.lower() in given for one in needed):
             log.warning(

@@ -24,10 +24,14 @@ class EoslogDataSource(DataSource):
         """The name given to format()."""
         return "eoslog"
 
+    @plainly
     def schema(self) -> StructType:
-        """The columns of a read; headers among them with includeHeaders."""
+        """The columns of a read; headers among them with includeHeaders. Spark asks at load(): the earliest
+        moment at which a wrong option of a source can be said. Raises OptionError."""
+        from eoslog.connector.source_options import check_source_options
         from eoslog.connector.spark_columns import source_schema
 
+        check_source_options(self.options)
         return source_schema(str(self.options.get("includeHeaders", "false")).strip().lower() == "true")
 
     @plainly

@@ -42,9 +42,17 @@ class SourceOptions:
     small_bytes: int
 
 
-def source_options(raw: Mapping[str, str], *, stream: bool) -> SourceOptions:
-    """Options of a read; raises OptionError."""
-    values = parse(raw, Use.READ_STREAM if stream else Use.READ)
+def check_source_options(raw: Mapping[str, str]) -> None:
+    """Of a read, before it is known whether it is a stream. Raises OptionError where it could be neither."""
+    try:
+        source_options(raw, stream=True, quiet=True)
+    except OptionError:
+        source_options(raw, stream=False, quiet=True)
+
+
+def source_options(raw: Mapping[str, str], *, stream: bool, quiet: bool = False) -> SourceOptions:
+    """Options of a read; raises OptionError. Warns of what does nothing, unless `quiet`."""
+    values = parse(raw, Use.READ_STREAM if stream else Use.READ, quiet=quiet)
     _check_where_from(values)
     _check_limits(values)
     start = values["startingoffsets"]

@@ -67,3 +67,17 @@ def test_a_wrong_option_is_seen_within_a_few_lines(call: str) -> None:
         getattr(EoslogDataSource(options), call)(schema)
     ours = [line for line in lines(raised.value) if "/connector/" in line and "test_plainly" not in line]
     assert len(ours) == 1
+
+
+def test_a_source_s_wrong_option_is_said_when_it_is_loaded(caplog: pytest.LogCaptureFixture) -> None:
+    good = {"kafka.bootstrap.servers": "one:1", "subscribe": "t"}
+    with pytest.raises(OptionError, match="did you mean earliest"):
+        EoslogDataSource(good | {"startingOffsets": "earlyest"}).schema()
+    for either in (
+        {},
+        {"endingOffsets": "latest"},
+        {"maxOffsetsPerTrigger": "5"},
+        {"startingOffsets": "latest"},
+    ):
+        assert EoslogDataSource(good | either).schema()
+    assert not caplog.text, "which of both it is will be known later"
