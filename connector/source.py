@@ -48,10 +48,12 @@ class EoslogDataSource(DataSource):
     @plainly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A streaming read. Raises OptionError, SchemaError."""
+        from eoslog.connector.calls import outlive_interrupts
         from eoslog.connector.options import source_options
         from eoslog.connector.reader import StreamReader
         from eoslog.connector.spark_columns import check_source_schema
 
+        outlive_interrupts()
         options = source_options(self.options, stream=True)
         check_source_schema(schema, options.headers)
         return StreamReader(options)
