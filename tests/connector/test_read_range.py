@@ -1,6 +1,7 @@
 """A task's range is read once, whatever is gone in the middle of it: without a broker."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -103,6 +104,7 @@ def test_a_range_that_begins_after_its_end_is_refused(monkeypatch: pytest.Monkey
 
     class Turned:
         ids: ClassVar[dict[str, str]] = {}
+        cluster = SimpleNamespace(meet=lambda: None)
 
         def __init__(self, options: SourceOptions) -> None:
             pass

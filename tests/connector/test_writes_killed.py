@@ -193,4 +193,3 @@ def test_require_needs_a_write_that_can_be_started_again(name: str) -> None:
     for stream in (True, False):
         more = {} if stream else {name: "n"}
         assert sink_options({**given, **more}, stream=stream).two_phase.value == "require"
-    assert sink_options({**given, "processing.guarantee": "at_least_once"}, stream=False)

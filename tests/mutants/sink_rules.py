@@ -551,8 +551,8 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "a damaged memory stops the query",
-            'TypeError, KeyError) as error:\n        log.warning("the memory of the last micro-batch cannot be read; ',
-            'ZeroDivisionError) as error:\n        log.warning("the memory of the last micro-batch cannot be read; ',
+            'TypeError, KeyError) as error:\n        log.warning(\n            f"the memory of the last micro-batch cannot be read, ',
+            'ZeroDivisionError) as error:\n        log.warning(\n            f"the memory of the last micro-batch cannot be read, ',
         ),
         Break("written in place", "        draft.rename(path)\n", "        path.write_text(text[:10])\n"),
         Break("nothing is swept", "            _sweep(folder)\n", ""),
