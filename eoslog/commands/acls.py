@@ -22,6 +22,7 @@ from eoslog.broker.rules.acls import (
 )
 from eoslog.commands import admin_acls as calls
 from eoslog.commands.session import Session, cluster_command
+from eoslog.commands.suggest import suggest
 
 _COLUMNS = ["resource", "pattern", "name", "principal", "host", "permission", "operation"]
 
@@ -36,6 +37,9 @@ class Place(NamedTuple):
 @click.group()
 def command() -> None:
     """List, add and remove access rules (ACLs); say which a query needs."""
+
+
+command.add_command(suggest)
 
 
 def _principal(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
