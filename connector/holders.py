@@ -41,7 +41,7 @@ class Holder:
     @property
     def sealed(self) -> bool:
         """Whether it takes part in a two-phase commit, and never times out."""
-        return self.found is not None and self.found.timeout_ms == NEVER_MS
+        return self.found is not None and not self.hangs and self.found.timeout_ms == NEVER_MS
 
     def way_out(self) -> str:
         """What to do, in a sentence without its end."""

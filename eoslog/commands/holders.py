@@ -54,7 +54,7 @@ class Held:
     def document(self) -> dict[str, Any]:
         """All there is to tell."""
         holder = self.holder
-        found = None if holder is None else holder.found
+        found = None if holder is None or holder.hangs else holder.found
         sealed = holder is not None and holder.sealed
         return {
             "topic": self.where[0],
@@ -88,12 +88,25 @@ def find(cluster: Cluster, places: Sequence[TopicPartition]) -> list[Held]:
     behind = [where for where in places if stable[where] < ends[where]]
     if not behind:
         return []
-    known = holders.holders(cluster, holders.oldest(producers(cluster, behind)))
+    known = _still_there(cluster, holders.holders(cluster, holders.oldest(producers(cluster, behind))))
     by_place = {holder.producer.where: holder for holder in known}
     decisions = {sink: _last_decision(cluster, sink) for sink in {h.sink for h in known if h.sink}}
     return [
         Held(where, stable[where], ends[where], holder, decisions.get(holder.sink or "") if holder else None)
         for where, holder in ((where, by_place.get(where)) for where in behind)
+    ]
+
+
+def _still_there(cluster: Cluster, known: Sequence[holders.Holder]) -> list[holders.Holder]:
+    """Without those that ended between the looks at partition and coordinator: they seem to hang."""
+    doubted = [holder.producer.where for holder in known if holder.hangs]
+    found = producers(cluster, doubted) if doubted else []
+    begun = {(producer.where, producer.producer_id, producer.start) for producer in found}
+    return [
+        holder
+        for holder in known
+        if not holder.hangs
+        or (holder.producer.where, holder.producer.producer_id, holder.producer.start) in begun
     ]
 
 

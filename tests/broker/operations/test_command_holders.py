@@ -143,6 +143,23 @@ def test_what_no_coordinator_knows_is_aborted_by_its_place(broker: EmbeddedBroke
     assert document(broker, *HOLDERS, "hung") == []
 
 
+def test_one_that_ends_between_two_looks_does_not_seem_to_hang(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ok(broker, "topics", "create", "quick")
+    producer, ask = begin(broker, "quick-1", "quick"), transactions.list_transactions
+
+    def ends_before(*arguments: object, **options: object) -> object:
+        producer.commit_transaction(20)
+        return ask(*arguments, **options)
+
+    monkeypatch.setattr(transactions, "list_transactions", ends_before)
+    (row,) = document(broker, *HOLDERS, "quick")
+    assert (row["transactional_id"], row["what_to_do"]) == (
+        None, "what held it back has just ended: look again"
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("state", "partitions", "says"),
     [
