@@ -7,6 +7,8 @@ right denied that no ACL gives.
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -15,10 +17,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from confluent_kafka.admin import NewTopic
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from test_rights import PATIENCE_S, USER, Right, Rights, Site, of, rights
+from test_rights import PAGE, PATIENCE_S, USER, Right, Rights, Site, of, rights
 
+from eoslog.cli import main
 from eoslog.connector import rights as rules
 from eoslog.connector import sink
 from eoslog.connector.errors import OptionError
@@ -231,6 +235,14 @@ def test_the_page_has_the_same() -> None:
         Right("Read", "Topic", "__consumer_offsets", "literal"),
     }
     assert set(tokens.rights()) == set(rights("rights of tokens")) | others
+
+
+def test_what_the_page_types_is_what_it_prints() -> None:
+    blocks = re.findall(r"```console\n\$ (eoslog acls suggest .*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        command, _, printed = block.replace("\\\n", "").partition("\n")
+        assert CliRunner().invoke(main, shlex.split(command)[1:]).output == printed
 
 
 @pytest.mark.parametrize(
