@@ -7,14 +7,13 @@ is asked for only where the last stable offset has not moved for STANDSTILL_SECO
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from eoslog.connector.client import transactions
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.listing import LATEST, list_offsets
-from eoslog.connector.client.producers import Producer, producers
-from eoslog.connector.commit.names import sink_of
+from eoslog.connector.client.producers import producers
 from eoslog.connector.errors import EoslogError
+from eoslog.connector.holders import Holder, clock, holders, oldest
 from eoslog.connector.offsets import Offsets, TopicPartition
 from eoslog.protocol.errors import KafkaError
 
@@ -23,9 +22,6 @@ log = logging.getLogger(__name__)
 _SEE = "See troubleshooting.md#no-committed-record-can-be-read"
 
 STANDSTILL_SECONDS = 60.0
-NEVER_MS = 2**31 - 1
-"""The time-out of a transaction under two-phase commit (KIP-939): it is sealed, and nothing but its sink, or
-somebody's hand, ends it."""
 _NAMED = 3
 """Partitions named in a warning."""
 
@@ -77,97 +73,53 @@ class Standstill:
         ends: Mapping[TopicPartition, int],
         marks: Mapping[TopicPartition, int],
     ) -> None:
-        by_producer: dict[int, list[Producer]] = {}
-        for found in _oldest(producers(cluster, places)):
+        held = []
+        for found in oldest(producers(cluster, places)):
             young = found.last_timestamp > (time.time() - STANDSTILL_SECONDS) * 1000
             if not young or found.where in self._stands():
-                by_producer.setdefault(found.producer_id, []).append(found)
+                held.append(found)
                 self._said.add((found.where, ends[found.where]))
-        if not by_producer:
-            return
-        listed = transactions.list_transactions(cluster, "", producer_ids=sorted(by_producer))
-        names = {listing.producer_id: listing.transactional_id for listing in listed}
-        for producer_id, mine in by_producer.items():
-            name = names.get(producer_id)
-            if name is None:
-                self._say_unknown(mine, marks)
-            else:
-                self._say(mine, marks, name, transactions.describe(cluster, [name])[name])
+        by_producer: dict[int, list[Holder]] = {}
+        for holder in holders(cluster, held):
+            by_producer.setdefault(holder.producer.producer_id, []).append(holder)
+        for mine in by_producer.values():
+            _say(mine, marks)
 
     def _stands(self) -> set[TopicPartition]:
         now = time.monotonic()
         return {tp for tp, since in self._since.items() if now - since >= STANDSTILL_SECONDS}
 
-    def _say(
-        self,
-        places: Sequence[Producer],
-        marks: Mapping[TopicPartition, int],
-        name: str,
-        found: transactions.Description | None,
-    ) -> None:
-        sealed = found is not None and found.timeout_ms == NEVER_MS
-        sink = sink_of(name)
-        of = "" if sink is None else f" of the sink {sink}"
-        since = "" if found is None else f", open since {_clock(found.start_ms)}, {found.state}"
-        if sealed:
-            how = (
-                "it is sealed for a two-phase commit and never times out: start the query of that sink "
-                "again, which ends it; if nobody will, "
-            )
-        else:
-            how = "it ends when its producer ends it, or its time-out does; if it is to end now, "
-        log.warning(
-            "%s; it is that of transactional id %s%s, producer id %d%s. %seoslog transactions abort "
-            f"--transactional-id %s%s. {_SEE}",
-            _stands_at(places, marks),
-            name,
-            of,
-            places[0].producer_id,
-            since,
-            how,
-            name,
-            " --force" if sealed else "",
-        )
 
-    def _say_unknown(self, places: Sequence[Producer], marks: Mapping[TopicPartition, int]) -> None:
-        first = places[0]
-        log.warning(
-            "%s; it is that of producer id %d, epoch %d, last written at %s, whose transactional id is not "
-            "told: no coordinator knows it, or the right Describe on it is missing. If nobody ends it, "
-            f"eoslog transactions abort --topic %s --partition %d --start-offset %d. {_SEE}",
-            _stands_at(places, marks),
-            first.producer_id,
-            first.epoch,
-            _clock(first.last_timestamp),
-            *first.where,
-            first.start,
-        )
-
-
-def _oldest(found: Iterable[Producer]) -> list[Producer]:
-    """Of each partition the open transaction that begins first: it is the one that holds readers back."""
-    oldest: dict[TopicPartition, Producer] = {}
-    for producer in found:
-        known = oldest.get(producer.where)
-        if producer.start >= 0 and (known is None or producer.start < known.start):
-            oldest[producer.where] = producer
-    return list(oldest.values())
-
-
-def _stands_at(places: Sequence[Producer], marks: Mapping[TopicPartition, int]) -> str:
-    first = places[0]
-    others = f" (and {_named([p.where for p in places[1:]])})" if len(places) > 1 else ""
-    return (
-        f"{first.where[0]}-{first.where[1]}{others}: no committed record can be read from offset "
-        f"{first.start} on, though the log goes on to {marks[first.where]}: an open transaction begins there"
+def _say(of_one: Sequence[Holder], marks: Mapping[TopicPartition, int]) -> None:
+    """Tell of one producer's transaction."""
+    first = of_one[0]
+    places = [holder.producer.where for holder in of_one]
+    others = f" (and {_named(places[1:])})" if len(places) > 1 else ""
+    log.warning(
+        "%s-%d%s: no committed record can be read from offset %d on, though the log goes on to %d: an open "
+        f"transaction begins there; it is that of %s: %s. {_SEE}",
+        *first.producer.where,
+        others,
+        first.producer.start,
+        marks[first.producer.where],
+        _whose(first),
+        first.way_out(),
     )
+
+
+def _whose(holder: Holder) -> str:
+    producer, found = holder.producer, holder.found
+    if holder.name is None:
+        return (
+            f"producer id {producer.producer_id}, epoch {producer.epoch}, last written at "
+            f"{clock(producer.last_timestamp)}, whose transactional id is not told"
+        )
+    of = "" if holder.sink is None else f" of the sink {holder.sink}"
+    since = "" if found is None else f", open since {clock(found.start_ms)}, {found.state}"
+    return f"transactional id {holder.name}{of}, producer id {producer.producer_id}{since}"
 
 
 def _named(places: Sequence[TopicPartition] | Mapping[TopicPartition, int]) -> str:
     names = [f"{topic}-{partition}" for topic, partition in sorted(places)]
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} partitions more" if more > 0 else "")
-
-
-def _clock(ms: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms / 1000))

@@ -5,13 +5,10 @@ from typing import NamedTuple
 from eoslog.connector import memory
 from eoslog.connector.commit.messages import Begun, Run
 from eoslog.connector.commit.names import Sink
-from eoslog.connector.commit.token import Token
+from eoslog.connector.commit.token import WRITER, Token, id_before
 from eoslog.connector.commit.write import begin_before, begin_write
 from eoslog.connector.driver import Driver
 from eoslog.connector.options import SinkOptions
-
-_NAME = "eoslog-write"
-"""The writer's name where no transactional.id is given."""
 
 
 class Started(NamedTuple):
@@ -26,12 +23,12 @@ class Started(NamedTuple):
 
 def begin_token(options: SinkOptions, text: str, driver: Driver) -> Started:
     """Before the tasks of a write with this token. Raises CommitFault."""
-    token, name = Token.of(text), options.transactional_id or _NAME
+    token, name = Token.of(text), options.transactional_id or WRITER
     two_phase, on_lost = options.two_phase, options.on_lost
     topics = frozenset(
         topic for topic in (options.topic, options.deadletter_topic) if topic and options.topic
     )
-    old = Sink(f"{name}.{text}")
+    old = Sink(id_before(name, text))
     before = driver.run(begin_before(old, text, topics, two_phase=two_phase, on_lost=on_lost))
     if before is not None:
         return Started(before, Run(before.incarnation, before.identity, before.batch))

@@ -17,6 +17,8 @@ COMMANDS = {
     "topics": ("eoslog.commands.topics", "List, describe, make, change and delete topics."),
     "groups": ("eoslog.commands.groups", "Look at consumer groups; reset and delete their offsets."),
     "transactions": ("eoslog.commands.transactions", "Look at transactions; find and abort hanging ones."),
+    "acls": ("eoslog.commands.acls", "List, add and remove access rules; say which a query needs."),
+    "users": ("eoslog.commands.users", "List, add and remove users with passwords (SCRAM)."),
     "log": ("eoslog.commands.log", "Read and verify the files of a log, without a broker."),
     "produce": ("eoslog.commands.produce", "Write lines of standard input to a topic."),
     "consume": ("eoslog.commands.consume", "Print the records of a topic."),

@@ -9,6 +9,10 @@ which nothing is known, and nothing is written.
 import re
 from typing import NamedTuple
 
+from eoslog.connector.commit.names import Sink
+
+WRITER = "eoslog-write"
+"""The writer's name where no transactional.id is given."""
 KEPT_TOKENS = 64
 """So many tokens of a stem are remembered, in some 15 to 30 characters each."""
 PASSED = -1
@@ -37,7 +41,21 @@ class Token(NamedTuple):
 
     def sink_id(self, name: str, topic: str | None) -> str:
         """The sink of this stem: of the writer's name, and of the topic; "" where each row names its own."""
-        return ":".join((_quoted(name), _quoted(self.stem), topic or ""))
+        return _start(name) + ":".join((_quoted(self.stem), topic or ""))
+
+
+def id_before(name: str, text: str) -> str:
+    """The sink that an earlier version gave to a token."""
+    return f"{name}.{text}"
+
+
+def sinks_of_tokens(name: str) -> tuple[str, str]:
+    """What the transactional ids and groups of all tokens of a writer begin with: now, and before."""
+    return Sink(_start(name)).coordinator, Sink(id_before(name, "")).coordinator
+
+
+def _start(name: str) -> str:
+    return f"{_quoted(name)}:"
 
 
 def _quoted(text: str) -> str:

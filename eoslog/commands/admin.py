@@ -9,6 +9,7 @@ from typing import TypeVar
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.connection import Connection
 from eoslog.connector.client.retry import check, retrying
+from eoslog.connector.errors import EoslogError
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
@@ -72,6 +73,13 @@ def ask_controller(cluster: Cluster, api: ApiKey, body: Message, failed: Callabl
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "no broker says that it is the controller")
 
     return again(cluster, APIS[api].name, attempt)
+
+
+def not_allowed(what: str, right: str) -> EoslogError:
+    """What is said to a user who lacks a right on the cluster."""
+    return EoslogError(
+        f"{what} are for those who have the right {right} on the cluster, and this user has it not"
+    )
 
 
 def at_coordinator(cluster: Cluster, group: str, what: str, attempt: Callable[[Connection], T]) -> T:

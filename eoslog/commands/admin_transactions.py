@@ -10,6 +10,7 @@ from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.producers import Producer
 from eoslog.connector.client.producers import producers as producers
 from eoslog.connector.client.retry import check
+from eoslog.connector.holders import Holder
 from eoslog.protocol.apis import ApiKey
 
 ENDED = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
@@ -36,8 +37,8 @@ def is_hanging(
     producer: Producer, named: Mapping[int, str], known: Mapping[str, transactions.Description | None]
 ) -> bool:
     """Whether no coordinator counts the partition among those that the transaction still has to end on."""
-    description = known.get(named.get(producer.producer_id, ""))
-    return description is None or producer.where not in description.partitions
+    name = named.get(producer.producer_id)
+    return Holder(producer, name, known.get(name or "")).hangs
 
 
 def abort_on_partition(cluster: Cluster, producer: Producer) -> None:

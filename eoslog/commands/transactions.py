@@ -8,13 +8,14 @@ import click
 
 from eoslog.commands import admin
 from eoslog.commands import admin_transactions as calls
+from eoslog.commands import holders as held
 from eoslog.commands.session import Session, cluster_command, partitions_of
 from eoslog.connector.client import transactions
 from eoslog.connector.client.producers import Producer
 from eoslog.connector.commit.names import sink_of
+from eoslog.connector.holders import NEVER_MS
 
 _MINUTE_MS = 60_000
-_NEVER = 2**31 - 1  # the time-out of a transaction under two-phase commit (KIP-939)
 _PRODUCER = ["topic", "partition", "producer_id", "epoch", "coordinator_epoch", "last_sequence"]
 _PRODUCER += ["last_timestamp", "start_offset"]
 _HANGING = ["topic", "partition", "producer_id", "epoch", "coordinator_epoch", "start_offset", "minutes"]
@@ -52,7 +53,7 @@ def _list_sealed(session: Session, prefix: str) -> None:
     ]
     now_ms, rows = time.time() * 1000, []
     for name, found in (transactions.describe(session.cluster, names) if names else {}).items():
-        if found is not None and found.timeout_ms == _NEVER:
+        if found is not None and found.timeout_ms == NEVER_MS:
             rows.append({
                 "transactional_id": name,
                 "sink": sink_of(name),
@@ -79,7 +80,7 @@ def describe(session: Session, names: tuple[str, ...]) -> None:
             "epoch": found.identity.epoch,
             "timeout_ms": found.timeout_ms,
             "age_seconds": _age(found, now_ms),
-            "sealed": found.timeout_ms == _NEVER and found.state not in calls.ENDED,
+            "sealed": found.timeout_ms == NEVER_MS and found.state not in calls.ENDED,
             "sink": sink_of(name),
             "partitions": [f"{topic}-{number}" for topic, number in found.partitions],
         })  # fmt: skip
@@ -101,6 +102,22 @@ def producers(session: Session, name: str) -> None:
     """Show the producers that a topic's partitions remember."""
     found = calls.producers(session.cluster, _partitions(session, name))
     session.show([_row(producer) for producer in found], _PRODUCER)
+
+
+@command.command()
+@click.argument("name", metavar="TOPIC[:0,1]")
+@cluster_command
+def holders(session: Session, name: str) -> None:
+    """Show who holds back readers of committed data, since when, and what to do."""
+    found = held.find(session.cluster, _partitions(session, name))
+    if session.as_json:
+        session.show_json([row.document() for row in found])
+    elif not found:
+        session.say(f"{name}: nothing is held back")
+    else:
+        session.show([row.document() | row.in_words() for row in found], held.COLUMNS)
+        for row in found:
+            session.say(f"{row.where[0]}-{row.where[1]}: {row.what_to_do()}")
 
 
 @command.command("find-hanging")
@@ -160,7 +177,7 @@ def _abort_id(session: Session, transactional_id: str, force: bool) -> None:
         raise click.ClickException(f"there is no transactional id {transactional_id}")
     if found.state in calls.ENDED:
         raise click.ClickException(f"{transactional_id} has no open transaction ({found.state})")
-    if found.timeout_ms == _NEVER and not force:
+    if found.timeout_ms == NEVER_MS and not force:
         raise click.ClickException(
             f"{transactional_id} takes part in a two-phase commit, whose outcome may be decided: "
             "ask the one who decides, or give --force"

@@ -1,0 +1,219 @@
+"""`eoslog acls`: list, add and remove access rules; say which a query needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any, NamedTuple
+
+import click
+
+from eoslog.broker.rules.acls import (
+    CLUSTER_NAME,
+    SUPPORTED,
+    WILDCARD,
+    Acl,
+    AclFilter,
+    Operation,
+    Pattern,
+    Permission,
+    ResourceType,
+)
+from eoslog.commands import admin_acls as calls
+from eoslog.commands.session import Session, cluster_command
+from eoslog.commands.suggest import suggest
+
+_COLUMNS = ["resource", "pattern", "name", "principal", "host", "permission", "operation"]
+
+
+class Place(NamedTuple):
+    """What a rule is of."""
+
+    resource: ResourceType
+    name: str
+
+
+@click.group()
+def command() -> None:
+    """List, add and remove access rules (ACLs); say which a query needs."""
+
+
+command.add_command(suggest)
+
+
+def _principal(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not all(value.partition(":")):
+        raise click.UsageError(f"--principal {value}: give TYPE:NAME, as User:alice")
+    return value
+
+
+def _operations(context: click.Context, option: click.Parameter, values: Sequence[str]) -> list[Operation]:
+    """Operations by name, as `describe-configs` or as Kafka's tools have them, `DescribeConfigs`."""
+    known = {_word(one).replace("-", ""): one for one in Operation if one > Operation.ANY}
+    found = []
+    for value in values:
+        one = known.get(value.replace("-", "").replace("_", "").lower())
+        if one is None:
+            names = ", ".join(map(_word, known.values()))
+            raise click.UsageError(f"--operation {value}: choose of {names}")
+        found.append(one)
+    return found
+
+
+def _rule_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The options that name rules: to be added, or to be found."""
+    for option in reversed((
+        click.option("--principal", callback=_principal, metavar="TYPE:NAME", help="As User:alice."),
+        click.option("--host", metavar="HOST", help="An address, a network, or * for all."),
+        click.option(
+            "--operation", "operations", multiple=True, callback=_operations, metavar="OPERATION",
+            help="As read, write, describe, all; repeatable.",
+        ),
+        click.option("--topic", "topics", multiple=True, metavar="NAME", help="Of this topic; repeatable."),
+        click.option("--group", "groups", multiple=True, metavar="NAME", help="Of this group; repeatable."),
+        click.option(
+            "--transactional-id", "ids", multiple=True, metavar="NAME",
+            help="Of this transactional id; repeatable.",
+        ),
+        click.option("--cluster", "of_cluster", is_flag=True, help="Of the cluster."),
+        click.option("--prefixed", is_flag=True, help="Of all whose names begin so."),
+        click.option("--deny", is_flag=True, help="Rules that deny."),
+    )):  # fmt: skip
+        function = option(function)
+    return function
+
+
+@command.command("list")
+@_rule_options
+@click.option("--matching", is_flag=True, help="All that have to do with the name: by prefix and * too.")
+@cluster_command
+def list_rules(session: Session, matching: bool, **rule: Any) -> None:
+    """List the rules, or those that are as the options say."""
+    if matching and rule["prefixed"]:
+        raise click.UsageError("give either --matching or --prefixed")
+    found: set[Acl] = set()
+    for wanted in _filters(**rule):
+        pattern = Pattern.MATCH if matching else wanted.pattern
+        found |= set(calls.list_acls(session.cluster, replace(wanted, pattern=pattern)))
+    session.show([_row(acl) for acl in sorted(found)], _COLUMNS)
+
+
+@command.command()
+@_rule_options
+@cluster_command
+def add(
+    session: Session,
+    principal: str | None,
+    host: str | None,
+    operations: list[Operation],
+    prefixed: bool,
+    deny: bool,
+    **places: Any,
+) -> None:
+    """Add rules: one for each operation on each resource."""
+    if principal is None or not operations:
+        raise click.UsageError("a rule takes --principal and --operation")
+    of = list(_places(prefixed=prefixed, **places))
+    if not of:
+        raise click.UsageError("say what the rule is of: --topic, --group, --transactional-id or --cluster")
+    pattern = Pattern.PREFIXED if prefixed else Pattern.LITERAL
+    permission = Permission.DENY if deny else Permission.ALLOW
+    acls = [
+        Acl(place.resource, place.name, pattern, principal, host or WILDCARD, operation, permission)
+        for place, operation in product(of, operations)
+    ]
+    for acl in acls:
+        _check_operation(acl)
+    refusals = calls.add_acls(session.cluster, acls)
+    for acl, refusal in zip(acls, refusals, strict=True):
+        if refusal is not None:
+            session.fail(f"{_sentence(acl)}: {refusal}")
+    _tell(session, [acl for acl, refusal in zip(acls, refusals, strict=True) if refusal is None], "added")
+
+
+@command.command()
+@_rule_options
+@cluster_command
+def remove(session: Session, deny: bool, **rule: Any) -> None:
+    """Remove the rules that are as the options say; those that deny only with --deny."""
+    if not any(rule.values()):
+        raise click.UsageError("say which rules: --principal, --topic, ...")
+    permission = Permission.DENY if deny else Permission.ALLOW
+    filters = [replace(wanted, permission=permission) for wanted in _filters(deny=deny, **rule)]
+    gone, refused = calls.remove_acls(session.cluster, filters)
+    for refusal in refused:
+        session.fail(refusal)
+    if not gone and not refused:
+        session.fail("no rule matches: nothing was removed")
+    _tell(session, gone, "removed")
+
+
+def _tell(session: Session, acls: Sequence[Acl], what: str) -> None:
+    if session.as_json:
+        session.show_json([_row(acl) for acl in acls])
+        return
+    for acl in acls:
+        session.say(f"{_sentence(acl)}: {what}")
+
+
+def _filters(
+    principal: str | None,
+    host: str | None,
+    operations: list[Operation],
+    prefixed: bool,
+    deny: bool,
+    **places: Any,
+) -> Iterator[AclFilter]:
+    """What the options mean: one filter for each operation on each resource."""
+    of: list[Place | None] = [*_places(prefixed=prefixed, **places)]
+    pattern = Pattern.PREFIXED if prefixed else Pattern.LITERAL if of else Pattern.ANY
+    permission = Permission.DENY if deny else Permission.ANY
+    for place, operation in product(of or [None], operations or [Operation.ANY]):
+        resource, name = place or (ResourceType.ANY, None)
+        yield AclFilter(resource, name, pattern, principal, host, operation, permission)
+
+
+def _places(
+    topics: Sequence[str], groups: Sequence[str], ids: Sequence[str], of_cluster: bool, prefixed: bool
+) -> Iterator[Place]:
+    if of_cluster and prefixed:
+        raise click.UsageError("--prefixed: the cluster has one name, leave it out")
+    yield from (Place(ResourceType.TOPIC, name) for name in topics)
+    yield from (Place(ResourceType.GROUP, name) for name in groups)
+    yield from (Place(ResourceType.TRANSACTIONAL_ID, name) for name in ids)
+    if of_cluster:
+        yield Place(ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def _check_operation(acl: Acl) -> None:
+    supported = (*SUPPORTED[acl.resource], Operation.ALL)
+    if acl.operation not in supported:
+        raise click.UsageError(
+            f"--operation {_word(acl.operation)}: a {_word(acl.resource)} knows "
+            f"{', '.join(map(_word, supported))}"
+        )
+
+
+def _row(acl: Acl) -> dict[str, str]:
+    return {
+        "resource": _word(acl.resource),
+        "pattern": _word(acl.pattern),
+        "name": acl.name,
+        "principal": acl.principal,
+        "host": acl.host,
+        "permission": _word(acl.permission),
+        "operation": _word(acl.operation),
+    }
+
+
+def _sentence(acl: Acl) -> str:
+    verb = "allowed" if acl.permission is Permission.ALLOW else "denied"
+    return (
+        f"{_word(acl.resource)} {acl.name} ({_word(acl.pattern)}): {acl.principal} is {verb} "
+        f"{_word(acl.operation)} from {acl.host}"
+    )
+
+
+def _word(value: Operation | Pattern | Permission | ResourceType) -> str:
+    return value.name.lower().replace("_", "-")

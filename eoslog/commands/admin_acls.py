@@ -1,0 +1,117 @@
+"""Access rules of a cluster (KIP-11, KIP-290): listed, added and removed by the standard requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import TypeVar
+
+from eoslog.broker.rules.acls import Acl, AclFilter, Operation, Pattern, Permission, ResourceType
+from eoslog.commands.admin import again, ask_controller, not_allowed
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.errors import EoslogError
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+_Kind = TypeVar("_Kind", bound=IntEnum)
+
+_SWITCHED_OFF = (
+    "this cluster has no access rules: they are switched on by authorizer.class.name at the brokers, "
+    "see security.md"
+)
+
+
+def list_acls(cluster: Cluster, wanted: AclFilter) -> list[Acl]:
+    """The rules that a filter means, in order. Raises KafkaError, EoslogError."""
+
+    def attempt() -> list[Acl]:
+        answer = cluster.any_broker().call(ApiKey.DESCRIBE_ACLS, _filter(wanted))
+        refusal = _refusal(answer, "Describe")
+        if refusal is not None:
+            raise refusal
+        return [
+            _acl(resource | rule | {"resource_name": resource["resource_name"]})
+            for resource in answer["resources"]
+            for rule in resource["acls"]
+        ]
+
+    return sorted(again(cluster, "DescribeAcls", attempt))
+
+
+def add_acls(cluster: Cluster, acls: Sequence[Acl]) -> list[KafkaError | None]:
+    """Add rules; why each was refused, None for those that were added. Raises EoslogError."""
+    creations = [
+        {
+            "resource_type": acl.resource,
+            "resource_name": acl.name,
+            "resource_pattern_type": acl.pattern,
+            "principal": acl.principal,
+            "host": acl.host,
+            "operation": acl.operation,
+            "permission_type": acl.permission,
+        }
+        for acl in acls
+    ]
+    answer = ask_controller(cluster, ApiKey.CREATE_ACLS, {"creations": creations}, _first_of("results"))
+    return [_refusal(result, "Alter") for result in answer["results"]]
+
+
+def remove_acls(cluster: Cluster, filters: Sequence[AclFilter]) -> tuple[list[Acl], list[KafkaError]]:
+    """Remove the rules that the filters mean: those gone, and what was refused. Raises EoslogError."""
+    body = {"filters": [_filter(wanted) for wanted in filters]}
+    answer = ask_controller(cluster, ApiKey.DELETE_ACLS, body, _first_of("filter_results"))
+    gone: list[Acl] = []
+    refused: list[KafkaError] = []
+    for result in answer["filter_results"]:
+        for part in [result, *result["matching_acls"]]:
+            refusal = _refusal(part, "Alter")
+            if refusal is not None:
+                refused.append(refusal)
+            elif part is not result:
+                gone.append(_acl(part))
+    return sorted(set(gone)), refused
+
+
+def _first_of(field: str) -> Callable[[Message], int]:
+    return lambda answer: next((r["error_code"] for r in answer[field] if r["error_code"]), 0)
+
+
+def _filter(wanted: AclFilter) -> Message:
+    return {
+        "resource_type_filter": wanted.resource,
+        "resource_name_filter": wanted.name,
+        "pattern_type_filter": wanted.pattern,
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission,
+    }
+
+
+def _acl(told: Message) -> Acl:
+    return Acl(
+        _known(ResourceType, told["resource_type"]),
+        told["resource_name"],
+        _known(Pattern, told["pattern_type"]),
+        told["principal"],
+        told["host"],
+        _known(Operation, told["operation"]),
+        _known(Permission, told["permission_type"]),
+    )
+
+
+def _known(kind: type[_Kind], number: int) -> _Kind:
+    """A number by its name; UNKNOWN for one of a later version of Kafka."""
+    return kind(number) if number in kind.__members__.values() else kind(0)
+
+
+def _refusal(told: Message, right: str) -> KafkaError | None:
+    """Why it was refused. Raises EoslogError where everything would be: rules are switched off, or the user
+    lacks this right on the cluster."""
+    code = told["error_code"]
+    if code == ErrorCode.SECURITY_DISABLED:
+        raise EoslogError(_SWITCHED_OFF)
+    if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        raise not_allowed("access rules", right)
+    return KafkaError(code, told["error_message"] or "") if code else None

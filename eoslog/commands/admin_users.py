@@ -1,0 +1,97 @@
+"""Users with passwords (KIP-554): described, added and removed by the standard requests.
+
+A password does not leave this machine: what is sent is salted and hashed, enough to check it by.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+from eoslog.broker.security.scram import NUMBERS
+from eoslog.commands.admin import again, ask_controller, not_allowed
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.errors import EoslogError
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+from eoslog.protocol.scram import salted_password
+
+_SALT_BYTES = 32
+_CODES = {name: number for number, name in NUMBERS.items()}
+
+
+@dataclass(frozen=True, order=True)
+class Known:
+    """A password that the cluster can check, by one mechanism."""
+
+    user: str
+    mechanism: str
+    iterations: int
+
+
+def describe_users(cluster: Cluster, names: tuple[str, ...] = ()) -> tuple[list[Known], list[str]]:
+    """What is known of these users, of all if none is named; and those who are not known.
+
+    Raises KafkaError, EoslogError.
+    """
+    body = {"users": [{"name": name} for name in dict.fromkeys(names)] or None}
+
+    def attempt() -> tuple[list[Known], list[str]]:
+        answer = cluster.any_broker().call(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, body)
+        _check(answer, "users", "Describe")
+        found, missing = [], []
+        for told in answer["results"]:
+            if told["error_code"] == ErrorCode.RESOURCE_NOT_FOUND:
+                missing.append(told["user"])
+                continue
+            _check(told, f"user {told['user']}", "Describe")
+            found += [_known(told["user"], info) for info in told["credential_infos"]]
+        return sorted(found), missing
+
+    return again(cluster, "DescribeUserScramCredentials", attempt)
+
+
+def put_user(cluster: Cluster, name: str, mechanism: str, password: str, iterations: int) -> None:
+    """Add a user, or give another password. Raises KafkaError, EoslogError."""
+    salt = secrets.token_bytes(_SALT_BYTES)
+    change = {
+        "name": name,
+        "mechanism": _CODES[mechanism],
+        "iterations": iterations,
+        "salt": salt,
+        "salted_password": salted_password(mechanism, password, salt, iterations),
+    }
+    _alter(cluster, name, {"deletions": [], "upsertions": [change]})
+
+
+def remove_user(cluster: Cluster, name: str, mechanism: str) -> None:
+    """Forget a user's password for a mechanism. Raises KafkaError, EoslogError."""
+    change = {"name": name, "mechanism": _CODES[mechanism]}
+    try:
+        _alter(cluster, name, {"deletions": [change], "upsertions": []})
+    except KafkaError as error:
+        if error.code != ErrorCode.RESOURCE_NOT_FOUND:
+            raise
+        raise EoslogError(f"user {name} has no password for {mechanism}") from error
+
+
+def _alter(cluster: Cluster, name: str, body: Message) -> None:
+    def code(answer: Message) -> int:
+        found: int = answer["results"][0]["error_code"]
+        return found
+
+    answer = ask_controller(cluster, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, body, code)
+    _check(answer["results"][0], f"user {name}", "Alter")
+
+
+def _known(user: str, info: Message) -> Known:
+    return Known(user, NUMBERS.get(info["mechanism"], f"mechanism {info['mechanism']}"), info["iterations"])
+
+
+def _check(told: Message, what: str, right: str) -> None:
+    code = told["error_code"]
+    if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        raise not_allowed("users", right)
+    if code:
+        raise KafkaError(code, f"{what}: {told['error_message'] or 'refused'}")

@@ -1,0 +1,120 @@
+"""What holds partitions back from readers of committed data, as `eoslog transactions holders` shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eoslog.commands.admin import TopicPartition
+from eoslog.connector import holders
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.listing import LATEST, list_offsets
+from eoslog.connector.client.offsets import fetch_committed
+from eoslog.connector.client.producers import producers
+from eoslog.connector.commit.decision import ANCHOR, Decision, decode
+from eoslog.connector.commit.names import Sink
+from eoslog.connector.errors import EoslogError
+from eoslog.protocol.errors import KafkaError
+
+COLUMNS = ["topic", "partition", "stable", "end", "transactional_id", "producer_id", "epoch", "state"]
+COLUMNS += ["open_since", "timeout", "sink"]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A partition that is held back. `holder`: by whom, None if it has ended since; `decision`: the last one
+    of its sink."""
+
+    where: TopicPartition
+    stable: int
+    end: int
+    holder: holders.Holder | None
+    decision: Decision | None
+
+    @property
+    def decided(self) -> bool:
+        """Whether the transaction's batch is decided, so that it has to be committed."""
+        if self.holder is None or self.decision is None:
+            return False
+        mine = (self.holder.name, (self.holder.producer.producer_id, self.holder.producer.epoch))
+        return mine in self.decision.participants
+
+    def what_to_do(self) -> str:
+        """The sentence, without its end."""
+        if self.holder is None:
+            return "what held it back has just ended: look again"
+        if self.decided and self.decision is not None and not self.holder.hangs:
+            return (
+                "its batch is decided, and an abort would lose its rows: start the query of sink "
+                f"{self.holder.sink} again (query {self.decision.batch.query_id}), which commits it"
+            )
+        return self.holder.way_out()
+
+    def document(self) -> dict[str, Any]:
+        """All there is to tell."""
+        holder = self.holder
+        found = None if holder is None or holder.hangs else holder.found
+        sealed = holder is not None and holder.sealed
+        return {
+            "topic": self.where[0],
+            "partition": self.where[1],
+            "stable": self.stable,
+            "end": self.end,
+            "transactional_id": holder and holder.name,
+            "producer_id": holder and holder.producer.producer_id,
+            "epoch": holder and holder.producer.epoch,
+            "state": found and found.state,
+            "open_since": holders.clock(found.start_ms) if found and found.start_ms >= 0 else None,
+            "timeout_ms": None if found is None or sealed else found.timeout_ms,
+            "sealed": sealed,
+            "sink": holder and holder.sink,
+            "query": self.decision and self.decision.batch.query_id,
+            "decided": self.decided,
+            "what_to_do": self.what_to_do(),
+        }
+
+    def in_words(self) -> dict[str, Any]:
+        """What a table has besides."""
+        sealed = self.holder is not None and self.holder.sealed
+        return {"timeout": "sealed" if sealed else self.document()["timeout_ms"]}
+
+
+def find(cluster: Cluster, places: Sequence[TopicPartition]) -> list[Held]:
+    """The partitions whose last stable offset is behind the end. Raises KafkaError, EoslogError."""
+    wanted = dict.fromkeys(places, LATEST)
+    ends = list_offsets(cluster, wanted, committed=False)  # first: what is written in between is not held
+    stable = list_offsets(cluster, wanted, committed=True)
+    behind = [where for where in places if stable[where] < ends[where]]
+    if not behind:
+        return []
+    known = _still_there(cluster, holders.holders(cluster, holders.oldest(producers(cluster, behind))))
+    by_place = {holder.producer.where: holder for holder in known}
+    decisions = {sink: _last_decision(cluster, sink) for sink in {h.sink for h in known if h.sink}}
+    return [
+        Held(where, stable[where], ends[where], holder, decisions.get(holder.sink or "") if holder else None)
+        for where, holder in ((where, by_place.get(where)) for where in behind)
+    ]
+
+
+def _still_there(cluster: Cluster, known: Sequence[holders.Holder]) -> list[holders.Holder]:
+    """Without those that ended between the looks at partition and coordinator: they seem to hang."""
+    doubted = [holder.producer.where for holder in known if holder.hangs]
+    found = producers(cluster, doubted) if doubted else []
+    begun = {(producer.where, producer.producer_id, producer.start) for producer in found}
+    return [
+        holder
+        for holder in known
+        if not holder.hangs
+        or (holder.producer.where, holder.producer.producer_id, holder.producer.start) in begun
+    ]
+
+
+def _last_decision(cluster: Cluster, name: str) -> Decision | None:
+    """The last batch that a sink has decided; None: none, or it cannot be read by this user."""
+    sink = Sink(name)
+    try:
+        committed = fetch_committed(cluster, sink.group, None, require_stable=False)
+        return decode(sink, {number: kept for (topic, number), kept in committed.items() if topic == ANCHOR})
+    except (EoslogError, KafkaError):
+        return None
