@@ -13,10 +13,10 @@ from eoslog.connector.client import transactions
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.listing import LATEST, list_offsets
 from eoslog.connector.client.producers import Producer, producers
-from eoslog.connector.commit.names import sink_of
 from eoslog.connector.errors import EoslogError
 from eoslog.connector.offsets import Offsets, TopicPartition
 from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.sink_names import sink_of
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,15 +13,13 @@ from eoslog.broker.rules.transaction_state import PREPARED, State
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import Message
+from eoslog.protocol.sink_names import sink_of
 
 OPEN = tuple(sorted(state.text for state in (State.ONGOING, *PREPARED)))
 """States in which something is open or being ended."""
 
 NEVER_MS = 2**31 - 1
 """The time-out of a transaction under two-phase commit (KIP-939)."""
-
-_PARTICIPANT = re.compile(r"([^/]+)/\d+\.\d+/[01]/[0-9a-z]+\.\d+", re.ASCII)
-"""The names of transactions that eoslog's sinks write under, the sink's first: `commit/names.py`."""
 
 _MOST_SEARCHED = 5000  # partitions that open transactions hold back, looked at for hanging ones
 _MOST_PARTITIONS = 100  # of one transaction in the list
@@ -77,8 +74,8 @@ def refusal(told: Message) -> str | None:
     if state != State.ONGOING.text:
         return f"nothing is open ({state})"
     if told["transaction_timeout_ms"] == NEVER_MS:
-        sink = _PARTICIPANT.fullmatch(told["transactional_id"])
-        whose = f" of the sink {sink[1].replace('%2F', '/').replace('%25', '%')}" if sink else ""
+        sink = sink_of(told["transactional_id"])
+        whose = "" if sink is None else f" of the sink {sink}"
         return (
             f"it is sealed for a two-phase commit{whose} and never times out: ask the one who decides (start "
             "that query again), or abort it with --force"

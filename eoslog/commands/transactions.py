@@ -11,7 +11,7 @@ from eoslog.commands import admin_transactions as calls
 from eoslog.commands.session import Session, cluster_command, partitions_of
 from eoslog.connector.client import transactions
 from eoslog.connector.client.producers import Producer
-from eoslog.connector.commit.names import sink_of
+from eoslog.protocol.sink_names import sink_of
 
 _MINUTE_MS = 60_000
 _NEVER = 2**31 - 1  # the time-out of a transaction under two-phase commit (KIP-939)
