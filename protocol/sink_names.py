@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 ANCHOR = "__consumer_offsets"
 """Topic on whose partitions a sink's group holds the decision: clusters that have groups have it."""
@@ -21,7 +21,8 @@ _GROUPS = ("", "attempts", "finished")
 _IDS = ("", "probe")
 
 
-class Made(NamedTuple):
+@dataclass(frozen=True)
+class Made:
     """What one sink made: transactional ids, how many are `open`, the age of the oldest of these, groups."""
 
     sink: str
