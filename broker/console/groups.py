@@ -55,7 +55,8 @@ async def groups(inside: Inside, caller: Caller, want: Want) -> Row:
         "next": more,
     }
     if want.fold:
-        told["sinks"] = [{"sink": one.sink, "groups": one.groups} for one in made({}, sinks, {})][:MOST]
+        lines = [{"sink": one.sink, "groups": one.groups} for one in made({}, sinks, {})]
+        told |= {"sinks": lines[:MOST], "total_sinks": len(lines)}
     return told
 
 

@@ -56,7 +56,8 @@ async def transactions(
     }
     if want.fold:
         mine = [one for one in found if _name(one) in sinks]
-        told["sinks"] = await _lines(inside, caller, mine, sinks, want, everything)
+        lines = await _lines(inside, caller, mine, sinks, want, everything)
+        told |= {"sinks": lines[:MOST], "total_sinks": len(lines)}
     return told
 
 
@@ -89,7 +90,7 @@ async def _lines(
     column = {NAME: NAME, "state": "open", "age": "age_ms"}[want.sort]
     if want.sort == NAME and want.down:
         rows.reverse()
-    return arranged(rows, replace(want, sort=column))[:MOST]
+    return arranged(rows, replace(want, sort=column, limit=len(rows)))
 
 
 async def _listed(inside: Inside, caller: Caller, states: Iterable[str]) -> list[Message]:

@@ -34,6 +34,7 @@ def names(rows: list[dict[str, Any]], column: str = "group") -> list[str]:
 def test_groups_of_decisions_are_folded_into_their_sinks(site: Site) -> None:
     told = site.look("groups", fold="yes", limit=200)
     assert (told["total"], told["matching"], len(told["groups"])) == (GROUPS, READERS, 200)
+    assert told["total_sinks"] == SINKS
     assert told["sinks"] == [
         {"sink": name, "groups": 2} for name in sorted(sink(number).id for number in range(SINKS))
     ]
