@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from eoslog.connector.client import transactions
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.producers import Producer
-from eoslog.connector.commit.names import sink_of
 from eoslog.connector.offsets import TopicPartition
+from eoslog.protocol.sink_names import sink_of
 
 NEVER_MS = 2**31 - 1
 """The time-out of a transaction under two-phase commit (KIP-939): it is sealed, and nothing but its sink, or

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from eoslog.broker.console.inside import Caller, Inside
 from eoslog.broker.console.offsets import END, Place, offsets
-from eoslog.broker.console.paging import page
+from eoslog.broker.console.paging import MOST, MOST_LOOKED_AT, NAME, Want, arranged, chosen, matching
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.coordinator_records import assigned_partitions
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
+from eoslog.protocol.sink_names import made, sinks_of_groups
 
 MOST_MEMBERS = 500
 MOST_OFFSETS = 2000
@@ -21,31 +23,78 @@ MOST_OFFSETS = 2000
 Row = dict[str, Any]
 
 
-async def groups(inside: Inside, caller: Caller, after: str, contains: str, limit: int) -> Row:
-    """A page of the groups that the caller may describe, each with its lag. Raises KafkaError.
+SORTS = (NAME, "state", "type", "partitions", "lag")
+_GROUPS_AT_ONCE = 50  # in one request, short work for the broker's loop
 
-    `lag`: offsets behind the high watermarks, of the partitions that the caller may describe.
+
+async def groups(inside: Inside, caller: Caller, want: Want) -> Row:
+    """Of the groups that the caller may describe those that are wanted, each with its lag. Raises KafkaError.
+
+    `lag`: offsets behind the high watermarks, of the partitions that the caller may describe; None of a group
+    that a sink made for its decisions, whose `sink` is told.
     """
     answer = await inside.ask(caller, ApiKey.LIST_GROUPS, 5, states_filter=[], types_filter=[])
     _check(answer["error_code"], "groups")
     known = answer["groups"]
-    chosen, more = page(known, lambda group: group["group_id"], after=after, contains=contains, limit=limit)
-    committed = await _committed(inside, caller, [group["group_id"] for group in chosen])
-    places = sorted({place for found in committed.values() for place in found})
-    ends = await offsets(inside, caller, places, END)
-    rows = [
-        {
-            "group": group["group_id"],
-            "state": group["group_state"],
-            "type": group["group_type"],
-            "protocol": group["protocol_type"],
+    found = matching(known, _name, want.contains)
+    if len(found) > MOST_LOOKED_AT:
+        want = replace(want, sort=NAME, down=False, fold=False)
+    looked_at = [_name(one) for one in found[:MOST_LOOKED_AT]] if want.fold or want.sink else []
+    committed = await _committed(inside, caller, looked_at)
+    sinks = _sinks(committed)
+    wanted = [one for one in found if _is_wanted(sinks.get(_name(one)), want)]
+    listed, more = chosen(wanted, _name, want)
+    new = [_name(one) for one in listed if _name(one) not in committed]
+    committed |= await _committed(inside, caller, new)
+    rows = arranged(await _rows(inside, caller, listed, committed), want)
+    told: Row = {
+        "groups": rows,
+        "total": len(known),
+        "matching": len(wanted),
+        "sorted": want.sort,
+        "next": more,
+    }
+    if want.fold:
+        lines = [{"sink": one.sink, "groups": one.groups} for one in made({}, sinks, {})]
+        told |= {"sinks": lines[:MOST], "total_sinks": len(lines)}
+    return told
+
+
+def _name(listed: Message) -> str:
+    name: str = listed["group_id"]
+    return name
+
+
+def _is_wanted(sink: str | None, want: Want) -> bool:
+    return sink == want.sink if want.sink else sink is None or not want.fold
+
+
+def _sinks(committed: dict[str, dict[Place, int]]) -> dict[str, str]:
+    return sinks_of_groups({name: {topic for topic, _ in places} for name, places in committed.items()})
+
+
+async def _rows(
+    inside: Inside, caller: Caller, listed: list[Message], committed: dict[str, dict[Place, int]]
+) -> list[Row]:
+    names = [_name(one) for one in listed]
+    ends = await offsets(
+        inside, caller, sorted({at for name in names for at in committed.get(name, {})}), END
+    )
+    sinks = _sinks(committed)
+    rows = []
+    for one, name in zip(listed, names, strict=True):
+        found, sink = committed.get(name, {}), sinks.get(name)
+        behind = [lag for place, at in found.items() if (lag := _lag(at, ends.get(place))) is not None]
+        rows.append({
+            "group": name,
+            "state": one["group_state"],
+            "type": one["group_type"],
+            "protocol": one["protocol_type"],
             "partitions": len(found),
-            "lag": sum(lag for place, at in found.items() if (lag := _lag(at, ends.get(place))) is not None),
-        }
-        for group in chosen
-        for found in [committed.get(group["group_id"], {})]
-    ]
-    return {"groups": rows, "total": len(known), "next": more}
+            "lag": sum(behind) if sink is None else None,
+            "sink": sink,
+        })  # fmt: skip
+    return rows
 
 
 async def group(inside: Inside, caller: Caller, name: str) -> Row:
@@ -84,18 +133,20 @@ def _lag(committed: int | None, end: int | None) -> int | None:
 
 async def _committed(inside: Inside, caller: Caller, names: Sequence[str]) -> dict[str, dict[Place, int]]:
     """What each group has committed, of the topics that the caller may describe."""
-    if not names:
-        return {}
-    wanted = [{"group_id": name, "topics": None} for name in names]
-    answer = await inside.ask(caller, ApiKey.OFFSET_FETCH, 8, groups=wanted, require_stable=False)
+    committed: dict[str, dict[Place, int]] = {}
+    for first in range(0, len(names), _GROUPS_AT_ONCE):
+        wanted = [{"group_id": name, "topics": None} for name in names[first : first + _GROUPS_AT_ONCE]]
+        answer = await inside.ask(caller, ApiKey.OFFSET_FETCH, 8, groups=wanted, require_stable=False)
+        committed |= {found["group_id"]: _offsets_of(found) for found in answer["groups"]}
+    return committed
+
+
+def _offsets_of(found: Message) -> dict[Place, int]:
     return {
-        found["group_id"]: {
-            (topic["name"], part["partition_index"]): part["committed_offset"]
-            for topic in found["topics"]
-            for part in topic["partitions"]
-            if part["committed_offset"] >= 0
-        }
-        for found in answer["groups"]
+        (topic["name"], part["partition_index"]): part["committed_offset"]
+        for topic in found["topics"]
+        for part in topic["partitions"]
+        if part["committed_offset"] >= 0
     }
 
 

@@ -10,7 +10,7 @@ from eoslog import __version__
 from eoslog.broker.console import aborts, groups, messages, topics, transactions
 from eoslog.broker.console.inside import Caller, Inside
 from eoslog.broker.console.offsets import offsets
-from eoslog.broker.console.paging import MOST
+from eoslog.broker.console.paging import MOST, Want
 from eoslog.broker.console.rates import History
 from eoslog.broker.console.shown import FORMS
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -54,7 +54,7 @@ async def _about(site: Site, caller: Caller, given: Parameters) -> dict[str, Any
 
 
 async def _topics(site: Site, caller: Caller, given: Parameters) -> dict[str, Any]:
-    return await topics.topics(site.inside, caller, *_page_of(given))
+    return await topics.topics(site.inside, caller, _want(given, topics.SORTS))
 
 
 async def _partitions(site: Site, caller: Caller, given: Parameters) -> dict[str, Any]:
@@ -80,7 +80,7 @@ async def _messages(site: Site, caller: Caller, given: Parameters) -> dict[str, 
 
 
 async def _groups(site: Site, caller: Caller, given: Parameters) -> dict[str, Any]:
-    return await groups.groups(site.inside, caller, *_page_of(given))
+    return await groups.groups(site.inside, caller, _want(given, groups.SORTS))
 
 
 async def _group(site: Site, caller: Caller, given: Parameters) -> dict[str, Any]:
@@ -90,7 +90,7 @@ async def _group(site: Site, caller: Caller, given: Parameters) -> dict[str, Any
 async def _transactions(site: Site, caller: Caller, given: Parameters) -> dict[str, Any]:
     everything = _one_of(given, "state", ("open", "all")) == "all"
     return await transactions.transactions(
-        site.inside, caller, *_page_of(given), everything=everything, writable=site.writable
+        site.inside, caller, _want(given, transactions.SORTS), everything=everything, writable=site.writable
     )
 
 
@@ -148,12 +148,16 @@ def _check_writable(site: Site) -> None:
 # Parameters
 
 
-def _page_of(given: Parameters) -> tuple[str, str, int]:
-    return (
-        str(given.get("after", "")),
-        str(given.get("filter", "")),
-        _number(given, "limit", 50, low=1, high=MOST),
-    )
+def _want(given: Parameters, sorts: tuple[str, ...]) -> Want:
+    return Want(
+        str(given.get("after", "")), str(given.get("filter", "")),
+        _number(given, "limit", 50, low=1, high=MOST), _one_of(given, "sort", sorts),
+        _yes(given, "down"), _yes(given, "fold"), str(given.get("sink", "")),
+    )  # fmt: skip
+
+
+def _yes(given: Parameters, name: str) -> bool:
+    return bool(_one_of(given, name, ("no", "yes")) == "yes")
 
 
 def _text(given: Parameters, name: str) -> str:

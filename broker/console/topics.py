@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from eoslog.broker.console.inside import Caller, Inside
 from eoslog.broker.console.offsets import END, START, Place, by_topic, offsets, pieces
-from eoslog.broker.console.paging import page
+from eoslog.broker.console.paging import MOST_LOOKED_AT, NAME, Want, arranged, chosen, matching
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import Message
@@ -15,28 +16,39 @@ from eoslog.protocol.schema import Message
 Row = dict[str, Any]
 
 
-async def topics(inside: Inside, caller: Caller, after: str, contains: str, limit: int) -> Row:
-    """A page of the topics that the caller may describe, each with its partitions, records and bytes.
+SORTS = (NAME, "partitions", "records", "held_back", "bytes")
+
+
+async def topics(inside: Inside, caller: Caller, want: Want) -> Row:
+    """Of the topics that the caller may describe those that are wanted, with partitions, records and bytes.
 
     `held_back`: offsets that open transactions keep from readers of committed data.
     """
     answer = await inside.ask(caller, ApiKey.METADATA, 12, topics=None, allow_auto_topic_creation=False)
     known = [topic for topic in answer["topics"] if not topic["error_code"]]
-    chosen, more = page(known, lambda topic: topic["name"], after=after, contains=contains, limit=limit)
-    places = [place for topic in chosen for place in _places(topic)]
-    facts = await _facts(inside, caller, places)
-    rows = []
-    for topic in chosen:
-        parts = [facts[place] for place in _places(topic)]
-        rows.append({
-            "name": topic["name"],
-            "internal": topic["is_internal"],
-            "partitions": len(parts),
-            "records": _sum([_span(part, "start", "high_watermark") for part in parts]),
-            "held_back": _sum([_span(part, "stable", "high_watermark") for part in parts]),
-            "bytes": _sum([part["bytes"] for part in parts]),
-        })  # fmt: skip
-    return {"topics": rows, "total": len(known), "next": more}
+    found = matching(known, _name, want.contains)
+    if sum(len(topic["partitions"]) for topic in found) > MOST_LOOKED_AT and want.sort != NAME:
+        want = replace(want, sort=NAME, down=False)
+    listed, more = chosen(found, _name, want)
+    facts = await _facts(inside, caller, [place for topic in listed for place in _places(topic)])
+    rows = arranged([_row(topic, [facts[place] for place in _places(topic)]) for topic in listed], want)
+    return {"topics": rows, "total": len(known), "matching": len(found), "sorted": want.sort, "next": more}
+
+
+def _name(topic: Message) -> str:
+    name: str = topic["name"]
+    return name
+
+
+def _row(topic: Message, parts: list[Row]) -> Row:
+    return {
+        "name": topic["name"],
+        "internal": topic["is_internal"],
+        "partitions": len(parts),
+        "records": _sum([_span(part, "start", "high_watermark") for part in parts]),
+        "held_back": _sum([_span(part, "stable", "high_watermark") for part in parts]),
+        "bytes": _sum([part["bytes"] for part in parts]),
+    }
 
 
 async def partitions(inside: Inside, caller: Caller, topic: str) -> Row:

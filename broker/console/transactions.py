@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from eoslog.broker.console.inside import Caller, Inside
 from eoslog.broker.console.offsets import END, Place, by_topic, offsets, pieces
-from eoslog.broker.console.paging import page
+from eoslog.broker.console.paging import MOST, MOST_LOOKED_AT, NAME, Want, arranged, chosen, matching
 from eoslog.broker.rules.acls import CLUSTER_NAME, Operation, ResourceType
 from eoslog.broker.rules.transaction_state import PREPARED, State
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import Message
+from eoslog.protocol.sink_names import made, sink_of, sinks_of_ids
 
 OPEN = tuple(sorted(state.text for state in (State.ONGOING, *PREPARED)))
 """States in which something is open or being ended."""
@@ -21,38 +22,117 @@ OPEN = tuple(sorted(state.text for state in (State.ONGOING, *PREPARED)))
 NEVER_MS = 2**31 - 1
 """The time-out of a transaction under two-phase commit (KIP-939)."""
 
-_PARTICIPANT = re.compile(r"([^/]+)/\d+\.\d+/[01]/[0-9a-z]+\.\d+", re.ASCII)
-"""The names of transactions that eoslog's sinks write under, the sink's first: `commit/names.py`."""
-
 _MOST_SEARCHED = 5000  # partitions that open transactions hold back, looked at for hanging ones
 _MOST_PARTITIONS = 100  # of one transaction in the list
 
 Row = dict[str, Any]
 
 
+SORTS = (NAME, "state", "age")
+
+
 async def transactions(
-    inside: Inside, caller: Caller, after: str, contains: str, limit: int, *, everything: bool, writable: bool
+    inside: Inside, caller: Caller, want: Want, *, everything: bool, writable: bool
 ) -> Row:
-    """A page of the transactional ids that the caller may describe; of those in `OPEN` states by default.
+    """Of the transactional ids that the caller may describe those wanted; in `OPEN` states by default.
 
     `abortable`: whether the caller may abort it here; if not, `why_not` says why.
     """
-    filters = [] if everything else list(OPEN)
+    known = await _listed(inside, caller, [] if everything or want.fold or want.sink else OPEN)
+    sinks = sinks_of_ids({_name(one) for one in known})
+    found = matching(known, _name, want.contains)
+    shown = [one for one in found if everything or one["transaction_state"] in OPEN]
+    wanted = [one for one in shown if _is_wanted(sinks.get(_name(one)), want)]
+    if want.sort == "age" and len(wanted) > MOST_LOOKED_AT:
+        want = replace(want, sort=NAME, down=False)
+    listed, more = chosen(wanted, _name, want)
+    names = await _in_order(inside, caller, listed, want)
+    told: Row = {
+        "transactions": await _rows(inside, caller, names, sinks, writable),
+        "total": sum(everything or one["transaction_state"] in OPEN for one in known),
+        "matching": len(wanted),
+        "sorted": want.sort,
+        "next": more,
+    }
+    if want.fold:
+        mine = [one for one in found if _name(one) in sinks]
+        lines = await _lines(inside, caller, mine, sinks, want, everything)
+        told |= {"sinks": lines[:MOST], "total_sinks": len(lines)}
+    return told
+
+
+def _is_wanted(sink: str | None, want: Want) -> bool:
+    return sink == want.sink if want.sink else sink is None or not want.fold
+
+
+async def _in_order(inside: Inside, caller: Caller, listed: list[Message], want: Want) -> list[str]:
+    ages = await _ages(inside, caller, listed if want.sort == "age" else [])
+    entries = [
+        {"name": _name(one), "state": one["transaction_state"], "age": ages.get(_name(one))} for one in listed
+    ]
+    return [entry["name"] for entry in arranged(entries, want)]
+
+
+async def _lines(
+    inside: Inside, caller: Caller, mine: list[Message], sinks: dict[str, str], want: Want, everything: bool
+) -> list[Row]:
+    """What sinks made, in the order that is wanted: their state is how many are open."""
+    ids = {_name(one): sinks[_name(one)] for one in mine}
+    opened = [one for one in mine if one["transaction_state"] in OPEN]
+    ages = await _ages(inside, caller, opened[:MOST_LOOKED_AT]) | dict.fromkeys(
+        map(_name, opened[MOST_LOOKED_AT:])
+    )
+    rows = [
+        {"sink": one.sink, "ids": one.ids, "open": one.open, "age_ms": one.oldest}
+        for one in made(ids, {}, ages)
+        if everything or one.open
+    ]
+    column = {NAME: NAME, "state": "open", "age": "age_ms"}[want.sort]
+    if want.sort == NAME and want.down:
+        rows.reverse()
+    return arranged(rows, replace(want, sort=column, limit=len(rows)))
+
+
+async def _listed(inside: Inside, caller: Caller, states: Iterable[str]) -> list[Message]:
     answer = await inside.ask(
-        caller, ApiKey.LIST_TRANSACTIONS, 0, state_filters=filters, producer_id_filters=[]
+        caller, ApiKey.LIST_TRANSACTIONS, 0, state_filters=list(states), producer_id_filters=[]
     )
     if answer["error_code"]:
         raise KafkaError(answer["error_code"], "transactions")
-    known = answer["transaction_states"]
-    chosen, more = page(known, _name, after=after, contains=contains, limit=limit)
-    described = await describe(inside, caller, map(_name, chosen))
-    names = [one["transactional_id"] for one in described]
+    listed: list[Message] = answer["transaction_states"]
+    return listed
+
+
+async def _rows(
+    inside: Inside, caller: Caller, names: list[str], sinks: dict[str, str], writable: bool
+) -> list[Row]:
+    """In the order of the names; ids that are gone meanwhile are left out."""
+    described = {one["transactional_id"]: one for one in await describe(inside, caller, names)}
     mine = await inside.look(
-        lambda: {name for name in names if inside.allows(caller, Operation.WRITE, _ID, name)}
+        lambda: {name for name in described if inside.allows(caller, Operation.WRITE, _ID, name)}
     )
     now_ms = inside.broker.clock.now_ms()
-    rows = [_row(one, now_ms, writable, one["transactional_id"] in mine) for one in described]
-    return {"transactions": rows, "total": len(known), "next": more}
+    return [
+        _row(described[name], now_ms, writable, name in mine) | {"sink": sinks.get(name)}
+        for name in names
+        if name in described
+    ]
+
+
+async def _ages(inside: Inside, caller: Caller, listed: list[Message]) -> dict[str, float | None]:
+    """Milliseconds since each open transaction began; None where that is not known."""
+    names = [_name(one) for one in listed if one["transaction_state"] in OPEN]
+    ages: dict[str, float | None] = {}
+    for first in range(0, len(names), MOST):
+        now_ms = inside.broker.clock.now_ms()
+        for told in await describe(inside, caller, names[first : first + MOST]):
+            ages[told["transactional_id"]] = _age(told, now_ms)
+    return ages
+
+
+def _age(told: Message, now_ms: int) -> int | None:
+    started = told["transaction_start_time_ms"]
+    return max(0, now_ms - started) if told["transaction_state"] in OPEN and started >= 0 else None
 
 
 _ID = ResourceType.TRANSACTIONAL_ID
@@ -77,8 +157,8 @@ def refusal(told: Message) -> str | None:
     if state != State.ONGOING.text:
         return f"nothing is open ({state})"
     if told["transaction_timeout_ms"] == NEVER_MS:
-        sink = _PARTICIPANT.fullmatch(told["transactional_id"])
-        whose = f" of the sink {sink[1].replace('%2F', '/').replace('%25', '%')}" if sink else ""
+        sink = sink_of(told["transactional_id"])
+        whose = "" if sink is None else f" of the sink {sink}"
         return (
             f"it is sealed for a two-phase commit{whose} and never times out: ask the one who decides (start "
             "that query again), or abort it with --force"
@@ -92,7 +172,6 @@ def _row(told: Message, now_ms: int, writable: bool, mine: bool) -> Row:
         why_not = "the console is read-only (console.writable)"
     elif why_not is None and not mine:
         why_not = "you may not use this transactional id"
-    started = told["transaction_start_time_ms"]
     places = [f"{topic['topic']}-{index}" for topic in told["topics"] for index in topic["partitions"]]
     return {
         "transactional_id": told["transactional_id"],
@@ -101,8 +180,8 @@ def _row(told: Message, now_ms: int, writable: bool, mine: bool) -> Row:
         "producer_id": told["producer_id"],
         "epoch": told["producer_epoch"],
         "timeout_ms": told["transaction_timeout_ms"],
-        "started_ms": started,
-        "age_ms": max(0, now_ms - started) if is_open and started >= 0 else None,
+        "started_ms": told["transaction_start_time_ms"],
+        "age_ms": _age(told, now_ms),
         "partitions": places[:_MOST_PARTITIONS],
         "total_partitions": len(places),
         "abortable": why_not is None,

@@ -15,9 +15,8 @@ from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
 from eoslog.connector.commit.messages import Batch, TopicPartition
 from eoslog.connector.commit.names import Identity, Participant, Sink, Slot, parity
 from eoslog.connector.commit.token import PASSED, Content, Token, Tokens
+from eoslog.protocol.sink_names import ANCHOR as ANCHOR
 
-ANCHOR = "__consumer_offsets"
-"""Topic whose partitions are the keys: every cluster that has consumer groups has it."""
 KEPT_QUERIES = 16
 """A decision keeps the last batches of so many other queries of its sink, some 60 characters each."""
 CHECKSUMS = 2**32

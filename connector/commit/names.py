@@ -5,8 +5,9 @@ The sink's id is quoted, so it holds no "/", and a participant is
 id a prefix ("a" and "a-b") or contain the delimiter ("a" and "a/1.0/0/w.0").
 """
 
-import re
 from typing import NamedTuple
+
+from eoslog.protocol.sink_names import REST
 
 
 class Identity(NamedTuple):
@@ -85,22 +86,11 @@ class Sink(NamedTuple):
         """The slot that a transactional id stands for; None: not one of this sink's participants."""
         if not name.startswith(self.prefix):
             return None
-        match = _REST.fullmatch(name, len(self.prefix))
+        match = REST.fullmatch(name, len(self.prefix))
         if match is None:
             return None
         producer_id, epoch, parity, worker, number = match.groups()
         return Slot(Identity(int(producer_id), int(epoch)), int(parity), worker, int(number))
-
-
-def sink_of(name: str) -> str | None:
-    """The id of the sink whose participant has this transactional id; None: it is no participant's name."""
-    quoted, _, rest = name.partition("/")
-    if not rest or not _REST.fullmatch(rest):
-        return None
-    return quoted.replace("%2F", "/").replace("%25", "%")
-
-
-_REST = re.compile(r"(\d+)\.(\d+)/([01])/([0-9a-z]+)\.(\d+)", re.ASCII)
 
 
 def parity(batch_id: int) -> int:

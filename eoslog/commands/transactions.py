@@ -12,8 +12,8 @@ from eoslog.commands import holders as held
 from eoslog.commands.session import Session, cluster_command, partitions_of
 from eoslog.connector.client import transactions
 from eoslog.connector.client.producers import Producer
-from eoslog.connector.commit.names import sink_of
 from eoslog.connector.holders import NEVER_MS
+from eoslog.protocol.sink_names import sink_of
 
 _MINUTE_MS = 60_000
 _PRODUCER = ["topic", "partition", "producer_id", "epoch", "coordinator_epoch", "last_sequence"]

@@ -12,30 +12,56 @@ from eoslog.commands.output import show_json
 from eoslog.commands.session import Session, cluster_command
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol.errors import KafkaError
-from eoslog.top.figures import SORTS, Figures, figures
+from eoslog.top.figures import figures
+from eoslog.top.folds import sinks_folded, sinks_unfolded
+from eoslog.top.keys import END, ESCAPE
 from eoslog.top.look import Look, look
+from eoslog.top.rows import Figures
 from eoslog.top.text import Table, summary, tables
+from eoslog.top.wish import COLUMNS, DEFAULT, Wish
 
-_SORT_KEYS = {"r": "records", "b": "bytes", "s": "size", "h": "held", "n": "name"}
+_SORT_KEYS = {
+    "r": "records", "b": "bytes", "s": "size", "h": "held", "n": "name", "l": "lag", "a": "age", "t": "state",
+}  # fmt: skip
+_ENTER, _BACK = ("\r", "\n"), ("\x7f", "\b")
 
 
 @dataclasses.dataclass(frozen=True)
 class Shown:
     """What the keys choose."""
 
-    sort: str
-    internal: bool
+    wish: Wish = DEFAULT
+    typing: bool = False
+    """The text to filter by is being typed."""
     over: bool = False
     now: bool = False
     """Look again without waiting."""
 
     def pressed(self, key: str) -> Shown:
         """What is chosen after a key."""
+        if self.typing:
+            return self._typed(key)
         if key in _SORT_KEYS:
-            return dataclasses.replace(self, sort=_SORT_KEYS[key])
+            return self._wishing(self.wish.sorted_by(_SORT_KEYS[key]))
         if key == "i":
-            return dataclasses.replace(self, internal=not self.internal)
-        return dataclasses.replace(self, over=key in ("q", "Q"), now=key == " ")
+            return self._wishing(dataclasses.replace(self.wish, internal=not self.wish.internal))
+        if key == "f":
+            return self._wishing(dataclasses.replace(self.wish, unfolded=not self.wish.unfolded))
+        if key == ESCAPE:
+            return self._wishing(dataclasses.replace(self.wish, text=""))
+        return dataclasses.replace(self, typing=key == "/", over=key in ("q", "Q", END), now=key == " ")
+
+    def _typed(self, key: str) -> Shown:
+        text = self.wish.text
+        if key in _ENTER or key == END:
+            return dataclasses.replace(self, typing=False, over=key == END)
+        if key == ESCAPE:
+            return dataclasses.replace(self, typing=False, wish=dataclasses.replace(self.wish, text=""))
+        changed = text[:-1] if key in _BACK else text + key if key.isprintable() else text  # "" is printable
+        return self._wishing(dataclasses.replace(self.wish, text=changed))
+
+    def _wishing(self, wish: Wish) -> Shown:
+        return dataclasses.replace(self, wish=wish, now=False)
 
 
 @click.command()
@@ -44,51 +70,60 @@ class Shown:
     help="From one look to the next.",
 )  # fmt: skip
 @click.option(
-    "--sort", type=click.Choice(list(SORTS)), default="records", show_default=True, help="Of topics."
-)
+    "--sort", type=click.Choice(COLUMNS), multiple=True, metavar="COLUMN",
+    help=f"Sort the tables that have this column: {', '.join(COLUMNS)}. May be repeated.  "
+    "[default: topics by records, groups by lag, transactions by age]",
+)  # fmt: skip
+@click.option("--filter", "text", default="", metavar="TEXT", help="Only names with this in them.")
+@click.option("--all", "unfolded", is_flag=True, help="A line for each name, of those that sinks made too.")
 @click.option("--internal", is_flag=True, help="Show topics that brokers keep for themselves.")
 @click.option("--once", is_flag=True, help="Print one page and end: --batch -n 1.")
 @click.option("--batch", is_flag=True, help="Print pages, one an interval, instead of a live view.")
 @click.option("-n", "pages", type=click.IntRange(1), help="End after so many pages.  [default: go on]")
 @cluster_command
 def command(
-    session: Session, interval: float, sort: str, internal: bool, once: bool, batch: bool, pages: int | None
-) -> None:
+    session: Session, interval: float, sort: tuple[str, ...], text: str, unfolded: bool, internal: bool,
+    once: bool, batch: bool, pages: int | None,
+) -> None:  # fmt: skip
     """Watch brokers, topics, groups and open transactions, as top does a machine. Ctrl-C ends it.
 
-    Rates are taken over one interval. Keys of the live view: q ends it, r b s h n sort topics (by records and
-    bytes a second, size, what open transactions hold back, name), i shows internal topics, space looks now.
+    Rates are taken over one interval. Keys of the live view: q ends it, / types a filter, f shows what sinks
+    made name by name, i shows internal topics, space looks now. They sort by: r b s h records and bytes a
+    second, size, what open transactions hold back; l lag, a age, t state, n name.
     """
-    shown = Shown(sort, internal)
+    wish = Wish(internal=internal, text=text, unfolded=unfolded)
+    for column in sort:
+        wish = wish.sorted_by(column)
     try:
         if once or batch or session.as_json:
-            _print_pages(session, interval, 1 if once else pages, shown)
+            _print_pages(session, interval, 1 if once else pages, wish)
         elif not sys.stdout.isatty():
             raise click.UsageError("standard output is no terminal: give --once or --batch")
         else:
-            _live(session, interval, pages, shown)
+            _live(session, interval, pages, Shown(wish))
     except KeyboardInterrupt:
         return
 
 
-def _print_pages(session: Session, interval: float, left: int | None, shown: Shown) -> None:
+def _print_pages(session: Session, interval: float, left: int | None, wish: Wish) -> None:
     """Pages as text, or with --json a document a line; each with the rates of the interval before it."""
     before, first = look(session.cluster), True
     while left is None or left > 0:
         time.sleep(interval)
         seen = look(session.cluster)
-        page = figures(seen, before, sort=shown.sort, internal=shown.internal)
+        page = figures(seen, before, wish)
         if session.as_json:
             show_json(dataclasses.asdict(page), indent=None)
         else:
-            click.echo(as_text(page) if first else "\n" + as_text(page))
+            click.echo(("" if first else "\n") + as_text(page, wish.unfolded))
         sys.stdout.flush()
         before, first = seen, False
         left = None if left is None else left - 1
 
 
-def as_text(page: Figures) -> str:
-    """A page in plain columns."""
+def as_text(page: Figures, unfolded: bool = False) -> str:
+    """A page in plain columns; what sinks made is a line each, or all of it."""
+    page = sinks_unfolded(page) if unfolded else sinks_folded(page)
     return "\n".join([summary(page), *page.problems, *map(_as_text, tables(page))])
 
 
@@ -113,8 +148,9 @@ def _live(session: Session, interval: float, left: int | None, shown: Shown) -> 
             due = time.monotonic() + interval
             shown = dataclasses.replace(shown, now=False)
             while not (shown.over or shown.now or time.monotonic() >= due):
-                page = figures(seen, before, sort=shown.sort, internal=shown.internal)
-                live.update(picture(page, lines=console.height, sort=shown.sort, note=note), refresh=True)
+                page = figures(seen, before, shown.wish)
+                drawn = picture(page, lines=console.height, wish=shown.wish, note=note, typing=shown.typing)
+                live.update(drawn, refresh=True)
                 shown = shown.pressed(pressed(due - time.monotonic()))
             left = None if left is None else left - 1
             if left == 0 or shown.over:

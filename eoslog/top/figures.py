@@ -6,76 +6,16 @@ A partition whose end went back (a topic made anew) or whose log got smaller (re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
+from eoslog.protocol.sink_names import made, sinks_of_groups, sinks_of_ids
 from eoslog.top.look import Look, Partition, TopicPartition
+from eoslog.top.rows import Age, Figures, Lag, Row
+from eoslog.top.wish import AGE_SORTS, DEFAULT, GROUP_SORTS, SINK_SORTS, TOPIC_SORTS, Wish
 
 
-@dataclass(frozen=True)
-class Row:
-    """Partitions summed up: of a topic, of a broker's leaders, or of all. Rates a second, None: not known."""
-
-    name: str
-    partitions: int
-    records: int
-    """Offsets between start and end: markers and what compaction took out are counted too."""
-    size: int | None
-    records_rate: float | None
-    bytes_rate: float | None
-    held: int
-    """Offsets that open transactions hide from read_committed readers."""
-
-
-@dataclass(frozen=True)
-class Lag:
-    """A group; `behind` counts offsets up to the end of what it has committed, None where that is unknown."""
-
-    name: str
-    state: str
-    kind: str
-    partitions: int
-    behind: int | None
-
-
-@dataclass(frozen=True)
-class Age:
-    """An open transaction; `seconds` since it began, None where that is not told."""
-
-    transactional_id: str
-    state: str
-    seconds: float | None
-    partitions: int
-
-
-@dataclass(frozen=True)
-class Figures:
-    """All that is shown of a look."""
-
-    cluster_id: str | None
-    now_ms: int
-    total: Row
-    brokers: list[Row]
-    topics: list[Row]
-    groups: list[Lag]
-    transactions: list[Age]
-    without_leader: int
-    problems: list[str]
-
-
-Key = Callable[[Row], float]
-SORTS: dict[str, Key] = {
-    "records": lambda row: -(row.records_rate or 0),
-    "bytes": lambda row: -(row.bytes_rate or 0),
-    "size": lambda row: -(row.size or 0),
-    "held": lambda row: -row.held,
-    "name": lambda row: 0,
-}
-"""How topics may be sorted; equal ones by name."""
-
-
-def figures(look: Look, before: Look | None, *, sort: str = "records", internal: bool = False) -> Figures:
-    """What is to be shown; `internal`: the topics that brokers keep for themselves, too."""
+def figures(look: Look, before: Look | None, wish: Wish = DEFAULT) -> Figures:
+    """What is to be shown of a look; rates since the one before."""
     seconds = 0.0 if before is None else look.at - before.at
     earlier = {} if before is None or seconds <= 0 else before.partitions
 
@@ -87,18 +27,39 @@ def figures(look: Look, before: Look | None, *, sort: str = "records", internal:
     for where, partition in look.partitions.items():
         by_topic.setdefault(where[0], []).append(where)
         by_broker.setdefault(partition.leader, []).append(where)
-    shown = [name for name in sorted(by_topic) if internal or name not in look.internal]
+    names = [
+        name for name in sorted(by_topic) if wish.has(name) and (wish.internal or name not in look.internal)
+    ]
+    topics = [row(name, by_topic[name]) for name in names]
+    ids, groups = _sinks(look, wish)
+    lags = [lag for lag in _lags(look, groups) if wish.has(lag.name)]
+    ages = list(_ages(look, ids))
+    opened = {age.transactional_id: age.seconds for age in ages}
+    shown = [age for age in ages if wish.has(age.transactional_id)]
     return Figures(
         look.cluster_id,
         look.now_ms,
         row("", look.partitions),
         [row(f"{broker.node} {broker.address}", by_broker[broker.node]) for broker in look.brokers],
-        sorted((row(name, by_topic[name]) for name in shown), key=SORTS[sort]),
-        sorted(_lags(look), key=lambda lag: (-(lag.behind or 0), lag.name)),
-        sorted(_ages(look), key=lambda age: (-(age.seconds or 0), age.transactional_id)),
+        sorted(topics, key=TOPIC_SORTS[wish.topics]),
+        sorted(lags, key=lambda lag: (*GROUP_SORTS[wish.groups](lag), lag.name)),
+        sorted(shown, key=lambda age: (*AGE_SORTS[wish.transactions](age), age.transactional_id)),
         look.without_leader,
         look.problems,
+        sorted(made(ids, groups, opened), key=SINK_SORTS[wish.transactions]),
     )
+
+
+def _sinks(look: Look, wish: Wish) -> tuple[dict[str, str], dict[str, str]]:
+    """The sink of each id and of each group that one made, of those whose names are wished for."""
+    groups = sinks_of_groups({group.name: {topic for topic, _ in group.committed} for group in look.groups})
+    names = {*look.ids, *(found.transactional_id for found in look.transactions)}
+    ids = sinks_of_ids(names, groups.values())
+    return _wished(ids, wish), _wished(groups, wish)
+
+
+def _wished(sinks: dict[str, str], wish: Wish) -> dict[str, str]:
+    return {name: sink for name, sink in sinks.items() if wish.has(name) or wish.has(sink)}
 
 
 def _row(
@@ -123,17 +84,20 @@ def _row(
     )
 
 
-def _lags(look: Look) -> Iterable[Lag]:
+def _lags(look: Look, sinks: Mapping[str, str]) -> Iterable[Lag]:
     for group in look.groups:
+        sink = sinks.get(group.name)
         known = [
             max(look.partitions[where].end - offset, 0)
             for where, offset in group.committed.items()
-            if where in look.partitions
+            if where in look.partitions and sink is None
         ]
-        yield Lag(group.name, group.state, group.kind, len(group.committed), sum(known) if known else None)
+        behind = sum(known) if known else None
+        yield Lag(group.name, group.state, group.kind, len(group.committed), behind, sink)
 
 
-def _ages(look: Look) -> Iterable[Age]:
+def _ages(look: Look, sinks: Mapping[str, str]) -> Iterable[Age]:
     for found in look.transactions:
+        name = found.transactional_id
         seconds = None if found.began_ms is None else max(look.now_ms - found.began_ms, 0) / 1000
-        yield Age(found.transactional_id, found.state, seconds, found.partitions)
+        yield Age(name, found.state, seconds, found.partitions, sinks.get(name))

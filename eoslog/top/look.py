@@ -79,6 +79,8 @@ class Look:
     transactions: list[Open]
     problems: list[str]
     """What could not be asked, and why."""
+    ids: list[str] = field(default_factory=list)
+    """Every transactional id, open or not."""
 
 
 def look(cluster: Cluster) -> Look:
@@ -104,6 +106,10 @@ def _look(cluster: Cluster) -> Look:
         if leader in seen.nodes
     }
     partitions = _partitions(cluster, leaders, _told(problems, lambda: _sizes(cluster, seen), {}))
+    no_groups: list[Group] = []
+    nothing: tuple[list[str], list[Open]] = [], []
+    groups = _told(problems, lambda: _groups(cluster), no_groups)
+    ids, opened = _told(problems, lambda: _transactions(cluster), nothing)
     return Look(
         at=time.monotonic(),
         now_ms=int(time.time() * 1000),
@@ -112,9 +118,10 @@ def _look(cluster: Cluster) -> Look:
         partitions=partitions,
         internal=frozenset(name for name, info in seen.topics.items() if info.internal),
         without_leader=sum(len(info.leaders) for info in seen.topics.values()) - len(leaders),
-        groups=_told(problems, lambda: _groups(cluster), []),
-        transactions=_told(problems, lambda: _open(cluster), []),
+        groups=groups,
+        transactions=opened,
         problems=problems,
+        ids=ids,
     )
 
 
@@ -169,11 +176,12 @@ def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
     return {where: offset for where, (offset, _) in committed.items()}
 
 
-def _open(cluster: Cluster) -> list[Open]:
+def _transactions(cluster: Cluster) -> tuple[list[str], list[Open]]:
+    """All transactional ids, and the transactions that are open."""
     listed = transactions.list_transactions(cluster, "")
     names = [found.transactional_id for found in listed if found.state not in ENDED]
     described = transactions.describe(cluster, names) if names else {}
-    return [
+    return [found.transactional_id for found in listed], [
         Open(name, found.state, found.start_ms if found.start_ms >= 0 else None, len(found.partitions))
         for name, found in described.items()
         if found is not None and found.state not in ENDED

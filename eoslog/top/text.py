@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from eoslog.top.figures import Figures, Row
+from eoslog.top.rows import Figures, Row
 
 _UNITS = ("", "k", "M", "G", "T", "P")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _OLD_S = 60.0
+SINKS = "sinks"
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,11 @@ def _several(number: int, what: str) -> str:
 
 
 def tables(shown: Figures) -> list[Table]:
-    """All tables, the most telling first."""
+    """All tables, the most telling first; that of sinks only where there are any."""
     columns = ["parts", "records/s", "bytes/s", "offsets", "size", "held back"]
     old = frozenset(n for n, one in enumerate(shown.transactions) if (one.seconds or 0) >= _OLD_S)
     held = frozenset(n for n, row in enumerate(shown.topics) if row.held)
-    return [
+    found = [
         Table("brokers", ["broker", *columns], [_cells(row) for row in shown.brokers]),
         Table("topics", ["topic", *columns], [_cells(row) for row in shown.topics], held),
         Table(
@@ -91,6 +92,7 @@ def tables(shown: Figures) -> list[Table]:
             ["group", "state", "type", "parts", "lag"],
             [[g.name, g.state, g.kind or "-", str(g.partitions), count(g.behind)] for g in shown.groups],
         ),
+        _sinks(shown),
         Table(
             "open transactions",
             ["transactional id", "state", "age", "parts"],
@@ -98,6 +100,14 @@ def tables(shown: Figures) -> list[Table]:
             old,
         ),
     ]
+    return [table for table in found if table.rows or table.title != SINKS]
+
+
+def _sinks(shown: Figures) -> Table:
+    """What eoslog's sinks made, a line each."""
+    old = frozenset(n for n, sink in enumerate(shown.sinks) if (sink.oldest or 0) >= _OLD_S)
+    rows = [[s.sink, str(s.ids), str(s.open), age(s.oldest), str(s.groups)] for s in shown.sinks]
+    return Table(SINKS, ["sink", "ids", "open", "oldest", "groups"], rows, old)
 
 
 def _cells(row: Row) -> list[str]:

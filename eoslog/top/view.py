@@ -9,26 +9,61 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from eoslog.top.figures import Figures
-from eoslog.top.text import Table, summary, tables
+from eoslog.top.folds import fitted, sinks_folded, sinks_unfolded
+from eoslog.top.rows import Figures
+from eoslog.top.text import SINKS, Table, summary, tables
+from eoslog.top.wish import DEFAULT, Wish
 
-KEYS = "q quit   r b s h n sort by records, bytes, size, held back, name   i internal topics   space look now"
+KEYS = "q quit / filter f unfold i internal   by: rbsh topics l lag a age t state n name"
+MARK = "*"
+"""Behind the name of the column that a table is sorted by."""
+TYPING = "Enter keeps it  Esc clears it"
 _FRAME = 4  # lines of a table beside its rows: a blank one, title, head, rule
+_DENSE_FRAME = 1  # the head alone, where lines are few
+_FEW = 3  # rows a table, at which the frames become dense
 _AROUND = 3  # lines of summary and keys, and a blank one
-_NUMBERS_FROM = {"brokers": 1, "topics": 1, "groups": 3, "open transactions": 2}
+_NUMBERS_FROM = {"brokers": 1, "topics": 1, "groups": 3, SINKS: 1, "open transactions": 2}
+_SORTED = {
+    "records": "records/s", "bytes": "bytes/s", "size": "size", "held": "held back", "lag": "lag",
+    "state": "state", "age": "age",
+}  # fmt: skip
+_SINKS_SORTED = {"age": "oldest", "state": "open"}
 
 
-def picture(shown: Figures, *, lines: int, sort: str, note: str = "") -> Group:
+def picture(
+    shown: Figures, *, lines: int, wish: Wish = DEFAULT, note: str = "", typing: bool = False
+) -> Group:
     """What the terminal shows, in at most so many lines where that is possible."""
-    all_tables = [table for table in tables(shown) if table.rows]
-    rooms = share([len(table.rows) for table in all_tables], lines - _AROUND - _FRAME * len(all_tables))
+    page = sinks_unfolded(shown) if wish.unfolded else sinks_folded(shown)
+    notes = [*([note] if note else []), *shown.problems]
+    wanted = {table.title: len(table.rows) for table in tables(page) if table.rows}
+    left = lines - _AROUND - len(notes)
+    dense = left - _FRAME * len(wanted) < min(sum(wanted.values()), _FEW * len(wanted))
+    left -= (_DENSE_FRAME if dense else _FRAME) * len(wanted)
+    rooms = dict(zip(wanted, share(list(wanted.values()), left), strict=True))
+    if not wish.unfolded:
+        page = fitted(page, rooms)
     parts: list[RichTable | Text] = [Text(summary(shown), style="bold", no_wrap=True, overflow="ellipsis")]
-    for problem in [*([note] if note else []), *shown.problems]:
-        parts.append(Text(problem, style="bold red"))
-    for table, room in zip(all_tables, rooms, strict=True):
-        parts += [Text(), _drawn(table, room, sort)]
-    parts.append(Text("\n" + KEYS, style="dim", no_wrap=True, overflow="ellipsis"))
+    parts += [Text(problem, style="bold red") for problem in notes]
+    for table in tables(page):
+        if table.rows:
+            parts += [*([] if dense else [Text()]), _drawn(table, rooms[table.title], wish, dense)]
+    parts.append(Text("\n" + keys(wish, typing), style="dim", no_wrap=True, overflow="ellipsis"))
     return Group(*parts)
+
+
+def keys(wish: Wish, typing: bool) -> str:
+    """The line at the bottom: what is filtered by, and what the keys do."""
+    if typing:
+        return f"/{wish.text}_  {TYPING}"
+    said = KEYS.replace("unfold", "fold") if wish.unfolded else KEYS
+    return f"filter: {wish.text} (Esc clears it)  {said}" if wish.text else said
+
+
+def sorted_by(title: str, wish: Wish) -> str:
+    """What a table is sorted by: nothing for that of brokers."""
+    by = {"topics": wish.topics, "groups": wish.groups, SINKS: wish.transactions}
+    return by.get(title, wish.transactions if title == "open transactions" else "")
 
 
 def share(wanted: Sequence[int], lines: int) -> list[int]:
@@ -42,27 +77,33 @@ def share(wanted: Sequence[int], lines: int) -> list[int]:
     return given
 
 
-def _drawn(table: Table, room: int, sort: str) -> RichTable:
+def _drawn(table: Table, room: int, wish: Wish, dense: bool) -> RichTable:
     more = len(table.rows) - room
     if more > 0:
         room = max(room - 1, 1)
         more = len(table.rows) - room
-    title = table.title + (f" by {sort}" if table.title == "topics" else "")
-    drawn = RichTable(
-        box=SIMPLE_HEAD, show_edge=False, pad_edge=False, expand=True,
-        title=title, title_justify="left", title_style="bold cyan",
-    )  # fmt: skip
-    for number, column in enumerate(table.columns):
-        right = number >= _NUMBERS_FROM[table.title]
-        drawn.add_column(
-            column,
-            justify="right" if right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            ratio=None if number else 1,
-        )
+    drawn = _framed(table, sorted_by(table.title, wish), dense)
     for number, row in enumerate(table.rows[:room]):
         drawn.add_row(*map(Text, row), style="yellow" if number in table.alarming else None)
     if more > 0:
         drawn.add_row(Text(f"... and {more} more", style="dim"))
+    return drawn
+
+
+def _framed(table: Table, by: str, dense: bool) -> RichTable:
+    """The table without its rows; the column that it is sorted by is marked."""
+    drawn = RichTable(
+        box=None if dense else SIMPLE_HEAD, show_edge=False, pad_edge=False, expand=True,
+        title=None if dense else f"{table.title} by {by}" if by else table.title,
+        title_justify="left", title_style="bold cyan", header_style="bold cyan" if dense else "bold",
+    )  # fmt: skip
+    marked = (_SINKS_SORTED if table.title == SINKS else _SORTED).get(by, table.columns[0] if by else "")
+    for number, column in enumerate(table.columns):
+        drawn.add_column(
+            f"{column}{MARK}" if column == marked else column,
+            justify="right" if number >= _NUMBERS_FROM[table.title] else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            ratio=None if number else 1,
+        )
     return drawn

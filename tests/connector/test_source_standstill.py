@@ -16,9 +16,10 @@ from eoslog.connector.client import transactions
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import ClientConfig, parse_addresses
 from eoslog.connector.client.connection import Connection
-from eoslog.connector.commit.names import Identity, Sink, Slot, sink_of
+from eoslog.connector.commit.names import Identity, Sink, Slot
 from eoslog.connector.reader import StreamReader
 from eoslog.protocol.apis import APIS
+from eoslog.protocol.sink_names import sink_of
 
 NO_LIMIT = ReadAllAvailable()
 

@@ -26,6 +26,8 @@ from console_site import (
 )
 from securitykit import ALICE, Issuer
 
+from tests.many import READERS, SINKS, fill, reader
+
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 MOST_BYTES = 150_000
 SAMPLES = 62
@@ -268,6 +270,35 @@ def test_a_broker_that_is_gone_is_told_of(browser: Browser) -> None:
     )
     browser.until(lambda: not browser.element("#trouble").is_displayed(), "it is over")
     browser.complaints()  # the browser's own word on that
+
+
+def test_hundreds_of_names(tmp_path: Path) -> None:
+    with Site(tmp_path / "data") as site:
+        create(site.client(), "orders")
+        write(Producer(site.client()), "orders", *("v" for _ in range(600)))
+        fill(site.broker.bootstrap, "orders", 600)
+        with chromium(site.address, tmp_path / "profile") as browser:
+            browser.open("groups")
+            rows = browser.until(lambda: browser.rows("table.groups"), "groups")
+            assert len(rows) == 200 and f"{READERS - 200} more: filter" in browser.texts(".pager .note")
+            assert len(browser.rows("table.sinks")) == SINKS
+            browser.click("table.groups th button", "Lag")
+            browser.until(
+                lambda: browser.rows("table.groups")[0][0] == reader(READERS - 1), "the largest lag first"
+            )
+            browser.element("main input[type=search]").send_keys("SHOP-READER-00")
+            browser.until(lambda: len(browser.rows("table.groups")) == 5, "what the filter leaves")
+            browser.open("transactions?state=all")
+            browser.until(lambda: browser.rows("table.sinks"), "sinks")
+            assert not any("/w." in row[0] for row in browser.rows("table.transactions"))
+            browser.click("table.sinks button", "copy-1")
+            browser.until(
+                lambda: any(row[0] == "copy-1/5.0/0/w.0" for row in browser.rows("table.transactions")),
+                "the ids of a sink",
+            )
+            browser.click("#unfold")
+            browser.until(lambda: not browser.rows("table.sinks"), "all among each other")
+            assert browser.overflow() <= 0 and browser.complaints() == []
 
 
 def test_read_only_there_is_no_button(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from importlib.resources import files
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -11,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from console_site import Site, create, write
 
-from eoslog.broker.console import messages, watch
+from eoslog.broker.console import groups, messages, paging, topics, transactions, watch
 from eoslog.broker.console.inside import SHARE
 from eoslog.broker.console.routes import CHANGES, LOOKS
 from eoslog.broker.console.server import MOST_AT_ONCE
@@ -70,8 +71,17 @@ def test_the_figures_are_those_of_the_code(text: str) -> None:
         f"{watch.MOST_CONNECTIONS} connections", f"{MOST_AT_ONCE} requests at a time",
         f"{messages.MOST_RECORDS} records and {messages.MOST_SHOWN >> 10} KiB a page",
         f"{watch.REQUEST_SECONDS:.0f} seconds for a request",
-        f"more than {messages._MOST_UNPACKED >> 20} MiB",
+        f"more than {messages._MOST_UNPACKED >> 20} MiB", f"At most {paging.MOST} rows are drawn",
+        f"looks at {paging.MOST_LOOKED_AT:,} names",
     ):  # fmt: skip
         assert said in plain, said
     assert "a tenth of that loop's time" in plain and SHARE == 0.1
     assert watch.SILENT_SECONDS == watch.REQUEST_SECONDS
+    script = files("eoslog.broker.console") / "static" / "console.js"
+    assert f"MOST_ROWS = {paging.MOST};" in script.read_text()
+
+
+def test_the_ways_to_sort_are_those_of_the_code(text: str) -> None:
+    for module, what in ((topics, "topics"), (groups, "groups"), (transactions, "transactions")):
+        (line,) = (line for line in text.splitlines() if line.startswith(f"| `/api/{what}` |"))
+        assert f"`sort` ({', '.join(module.SORTS)})" in line

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from eoslog.broker.console import doors, inside, watch
 from eoslog.broker.console.inside import Pace
 from eoslog.broker.console.outcomes import ABORTED, COMMITTED, NONE, OPEN, Outcomes
-from eoslog.broker.console.paging import page
+from eoslog.broker.console.paging import Want, arranged, chosen, matching, page
 from eoslog.broker.console.rates import KEPT, History, Sample
 from eoslog.broker.console.shown import shown
 from eoslog.protocol.batch import ABORT, COMMIT, BatchHeader, control_batch, read_header
@@ -311,3 +311,29 @@ def test_what_was_begun_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
     assert done == ["whole"]
+
+
+# Lists
+
+
+def test_a_list_is_filtered_as_it_is_or_quoted() -> None:
+    names = ["a%2Fb/1.0/0/w.0", "A/b", "a-b", "100%25"]
+    assert matching(names, str, "A/B") == ["a%2Fb/1.0/0/w.0", "A/b"]
+    assert matching(names, str, "%") == ["a%2Fb/1.0/0/w.0", "100%25"] and matching(names, str, "") == names
+
+
+def test_a_list_by_name_is_in_pages_and_another_is_cut() -> None:
+    names = [f"{n:02}" for n in range(30)]
+    assert chosen(names, str, Want(after="03", limit=2)) == (["04", "05"], "05")
+    assert chosen(names, str, Want(down=True, limit=2)) == (["29", "28"], None)
+    assert chosen(names, str, Want(sort="lag", limit=2)) == (names, None)
+
+
+def test_rows_are_sorted_and_what_is_not_known_is_last() -> None:
+    rows = [{"name": name, "lag": lag} for name, lag in (("a", 2), ("b", None), ("c", 9), ("d", 2))]
+
+    def order(**wanted: Any) -> str:
+        return "".join(row["name"] for row in arranged(rows, Want(sort="lag", **wanted)))
+
+    assert (order(), order(down=True), order(down=True, limit=2)) == ("adcb", "cadb", "ca")
+    assert arranged(rows, Want(down=True, limit=1)) == rows, "by name they are chosen already"

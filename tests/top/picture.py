@@ -31,7 +31,7 @@ def draw(busy: Busy, path: Path) -> None:
             busy.write(topic, 4000 // (n + 1))
         shown = figures(look(cluster), before)
     console = Console(record=True, width=_WIDTH, file=io.StringIO(), force_terminal=True)
-    console.print(picture(shown, lines=_LINES, sort="records"))
+    console.print(picture(shown, lines=_LINES))
     drawn = console.export_svg(
         title="eoslog top", code_format=_FONTS.sub("", CONSOLE_SVG_FORMAT), unique_id="top"
     )

@@ -192,6 +192,17 @@ def test_the_live_view_answers_to_keys_and_ends(busy: Busy) -> None:
         shown.wait_for("topics by name")
         shown.press("i")
         shown.wait_for("__consumer_offsets")
+        shown.press("/CLICKS")
+        shown.wait_for("/CLICKS_  Enter keeps it")
+        shown.press("\n")
+        shown.wait_for("filter: CLICKS")
+        shown.press("\x1b[A")  # an arrow is not Esc
+        shown.press("t")
+        shown.wait_for("filter: CLICKS")
+        shown.press("\x1b")
+        shown.wait_for("dashboard")
+        shown.press("f")
+        shown.wait_for("f fold")
         shown.press("q")
         assert shown.ended() == 0
 

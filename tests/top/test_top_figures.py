@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import io
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -13,6 +15,7 @@ from eoslog.top.figures import figures
 from eoslog.top.look import Broker, Group, Look, Open, Partition
 from eoslog.top.text import age, count, size, tables
 from eoslog.top.view import KEYS, picture, share
+from eoslog.top.wish import Wish
 
 PARTITIONS = {
     ("a", 0): Partition(1, 0, 100, 100, 1000),
@@ -87,11 +90,11 @@ def test_what_open_transactions_hold_back_is_counted() -> None:
     [("name", "ab"), ("records", "ba"), ("bytes", "ba"), ("size", "ab"), ("held", "ab")],
 )
 def test_topics_are_sorted_as_asked(sort: str, order: str) -> None:
-    assert "".join(row.name for row in figures(later(b0=7, a0=1), seen(), sort=sort).topics) == order
+    assert "".join(row.name for row in figures(later(b0=7, a0=1), seen(), Wish(topics=sort)).topics) == order
 
 
 def test_internal_topics_are_shown_where_asked() -> None:
-    assert [row.name for row in figures(seen(), None, internal=True).topics] == ["__state", "a", "b"]
+    assert [row.name for row in figures(seen(), None, Wish(internal=True)).topics] == ["__state", "a", "b"]
 
 
 def test_lag_is_counted_where_it_is_known() -> None:
@@ -124,9 +127,9 @@ def test_a_page_of_text_has_it_all() -> None:
     assert "2 WITHOUT LEADER" in told and "groups: refused" in told
 
 
-def drawn(look: Look, lines: int, **more: str) -> list[str]:
+def drawn(look: Look, lines: int, **more: Any) -> list[str]:
     console = Console(file=io.StringIO(), width=110, height=lines, force_terminal=False)
-    console.print(picture(figures(look, None), lines=lines, sort="records", **more))
+    console.print(picture(figures(look, None), lines=lines, **more))
     file = console.file
     assert isinstance(file, io.StringIO)
     return file.getvalue().splitlines()
@@ -142,7 +145,7 @@ def many(topics: int, groups: int) -> Look:
 def test_the_picture_fits_the_terminal() -> None:
     for lines in (30, 50, 100):
         assert len(drawn(many(200, 200), lines)) <= lines
-    page = "\n".join(drawn(many(200, 3), 50))
+    page = "\n".join(drawn(many(200, 3), 50, wish=Wish(unfolded=True)))
     assert "... and 1" in page and all(f"group-{n} " in page for n in range(3))
     assert len(drawn(many(2, 2), 10)) > 10  # a terminal too small for a line of each is scrolled
 
@@ -160,8 +163,62 @@ def test_lines_are_shared_fairly() -> None:
 
 
 def test_keys_choose() -> None:
-    shown = Shown("records", internal=False)
-    assert [shown.pressed(key).sort for key in "rbshn"] == ["records", "bytes", "size", "held", "name"]
-    assert shown.pressed("i").internal and not shown.pressed("i").pressed("i").internal
+    shown = Shown()
+    assert [shown.pressed(key).wish.topics for key in "rbshn"] == ["records", "bytes", "size", "held", "name"]
+    assert [shown.pressed(key).wish.groups for key in "lnt"] == ["lag", "name", "state"]
+    assert [shown.pressed(key).wish.transactions for key in "ant"] == ["age", "name", "state"]
+    assert shown.pressed("i").wish.internal and not shown.pressed("i").pressed("i").wish.internal
+    assert shown.pressed("f").wish.unfolded and not shown.pressed("f").pressed("f").wish.unfolded
     assert shown.pressed("q").over and shown.pressed(" ").now and shown.pressed("x") == shown
     assert not shown.pressed(" ").pressed("").now
+
+
+def typed(keys: Iterable[str]) -> Shown:
+    shown = Shown()
+    for key in keys:
+        shown = shown.pressed(key)
+    return shown
+
+
+def test_a_filter_is_typed() -> None:
+    assert (typed("/qopy").wish.text, typed("/qopy").typing, typed("/qopy").over) == ("qopy", True, False)
+    assert (typed("/ab\x7fc\n").wish.text, typed("/ab\x7fc\n").typing) == ("ac", False)
+    assert typed("/a\t\n") == typed("/a\r") == typed("/a\n/\n"), "it goes on where it was"
+    assert typed("/ab\x1b") == typed("/ab\n\x1b") == Shown() and typed("/\x7f").wish.text == ""
+    assert typed(["/", "a", "", "é"]).wish.text == "aé", "no key is no key"
+    assert typed("/a\x04").over, "the terminal is gone"
+
+
+def test_the_filter_takes_names_in_upper_or_lower_case() -> None:
+    page = figures(seen(), None, Wish(text="SLO"))
+    assert ([g.name for g in page.groups], page.topics, page.transactions) == (["slow"], [], [])
+    assert [t.transactional_id for t in figures(seen(), None, Wish(text="x-2")).transactions] == ["tx-2"]
+    assert len(figures(seen(), None, Wish(text="SLO")).brokers) == 3 and page.total.partitions == 4
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"), [("lag", ["slow", "quick"]), ("name", ["quick", "slow"]), ("state", ["slow", "quick"])]
+)
+def test_groups_are_sorted_as_asked(sort: str, order: list[str]) -> None:
+    assert [g.name for g in figures(seen(), None, Wish().sorted_by(sort)).groups] == order
+
+
+@pytest.mark.parametrize(("sort", "order"), [("age", "21"), ("name", "12"), ("state", "12")])
+def test_transactions_are_sorted_as_asked(sort: str, order: str) -> None:
+    opened = [Open("tx-1", "Ongoing", NOW_MS - 1, 1), Open("tx-2", "PrepareCommit", NOW_MS - 9000, 1)]
+    page = figures(seen(transactions=opened), None, Wish().sorted_by(sort))
+    assert [t.transactional_id for t in page.transactions] == [f"tx-{n}" for n in order]
+
+
+def test_the_column_that_is_sorted_by_is_marked() -> None:
+    page = "\n".join(drawn(seen(), 50, wish=Wish().sorted_by("name")))
+    for head in ("topic*", "group*", "transactional id*", "topics by name", "groups by name"):
+        assert head in page
+    page = "\n".join(drawn(seen(), 15))
+    for head in ("records/s*", "lag*", "age*"):
+        assert head in page
+
+
+def test_the_bottom_says_what_is_filtered_by() -> None:
+    assert drawn(seen(), 50, wish=Wish(text="a"), typing=True)[-1].startswith("/a_  Enter keeps it")
+    assert drawn(seen(), 50, wish=Wish(text="a"))[-1].startswith("filter: a (Esc clears it)  q quit")

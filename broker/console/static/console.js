@@ -21,9 +21,14 @@ const badge = (text, kind) => make("span", { class: `badge ${kind || ""}` }, tex
 const link = (view, given, text) => make("a", { href: address(view, given) }, text);
 const address = (view, given) => `#/${view}${given ? "?" + new URLSearchParams(given) : ""}`;
 
-function table(kind, columns, rows, none) {
+// Columns: label, cell, style, and what the broker calls it where it can sort by it. `sorting`: by, down, and go to change it.
+function table(kind, columns, rows, none, sorting) {
   if (!rows.length) return make("p", { class: "none" }, none);
-  const head = columns.map(([label, , style]) => make("th", { class: style, scope: "col" }, label));
+  const head = columns.map(([label, , style, by]) => {
+    const sorted = sorting && by && by === sorting.by ? (sorting.down ? "descending" : "ascending") : null;
+    return make("th", { class: style, scope: "col", "aria-sort": sorted }, sorting && by
+      ? make("button", { class: "sort", onclick() { sorting.go(by, by === sorting.by ? !sorting.down : style === "n"); } }, label) : label);
+  });
   const body = rows.map((row) => make("tr", { class: row.state ? `is-${row.state}` : null }, columns.map(([label, cell, style]) =>
     make("td", { class: style, "data-label": label }, cell(row)))));
   return make("table", { class: kind }, make("thead", null, make("tr", null, head)), make("tbody", null, body));
@@ -178,18 +183,42 @@ views.overview = () => {
   } };
 };
 
-// A list in pages: `more` of the answer names where the next one begins.
-function listing(view, given, path, columns, none, extra, wanted) {
+const MOST_ROWS = 200;
+
+// A list: filtered, sorted by a click on a head, what each sink made as a line that unfolds. By name it comes in pages:
+// `next` of the answer names where the next one begins. `sinks`: the columns of those lines; without it nothing is folded.
+function listing(view, given, path, columns, none, { extra = [], wanted = {}, sinks = null } = {}) {
+  const place = { ...given }, unfolded = new Set();
+  const go = (changed) => { Object.assign(place, { after: "" }, changed); replaceAddress(view, place); refresh(); };
   const search = make("input", { type: "search", placeholder: "Filter by name", value: given.filter || "", "aria-label": "Filter by name",
-    oninput() { clearTimeout(search.timer); search.timer = setTimeout(() => { place.given.filter = search.value; place.given.after = ""; replaceAddress(view, place.given); refresh(); }, 250); } });
-  byId("view").append(make("div", { class: "bar" }, search, ...(extra || [])));
-  const place = { given: { ...given } }, card = slot();
+    oninput() { clearTimeout(search.timer); search.timer = setTimeout(() => go({ filter: search.value }), 250); } });
+  const all = make("button", { id: "unfold", onclick() { go({ all: place.all ? "" : "yes" }); } }, "Unfold sinks");
+  byId("view").append(make("div", { class: "bar" }, search, extra, sinks ? all : null));
+  const folds = slot(), card = slot();
   card.className = "card";
+
+  const more = (told) => {
+    const left = told.matching - told[path].length;
+    const text = told.sorted !== (place.sort || "name") ? "Too many to sort: filter" : left > 0 && !place.after ? `${whole(left)} more: filter` : null;
+    return text ? make("span", { class: "note" }, text) : null;
+  };
+  const toggle = (sink) => { if (!unfolded.delete(sink)) unfolded.add(sink); refresh(); };
+  const name = (row) => make("button", { class: "fold", "aria-expanded": String(unfolded.has(row.sink)), onclick() { toggle(row.sink); } }, row.sink);
+
   return { every: 4000, async show() {
-    const told = await ask(path, { limit: 50, filter: place.given.filter || "", after: place.given.after || "", ...wanted });
-    const go = (after, text) => make("button", { onclick() { place.given.after = after; replaceAddress(view, place.given); refresh(); } }, text);
-    card.replaceChildren(table(path, columns, told[path], none),
-      make("div", { class: "pager" }, place.given.after ? go("", "First page") : null, told.next ? go(told.next, "Next page") : null));
+    const sorting = { by: place.sort || "name", down: place.down === "yes", go: (sort, down) => go({ sort, down: down ? "yes" : "" }) };
+    const asked = { limit: MOST_ROWS, filter: place.filter || "", sort: sorting.by, down: sorting.down ? "yes" : "no", ...wanted };
+    const told = await ask(path, { ...asked, after: place.after || "", ...(sinks && !place.all ? { fold: "yes" } : {}) });
+    const lines = place.after ? [] : told.sinks || [], opened = lines.map((row) => row.sink).filter((sink) => unfolded.has(sink));
+    const inside = await Promise.all(opened.map((sink) => ask(path, { ...asked, sink })));
+    const step = (after, text) => make("button", { onclick() { go({ after }); } }, text);
+    all.setAttribute("aria-pressed", String(Boolean(place.all)));
+    folds.className = lines.length ? "card" : "";
+    folds.replaceChildren(...(lines.length ? [make("h2", null, `Sinks (${whole(told.total_sinks)})`), table("sinks", [["Sink", name], ...sinks], lines, ""),
+      told.total_sinks > lines.length ? make("div", { class: "pager" }, `${whole(told.total_sinks - lines.length)} more: filter`) : ""] : []),
+      ...inside.flatMap((one, at) => [make("h2", null, opened[at]), table(path, columns, one[path], "Nothing in it.", sorting), make("div", { class: "pager" }, more(one))]));
+    card.replaceChildren(table(path, columns, told[path], lines.length ? "Nothing but what sinks made." : none, sorting),
+      make("div", { class: "pager" }, place.after ? step("", "First page") : null, told.next ? step(told.next, "Next page") : null, more(told)));
     return told;
   } };
 }
@@ -197,11 +226,11 @@ function listing(view, given, path, columns, none, extra, wanted) {
 views.topics = (given) => {
   frame("Topics");
   return listing("topics", given, "topics", [
-    ["Topic", (row) => [link("topic", { name: row.name }, row.name), row.internal ? [" ", badge("internal")] : null]],
-    ["Partitions", (row) => whole(row.partitions), "n"],
-    ["Records", (row) => whole(row.records), "n"],
-    ["Held back", (row) => loss(row.held_back, whole), "n"],
-    ["Size", (row) => bytes(row.bytes), "n"],
+    ["Topic", (row) => [link("topic", { name: row.name }, row.name), row.internal ? [" ", badge("internal")] : null], null, "name"],
+    ["Partitions", (row) => whole(row.partitions), "n", "partitions"],
+    ["Records", (row) => whole(row.records), "n", "records"],
+    ["Held back", (row) => loss(row.held_back, whole), "n", "held_back"],
+    ["Size", (row) => bytes(row.bytes), "n", "bytes"],
   ], "No topics, or none that you may describe.");
 };
 
@@ -279,12 +308,12 @@ const GROUP_STATES = { Stable: "good", Empty: "", Dead: "bad" };
 views.groups = (given) => {
   frame("Groups");
   return listing("groups", given, "groups", [
-    ["Group", (row) => link("group", { name: row.group }, row.group)],
-    ["State", (row) => badge(row.state, row.state in GROUP_STATES ? GROUP_STATES[row.state] : "warn")],
-    ["Kind", (row) => row.type, "w"],
-    ["Partitions", (row) => whole(row.partitions), "n"],
-    ["Lag", (row) => loss(row.lag, whole), "n"],
-  ], "No groups, or none that you may describe.");
+    ["Group", (row) => link("group", { name: row.group }, row.group), null, "name"],
+    ["State", (row) => badge(row.state, row.state in GROUP_STATES ? GROUP_STATES[row.state] : "warn"), null, "state"],
+    ["Kind", (row) => row.type, "w", "type"],
+    ["Partitions", (row) => whole(row.partitions), "n", "partitions"],
+    ["Lag", (row) => loss(row.lag, whole), "n", "lag"],
+  ], "No groups, or none that you may describe.", { sinks: [["Groups", (row) => whole(row.groups), "n"]] });
 };
 
 views.group = (given) => {
@@ -329,14 +358,16 @@ views.transactions = (given) => {
   } }, "Abort") : row.open ? make("span", { class: "soft" }, row.why_not) : null;
   const places = (row) => row.total_partitions > row.partitions.length ? `${row.partitions.join(", ")} … (${row.total_partitions})` : row.partitions.join(", ");
   const list = listing("transactions", given, "transactions", [
-    ["Transactional id", (row) => row.transactional_id],
-    ["State", (row) => badge(row.state, TRANSACTION_STATES[row.state])],
+    ["Transactional id", (row) => row.transactional_id, null, "name"],
+    ["State", (row) => badge(row.state, TRANSACTION_STATES[row.state]), null, "state"],
     ["Producer", (row) => `${row.producer_id} / ${row.epoch}`, "w"],
-    ["Age", (row) => duration(row.age_ms), "n"],
+    ["Age", (row) => duration(row.age_ms), "n", "age"],
     ["Time-out", (row) => row.timeout_ms === 2147483647 ? "never" : duration(row.timeout_ms), "n"],
     ["Partitions", places],
     ["", action, "why"],
-  ], state === "open" ? "No open transactions." : "No transactional ids, or none that you may describe.", [kinds], { state });
+  ], state === "open" ? "No open transactions." : "No transactional ids, or none that you may describe.", { extra: [kinds], wanted: { state }, sinks: [
+    ["Ids", (row) => whole(row.ids), "n"], ["Open", (row) => loss(row.open, whole), "n"], ["Oldest", (row) => duration(row.age_ms), "n"],
+  ] });
   const card = make("section", { class: "card", hidden: true, id: "hanging" });
   byId("view").append(card);
   return { every: 4000, async show() {

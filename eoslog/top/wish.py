@@ -1,0 +1,62 @@
+"""What somebody wants to see, and how the tables may be sorted. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from eoslog.protocol.sink_names import Made
+from eoslog.top.rows import Age, Lag, Row
+
+TOPIC_SORTS: dict[str, Callable[[Row], float]] = {
+    "records": lambda row: -(row.records_rate or 0),
+    "bytes": lambda row: -(row.bytes_rate or 0),
+    "size": lambda row: -(row.size or 0),
+    "held": lambda row: -row.held,
+    "name": lambda row: 0,
+}
+GROUP_SORTS: dict[str, Callable[[Lag], tuple[str, int]]] = {
+    "lag": lambda lag: ("", -(lag.behind or 0)),
+    "name": lambda lag: ("", 0),
+    "state": lambda lag: (lag.state, -(lag.behind or 0)),
+}
+AGE_SORTS: dict[str, Callable[[Age], tuple[str, float]]] = {
+    "age": lambda age: ("", -(age.seconds or 0)),
+    "name": lambda age: ("", 0),
+    "state": lambda age: (age.state, -(age.seconds or 0)),
+}
+SINK_SORTS: dict[str, Callable[[Made], float]] = {
+    "age": lambda sink: -(sink.oldest or 0),
+    "name": lambda sink: 0,
+    "state": lambda sink: -sink.open,
+}
+COLUMNS = tuple(dict.fromkeys((*TOPIC_SORTS, *GROUP_SORTS, *AGE_SORTS)))
+"""What may be sorted by; equal ones by name."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be shown: how tables are sorted, internal topics, the text in names, everything unfolded."""
+
+    topics: str = "records"
+    groups: str = "lag"
+    transactions: str = "age"
+    internal: bool = False
+    text: str = ""
+    unfolded: bool = False
+
+    def sorted_by(self, column: str) -> Wish:
+        """Every table that has the column is sorted by it; the others stay."""
+        return replace(
+            self,
+            topics=column if column in TOPIC_SORTS else self.topics,
+            groups=column if column in GROUP_SORTS else self.groups,
+            transactions=column if column in AGE_SORTS else self.transactions,
+        )
+
+    def has(self, name: str) -> bool:
+        """Whether a name has the text, upper or lower case, in it."""
+        return self.text.casefold() in name.casefold()
+
+
+DEFAULT = Wish()

@@ -1,0 +1,81 @@
+"""Which of eoslog's sinks made a name, and what each sink made in numbers. Pure.
+
+The connector makes these names (`connector/commit/names.py`). Whoever shows transactional ids and groups, the
+broker's console among them, tells them here from those that people chose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+ANCHOR = "__consumer_offsets"
+"""Topic on whose partitions a sink's group holds the decision: clusters that have groups have it."""
+
+REST = re.compile(r"(\d+)\.(\d+)/([01])/([0-9a-z]+)\.(\d+)", re.ASCII)
+"""What follows the sink and a slash in a participant's transactional id."""
+
+_GROUPS = ("", "attempts", "finished")
+_IDS = ("", "probe")
+
+
+@dataclass(frozen=True)
+class Made:
+    """What one sink made: transactional ids, how many are `open`, the age of the oldest of these, groups."""
+
+    sink: str
+    ids: int
+    open: int
+    oldest: float | None
+    groups: int
+
+
+def sink_of(name: str) -> str | None:
+    """The id of the sink whose participant has this transactional id; None: it is no participant's name."""
+    quoted, _, rest = name.partition("/")
+    return _unquoted(quoted) if REST.fullmatch(rest) else None
+
+
+def sinks_of_ids(names: Collection[str], sinks: Iterable[str] = ()) -> dict[str, str]:
+    """Transactional id -> sink, of those that sinks made.
+
+    A driver's own id looks like anybody's: it is told by its participants, or by `sinks` that are known.
+    """
+    found = {name: sink for name in names if (sink := sink_of(name)) is not None}
+    known = {*found.values(), *sinks}
+    own = {name: sink for name in names if (sink := _named(name, _IDS)) is not None and sink in known}
+    return found | own
+
+
+def sinks_of_groups(groups: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """Group -> sink, of those that sinks made; `groups` has the topics that each one has offsets of."""
+    decisions = (name for name, topics in groups.items() if set(topics) == {ANCHOR})
+    return {name: sink for name in decisions if (sink := _named(name, _GROUPS)) is not None}
+
+
+def made(ids: Mapping[str, str], groups: Mapping[str, str], ages: Mapping[str, float | None]) -> list[Made]:
+    """A line for each sink, by name: of names with their sinks, and `ages` of the ids that are open."""
+    all_ids, all_groups = Counter(ids.values()), Counter(groups.values())
+    opened: dict[str, list[float | None]] = {}
+    for name in ids.keys() & ages.keys():
+        opened.setdefault(ids[name], []).append(ages[name])
+    return [
+        Made(sink, all_ids[sink], len(found := opened.get(sink, [])), _oldest(found), all_groups[sink])
+        for sink in sorted(all_ids | all_groups)
+    ]
+
+
+def _oldest(ages: Iterable[float | None]) -> float | None:
+    return max((age for age in ages if age is not None), default=None)
+
+
+def _named(name: str, endings: Collection[str]) -> str | None:
+    """The sink of a name with one of these endings, if it is one's."""
+    quoted, _, rest = name.partition("/")
+    return _unquoted(quoted) if rest in endings else None
+
+
+def _unquoted(text: str) -> str:
+    return text.replace("%2F", "/").replace("%25", "%")

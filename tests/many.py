@@ -1,0 +1,50 @@
+"""A cluster with hundreds of groups and thousands of transactional ids, made cheaply."""
+
+from __future__ import annotations
+
+from eoslog.commands.session import client_config
+from eoslog.connector.client import transactions
+from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.offsets import commit_plain
+from eoslog.connector.commit.names import Identity, Sink, Slot
+from eoslog.protocol.sink_names import ANCHOR
+
+WAIT_S = 90.0
+TIMEOUT_MS = 800_000
+"""Of transactions that stay open: the broker must not end them before the test does."""
+SINKS, IDS_OF_A_SINK, OPEN_OF_A_SINK = 8, 240, 3
+GROUPS, OTHER_IDS = 500, 80
+"""Of all groups, two for each sink; with its own id each sink has one more than `IDS_OF_A_SINK`."""
+READERS = GROUPS - 2 * SINKS
+
+
+def sink(number: int) -> Sink:
+    """A sink by its number: the first has a slash in its id."""
+    return Sink("copy/eu" if number == 0 else f"copy-{number}")
+
+
+def reader(number: int) -> str:
+    """The group of a reader; the higher the number, the larger the lag."""
+    return f"{'shop' if number % 2 else 'dash'}-reader-{number:03}"
+
+
+def fill(bootstrap: str, topic: str, records: int) -> None:
+    """Groups and ids beside a topic of one partition, which has that many records."""
+    with Cluster(client_config(bootstrap, None, WAIT_S)) as cluster:
+        for number in range(READERS):
+            commit_plain(cluster, reader(number), {(topic, 0): (max(records - number, 0), "")})
+        for number in range(SINKS):
+            for group in (sink(number).group, sink(number).finished_group):
+                commit_plain(cluster, group, {(ANCHOR, 0): (7, "")})
+            _ids(cluster, sink(number), topic)
+        for number in range(OTHER_IDS):
+            transactions.init_producer_id(cluster, f"job-{number:02}", TIMEOUT_MS)
+
+
+def _ids(cluster: Cluster, one: Sink, topic: str) -> None:
+    transactions.init_producer_id(cluster, one.coordinator, TIMEOUT_MS)
+    for number in range(IDS_OF_A_SINK - 1):
+        name = one.participant(Slot(Identity(5, 0), number % 2, "w", number))
+        identity = transactions.init_producer_id(cluster, name, TIMEOUT_MS)
+        if number < OPEN_OF_A_SINK:
+            transactions.add_partitions(cluster, name, identity, [(topic, 0)])
