@@ -13,8 +13,10 @@ WAIT_S = 90.0
 TIMEOUT_MS = 800_000
 """Of transactions that stay open: the broker must not end them before the test does."""
 SINKS, IDS_OF_A_SINK, OPEN_OF_A_SINK = 8, 240, 3
+IDLE = SINKS - 1
+"""The sink that has nothing open."""
 GROUPS, OTHER_IDS = 500, 80
-"""Of all groups, two for each sink; with its own id each sink has one more than `IDS_OF_A_SINK`."""
+"""Of all groups, two for each sink; of all ids, `IDS_OF_A_SINK` with its own."""
 READERS = GROUPS - 2 * SINKS
 
 
@@ -36,15 +38,15 @@ def fill(bootstrap: str, topic: str, records: int) -> None:
         for number in range(SINKS):
             for group in (sink(number).group, sink(number).finished_group):
                 commit_plain(cluster, group, {(ANCHOR, 0): (7, "")})
-            _ids(cluster, sink(number), topic)
+            _ids(cluster, sink(number), topic, 0 if number == IDLE else OPEN_OF_A_SINK)
         for number in range(OTHER_IDS):
             transactions.init_producer_id(cluster, f"job-{number:02}", TIMEOUT_MS)
 
 
-def _ids(cluster: Cluster, one: Sink, topic: str) -> None:
+def _ids(cluster: Cluster, one: Sink, topic: str, opened: int) -> None:
     transactions.init_producer_id(cluster, one.coordinator, TIMEOUT_MS)
     for number in range(IDS_OF_A_SINK - 1):
         name = one.participant(Slot(Identity(5, 0), number % 2, "w", number))
         identity = transactions.init_producer_id(cluster, name, TIMEOUT_MS)
-        if number < OPEN_OF_A_SINK:
+        if number < opened:
             transactions.add_partitions(cluster, name, identity, [(topic, 0)])

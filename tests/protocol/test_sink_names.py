@@ -26,7 +26,8 @@ def test_every_name_that_a_sink_makes_is_told(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["copy", "copy/1", "copy/17.3/2/w.0", "copy/17.3/1/w", "a/b/1.3/1/w.0", "copy/probe"]
+    "name",
+    ["copy", "copy/1", "copy/17.3/2/w.0", "copy/17.3/1/w", "a/b/1.3/1/w.0", "a/1.3/1/w.0/x", "copy/probe"],
 )
 def test_what_only_looks_like_it_is_nobodys(name: str) -> None:
     assert sink_of(name) is None

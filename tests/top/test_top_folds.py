@@ -6,12 +6,12 @@ import dataclasses
 
 from hypothesis import given
 from hypothesis import strategies as st
-from test_top_figures import NOW_MS, seen
+from test_top_figures import NOW_MS, PARTITIONS, seen
 
 from eoslog.top.command import as_text
 from eoslog.top.figures import figures
 from eoslog.top.folds import Fold, fit, fitted
-from eoslog.top.look import Group, Look, Open
+from eoslog.top.look import Group, Look, Open, Partition
 from eoslog.top.rows import Figures
 from eoslog.top.wish import Wish
 
@@ -75,6 +75,7 @@ def sinks() -> Look:
     """Two sinks, one of them with open transactions, beside a reader's group and somebody's transaction."""
     mine = ["copy", "copy/probe", *(f"copy/5.0/{n % 2}/w.{n}" for n in range(240))]
     return seen(
+        partitions={**PARTITIONS, (OFFSETS, 0): Partition(1, 0, 900, 900, 900)},
         groups=[
             Group("copy", "Empty", "classic", {(OFFSETS, 0): 7}),
             Group("copy/finished", "Empty", "classic", {(OFFSETS, 0): 7}),

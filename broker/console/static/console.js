@@ -210,7 +210,8 @@ function listing(view, given, path, columns, none, { extra = [], wanted = {}, si
     const asked = { limit: MOST_ROWS, filter: place.filter || "", sort: sorting.by, down: sorting.down ? "yes" : "no", ...wanted };
     const told = await ask(path, { ...asked, after: place.after || "", ...(sinks && !place.all ? { fold: "yes" } : {}) });
     const lines = place.after ? [] : told.sinks || [], opened = lines.map((row) => row.sink).filter((sink) => unfolded.has(sink));
-    const inside = await Promise.all(opened.map((sink) => ask(path, { ...asked, sink })));
+    const inside = [];
+    for (const sink of opened) inside.push(await ask(path, { ...asked, sink })); // one by one: the broker takes few at a time
     const step = (after, text) => make("button", { onclick() { go({ after }); } }, text);
     all.setAttribute("aria-pressed", String(Boolean(place.all)));
     folds.className = lines.length ? "card" : "";
