@@ -13,7 +13,7 @@ OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test mutants test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends
+.PHONY: help setup java demo test mutants test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -202,6 +202,9 @@ test-examples: setup $(KAFKA) $(SPARK_KAFKA)  ## the examples that start Spark, 
 
 test-docs: setup  ## the pages of the docs whose blocks start queries, typed from top to bottom
 	$(BIN)/python -m pytest -q --timeout 900 tests/docs/spark_pages.py $(TEST_ARGS)
+
+stories: setup $(KAFKA) $(SPARK_KAFKA)  ## what people come for, typed as the docs have it, each with the seconds it takes (STORIES="avro notebook")
+	PYTHONPATH=. $(BIN)/python -u tests/stories/run_stories.py $(STORIES)
 
 newcomer: setup  ## README's first section, typed in a fresh clone: first rows in under five minutes (PROJECT=own: with a wheel, in an empty folder)
 	PYTHONPATH=. $(BIN)/python -u tests/docs/newcomer.py $(if $(filter own,$(PROJECT)),--own)
