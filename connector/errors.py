@@ -43,13 +43,16 @@ class UnsupportedByBroker(EoslogError):
     """The broker does not serve an API, or no version of it that this client speaks."""
 
 
+_SUGGEST = "(eoslog acls suggest prints all that a query needs, by its options)"
 ADVICE: dict[int, str] = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the client's user needs the rights Read and Describe on topics "
-    "that are read, Write and Describe on those that are written, and Read on __consumer_offsets for a sink",
+    "that are read, Write and Describe on those that are written, and Read on __consumer_offsets for a sink "
+    f"{_SUGGEST}",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "the client's user needs the right Read on the group of "
-    "kafka.group.id, and a sink on the group that has the name of its transactional.id",
+    "kafka.group.id, and a sink on the group that has the name of its transactional.id "
+    f"{_SUGGEST}",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the client's user needs the rights Write and Describe "
-    "on transactional ids with the prefix of transactional.id",
+    f"on transactional ids with the prefix of transactional.id {_SUGGEST}",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "the client's user needs a right on the cluster: see the "
     "operation that is named",
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: "lower kafka.transaction.timeout.ms, or have the brokers' "
