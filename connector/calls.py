@@ -3,7 +3,6 @@
 import signal
 import threading
 
-from eoslog.connector.logs import look_as_sparks
 from eoslog.connector.longlived import is_sparks, settle
 from eoslog.connector.sparks_sockets import acknowledge
 
@@ -12,7 +11,6 @@ def called() -> None:
     """Does nothing in processes that are not Spark's own."""
     settle()
     acknowledge()
-    look_as_sparks()
 
 
 def outlive_interrupts() -> None:

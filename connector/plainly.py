@@ -2,7 +2,8 @@
 
 Spark shows the whole traceback of a Python process before the sentence. Where the error is one of ours, with
 a sentence that says what failed, where and what to do, the calls in between are of no use to its reader, and
-hide it. EOSLOG_TRACEBACK=1 in the environment of Spark's driver (and executors) keeps them.
+hide it. EOSLOG_TRACEBACK=1 in the environment of Spark's driver (and executors) keeps them. Warnings look as
+Spark's own from the first such call on (logs.py).
 """
 
 import os
@@ -11,6 +12,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from eoslog.connector.errors import EoslogError
+from eoslog.connector.logs import look_as_sparks
 from eoslog.protocol.errors import KafkaError
 
 KEPT = "EOSLOG_TRACEBACK"
@@ -20,10 +22,11 @@ T = TypeVar("T")
 
 
 def plainly(call: Callable[P, T]) -> Callable[P, T]:
-    """For what Spark calls: errors of eoslog's come without their way through eoslog."""
+    """For what Spark calls: errors of eoslog's come without their way through eoslog, warnings as Spark's."""
 
     @wraps(call)
     def called_by_spark(*given: P.args, **named: P.kwargs) -> T:
+        look_as_sparks()
         try:
             return call(*given, **named)
         except (EoslogError, KafkaError) as error:

@@ -8,13 +8,17 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 import eoslog.connector
 from eoslog.connector import logs
 from eoslog.connector.drivers_stderr import stderr_of
+from eoslog.connector.errors import EoslogError
+from eoslog.connector.source import EoslogDataSource
 
 CONNECTOR = Path(eoslog.connector.__file__).parent
 DOCS = Path(__file__).parents[2] / "docs"
@@ -119,3 +123,16 @@ def test_there_is_no_stderr_of_nobody() -> None:
     with subprocess.Popen(["true"]) as gone:
         pass
     assert stderr_of(gone.pid) is None
+
+
+@pytest.mark.parametrize("call", ["reader", "streamReader", "writer", "streamWriter"])
+def test_they_look_so_from_the_first_call_on(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "is_sparks", lambda: True)
+    more = {"subscribe": "t"} if call.lower().endswith("reader") else {"topic": "t"}
+    made = EoslogDataSource({"kafka.bootstrap.servers": "one:1", **more})
+    schema = StructType([StructField("value", StringType())])
+    with suppress(EoslogError):
+        getattr(made, call)(*([schema] if "subscribe" in more else [schema, False]))
+    ours = logging.getLogger("eoslog")
+    assert [handler for handler in ours.handlers if isinstance(handler, logs.AsSpark)]
+    ours.handlers = [handler for handler in ours.handlers if not isinstance(handler, logs.AsSpark)]
