@@ -158,6 +158,7 @@ def test_dead_letters(spark: SparkSession, kafka: Kafka) -> None:
     }
     assert told[b"far"] == {
         "deadletter.reason": b"no such partition",
+        "deadletter.detail": f"topic {topic} has 2 partitions and no number 7".encode(),
         "deadletter.topic": topic.encode(),
         "deadletter.partition": b"7",
     }

@@ -533,7 +533,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "connector/plainly.py",
-        (f"{HERE}test_plainly.py", f"{HERE}test_logs.py"),
+        (f"{HERE}test_plainly.py", f"{HERE}test_spark_log_lines.py"),
         Break("the way through eoslog is shown", "raise error.with_traceback(None) from None", "raise"),
         Break("it is never shown", "if os.environ.get(KEPT):", "if False:"),
         Break(
@@ -545,7 +545,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "connector/logs.py",
-        (f"{HERE}test_logs.py",),
+        (f"{HERE}test_spark_log_lines.py",),
         Break("said again and again", "if not self._was_said(record.getMessage()):", "if True:"),
         Break("said once for ever", "< REPEAT_SECONDS:", "< float('inf'):"),
         Break("said beside the user's own", "        if logging.root.handlers:\n            return\n", ""),
@@ -558,7 +558,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "connector/drivers_stderr.py",
-        (f"{HERE}test_logs.py",),
+        (f"{HERE}test_spark_log_lines.py",),
         Break("opened anew", "    found = _the_same(pid)\n", "    found = None\n"),
     ),
     *mutants_of(

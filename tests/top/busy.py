@@ -19,7 +19,8 @@ class Busy:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self._producer = Producer({"bootstrap.servers": bootstrap})
-        self._open = Producer({"bootstrap.servers": bootstrap, "transactional.id": OPEN})
+        long = {"transaction.timeout.ms": 600_000}  # a module's tests may take more than a minute
+        self._open = Producer({"bootstrap.servers": bootstrap, "transactional.id": OPEN, **long})
 
     def __enter__(self) -> Self:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
