@@ -171,9 +171,10 @@ def terminal(bootstrap: str, *more: str) -> Iterator[Terminal]:
         "--bootstrap-server",
         bootstrap,
     ]
+    around = {name: value for name, value in os.environ.items() if name not in ("LINES", "COLUMNS")}
     process = subprocess.Popen(
         [*command, *more], stdin=inner, stdout=inner, stderr=inner, start_new_session=True,
-        env={**os.environ, "TERM": "xterm-256color"}, cwd=Path(__file__).parents[2],
+        env={**around, "TERM": "xterm-256color"}, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     os.close(inner)
     try:
