@@ -308,3 +308,14 @@ def test_an_option_that_serves_another_one_is_nothing_without_it(caplog: pytest.
     source(True, subscribe="t", maxTriggerDelay="5s", minOffsetsPerTrigger="5")
     source(subscribe="t", startingOffsetsByTimestampStrategy="latest", startingTimestamp="5")
     assert not caplog.text
+
+
+def test_clients_settings_may_be_shared_by_both_sides(caplog: pytest.LogCaptureFixture) -> None:
+    shared = {
+        "kafka.fetch.min.bytes": "1",
+        "kafka.batch.size": "1000",
+        "kafka.transaction.timeout.ms": "5000",
+    }
+    parse(BROKERS | shared, Use.READ)
+    parse(BROKERS | shared, Use.WRITE_STREAM)
+    assert not caplog.text
