@@ -96,9 +96,11 @@ def main() -> int:
         f"if(error is null, '{args.target}', '{args.dead}') as topic",
         "if(error is null, null, array("
         "struct('deadletter.reason' as key, cast(error as binary) as value), "
-        "struct('deadletter.source.topic', cast(topic as binary)), "
-        "struct('deadletter.source.partition', cast(cast(partition as string) as binary)), "
-        "struct('deadletter.source.offset', cast(cast(offset as string) as binary)))) as headers",
+        "struct('deadletter.source.topic' as key, cast(topic as binary) as value), "
+        "struct('deadletter.source.partition' as key, "
+        "cast(cast(partition as string) as binary) as value), "
+        "struct('deadletter.source.offset' as key, "
+        "cast(cast(offset as string) as binary) as value))) as headers",
     )
     query = (
         rows.mapInArrow(partial(messages_of, registry, f"{args.target}-value"), MESSAGE)
