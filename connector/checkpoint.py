@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
+from eoslog.connector.drivers_folder import as_spark_takes
 from eoslog.connector.errors import EoslogError
 from eoslog.connector.files import Files, files_at
 from eoslog.connector.offsets import (
@@ -111,6 +112,7 @@ class Checkpoint:
     @classmethod
     def at(cls, location: str) -> Self:
         """The checkpoint at a path or URI; `file:/path`, as Hadoop writes it, is understood."""
+        location = as_spark_takes(location)
         try:
             return cls(files_at(location), location)
         except OSError as error:

@@ -129,6 +129,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @plainly
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end of the whole query: what is there now."""
+        self._log.cluster.meet()
         self._target = self._now(self._log.latest())
         if self.options.committed:
             self._standstill.look(self._log.cluster, self._target.offsets)

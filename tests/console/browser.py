@@ -309,7 +309,7 @@ def test_read_only_there_is_no_button(tmp_path: Path) -> None:
             browser.open("transactions")
             row = browser.until(lambda: shown(browser, "orders-job"), "the open transaction")
             assert "read-only" in row[6] and "console.writable" in row[6]
-            assert not browser.texts("main table button")
+            assert not browser.texts("main td button")
             assert browser.complaints() == []
         del producer
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -111,3 +115,22 @@ def test_lines_are_compared() -> None:
     assert list(steps("$ a\n1\n2\n$ b\n")) == [("a", ["1", "2"]), ("b", [])]
     assert all_match(["x 1 y", "2"], ["x ... y", "2"]) and all_match(["1", "2", "3"], ["...", "3"])
     assert not all_match(["1"], []) and not all_match(["1", "2"], ["2"]) and not all_match([], ["1"])
+
+
+def test_what_blocks_import_of_eoslog_is_there() -> None:
+    """Those that a page's reader types only with Spark, too: names of the connector's inside move."""
+    for block in all_blocks():
+        if block.language == "python":
+            for module, name in _imported(ast.parse(block.code)):
+                there = hasattr(importlib.import_module(module), name) or find_spec(f"{module}.{name}")
+                assert there, f"{block.place}: {module} has no {name}"
+
+
+def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Modules of eoslog that a block imports from, and the names that it takes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "eoslog":
+            yield from ((str(node.module), name.name) for name in node.names)
+        if isinstance(node, ast.Import):
+            split = (name.name.rpartition(".") for name in node.names)
+            yield from ((module, name) for module, _, name in split if module.split(".")[0] == "eoslog")
