@@ -173,6 +173,8 @@ def test_a_group_outlives_crashes() -> None:
     with EmbeddedBroker(config=CONFIG) as broker:
         create(broker.bootstrap, "t", 4)
         members = [Member(broker, "g", "t") for _ in range(2)]
+        # Who is alone at first reads what the other, who comes later, reads from the beginning again.
+        poll_until(members, lambda: sorted(len(member.partitions) for member in members) == [2, 2])
         total = 0
         for _ in range(3):
             fill(broker, "t", 40)
