@@ -18,6 +18,7 @@ from eoslog.broker.faults import Faults
 from eoslog.broker.limits import Memory
 from eoslog.broker.log.cleaner import Cleaner
 from eoslog.broker.log.flush import GroupFlush
+from eoslog.broker.log.scrub import SCRUB_INTERVAL_MS, Scrubber
 from eoslog.broker.log.upkeep import BUSY, BUSY_INTERVAL_MS, IDLE, REMOVE_INTERVAL_MS, Upkeep
 from eoslog.broker.ports import Clock, FileSystem, OsFileSystem, SystemClock
 from eoslog.broker.quotas import Quotas
@@ -66,6 +67,7 @@ class Broker:
         self.options.followers.append(self.topics.defaults_changed)
         self.upkeep = Upkeep(self.topics.all_partitions, self.clock)
         self.cleaner = Cleaner(self.topics.fs, self.topics.all_partitions, self.clock, config)
+        self.scrubber = Scrubber(self.topics.fs, self.topics.all_partitions, config)
         if config.authorizer:
             self.guard = _guard(fs, config)
         self.credentials = Credentials(fs, config.log_dirs)
@@ -104,6 +106,7 @@ class Broker:
             asyncio.create_task(_every(REMOVE_INTERVAL_MS, self.upkeep.remove_files)),
             asyncio.create_task(_every(BUSY_INTERVAL_MS, self._checkpoint_busy)),
             asyncio.create_task(_every(config.cleaner_backoff_ms, self.cleaner.clean)),
+            asyncio.create_task(_every(SCRUB_INTERVAL_MS, self.scrubber.scrub)),
             asyncio.create_task(_every(config.offsets_retention_check_interval_ms, self.groups.expire)),
         ]
 
@@ -127,6 +130,7 @@ class Broker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.cleaner.close()
+        self.scrubber.close()
         self.groups.close()
         await self.flush.stop()
         await asyncio.sleep(self.topics.unsettled_ms / 1000)

@@ -29,6 +29,10 @@ class PartitionLook(NamedTuple):
     last_stable_offset: int
     size: int
     offline: bool
+    damaged: int
+    """Segments that the scrub has found to be damaged."""
+    unchecked: int
+    """Bytes that it has to read still."""
 
 
 class LagLook(NamedTuple):
@@ -94,6 +98,8 @@ def _partitions(broker: Broker) -> list[PartitionLook]:
             partition.last_stable_offset,
             partition.size,
             partition.offline is not None,
+            partition.damaged_segments,
+            sum(one.size for _, one in partition.unchecked_segments()),
         )
         for topic in topics
         if topic is not None

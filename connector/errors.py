@@ -101,15 +101,16 @@ class ProduceFailed(EoslogError):
 class OffsetsGone(EoslogError):
     """Records of a planned range are no longer in the log, or never were.
 
-    `earliest` and `latest` are the partition's bounds when that was found out, -1 when unknown.
+    `earliest` and `latest` are the partition's bounds when that was found out, -1 when unknown. `behind`:
+    the first offset after them that is there, where they are missing in the midst of the log; else -1.
     """
 
-    def __init__(self, message: str, earliest: int = -1, latest: int = -1) -> None:
+    def __init__(self, message: str, earliest: int = -1, latest: int = -1, behind: int = -1) -> None:
         super().__init__(message)
-        self.earliest, self.latest = earliest, latest
+        self.earliest, self.latest, self.behind = earliest, latest, behind
 
-    def __reduce__(self) -> tuple[type["OffsetsGone"], tuple[str, int, int]]:
-        return type(self), (str(self), self.earliest, self.latest)
+    def __reduce__(self) -> tuple[type["OffsetsGone"], tuple[str, int, int, int]]:
+        return type(self), (str(self), self.earliest, self.latest, self.behind)
 
 
 class TopicMadeAnew(EoslogError):

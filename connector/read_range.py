@@ -35,7 +35,7 @@ def read_range(options: SourceOptions, task: plan.Range) -> Iterator[pa.RecordBa
             return
         except OffsetsGone as error:
             report_loss(options.fail_on_data_loss, str(error))
-            position = _next_in_log(options, task, position)
+            position = _next_in_log(options, task, position) if error.behind < 0 else error.behind
         except TopicMadeAnew as error:
             report_loss(options.fail_on_data_loss, str(error))
             return

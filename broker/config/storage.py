@@ -55,3 +55,10 @@ class StorageOptions:
         low=1 << 20,
         dynamic=True,
     )
+    scrub_bytes_per_second: int = option(
+        32 << 20,
+        "log.scrub.bytes.per.second",
+        "how fast segments that the start did not read are looked through for damage; 0: never",
+        low=0,
+        dynamic=True,
+    )

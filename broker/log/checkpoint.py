@@ -2,8 +2,9 @@
 
 `log-start-offset-checkpoint`  where logs begin. Written durably before anything below is removed or refused
                                to readers, so whatever a crash leaves of the removed segments, no deleted
-                               record is seen again. A log that is not in it begins with its first segment.
+                               record is seen again. A log that is not in it begins at 0.
 `cleaner-offset-checkpoint`    up to where logs are compacted. Lost, the whole log counts as not compacted.
+                               A log that is in it, be it with 0, may have gaps: compaction has begun there.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ class OffsetCheckpoint:
     def get(self, topic: str, index: int) -> int:
         """The offset of a partition, 0 if it is not known here."""
         return self._offsets.get((topic, index), 0)
+
+    def knows(self, topic: str, index: int) -> bool:
+        """Whether it has the partition."""
+        return (topic, index) in self._offsets
 
     def put(self, topic: str, index: int, offset: int) -> None:
         """Note a partition's offset, durably. Raises OSError; then it stays what it was."""

@@ -49,6 +49,7 @@ class PartitionBase:
         self.leader_epoch = leader_epoch  # of all that is written in this life
         self.wrote = False  # whether something was
         self.offline: str | None = None  # why, if it is
+        self._said_unreadable = ""  # the last error of a reader that was logged
         self._fs = fs
         self._flush = flush
         self._lazy = flush.mode == "os"

@@ -105,6 +105,8 @@ class PartitionCleaning(PartitionUpkeep):
         old = [source.segment for source in group]
         if self.offline is not None or self._closed or not self._log.holds(old):
             return False
+        if not self.has_gaps:
+            self.cleaned_up_to(self.cleaned_offset)
         prepare(self._fs, self.directory, new.base_offset)
         try:
             commit(self._fs, self.directory, new.base_offset)

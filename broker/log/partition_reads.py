@@ -9,6 +9,8 @@ from eoslog.broker.log import epochs
 from eoslog.broker.log.answers import ReadResult
 from eoslog.broker.log.partition_base import PartitionBase
 from eoslog.broker.log.scan import DamagedBatch
+from eoslog.broker.log.scrub import Unchecked
+from eoslog.broker.log.segment import Segment
 from eoslog.broker.ports import Buffer
 from eoslog.protocol.batch import BatchHeader, CorruptBatch, iter_headers
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -38,7 +40,7 @@ class PartitionReads(PartitionBase):
         aborted: list[tuple[int, int]] | None = [] if committed else None
         if offset < bound:
             try:
-                records, upper = self._log.read(offset, bound, max_bytes, min_one)
+                records, upper = self._log.read(offset, bound, max_bytes, min_one, self.has_gaps)
                 if committed and records:
                     aborted = self._log.aborted(offset, upper)
             except (DamagedBatch, OSError) as error:
@@ -107,10 +109,48 @@ class PartitionReads(PartitionBase):
         """
         self._check_online()
         try:
-            yield from self._log.batches(max(start, self.log_start_offset))
+            yield from self._log.batches(max(start, self.log_start_offset), self.has_gaps)
         except (DamagedBatch, OSError) as error:
             raise self._unreadable(error) from error
 
+    def unchecked_segments(self) -> list[tuple[Segment, Unchecked]]:
+        """What the scrub has to read still, and has not found to be damaged."""
+        if self.offline is not None or self._closed:
+            return []
+        return [
+            (
+                segment,
+                Unchecked(
+                    segment.path,
+                    segment.size,
+                    segment.base_offset,
+                    None if segment is self._log.active else segment.next_offset,
+                    self.has_gaps,
+                ),
+            )
+            for segment in self._log
+            if not segment.checked and segment.damage is None
+        ]
+
+    def has(self, segment: Segment) -> bool:
+        """Whether it is in the log still."""
+        return not self._closed and any(one is segment for one in self._log)
+
+    @property
+    def damaged_segments(self) -> int:
+        """How many the scrub has found to be damaged."""
+        return sum(segment.damage is not None for segment in self._log)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether compaction may have taken records; nothing else leaves gaps between batches."""
+        return self._checkpoints.cleaned.knows(self.topic, self.index)
+
     def _unreadable(self, error: Exception) -> KafkaError:
-        _LOG.error("partition %s cannot be read: %s", self, error)
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"partition {self} cannot be read: {error}")
+        """Damage is CORRUPT_MESSAGE: clients of Kafka stop at it, and ask again after a storage error."""
+        text = f"partition {self} cannot be read: {error}"
+        if text != self._said_unreadable:  # readers ask again and again
+            self._said_unreadable = text
+            _LOG.error("%s", text)
+        damaged = isinstance(error, (DamagedBatch, CorruptBatch))
+        return KafkaError(ErrorCode.CORRUPT_MESSAGE if damaged else ErrorCode.KAFKA_STORAGE_ERROR, text)

@@ -101,6 +101,8 @@ def open_segments(
         segments = [Segment.create(fs, directory, 0, interval)]
         fs.sync_dir(directory)
         return segments
+    if bases[0] > log_start:
+        raise DamagedLog(Finding(directory, 0, log_start, _first_missing(bases[0], log_start)))
     segments = [Segment.open(fs, directory, base, interval) for base in bases]
     known.clean = known.clean and _trusted(segments, known.recovery_point)
     if known.clean:
@@ -121,6 +123,14 @@ _ADVICE = (
     "or, to go on without what is damaged and all after it, cut the file at this position and remove the "
     "partition's later segments; then start again"
 )
+
+
+def _first_missing(base: int, log_start: int) -> str:
+    return (
+        f"the first segment begins at offset {base}, but the log at {log_start}: offsets {log_start} to "
+        f"{base - 1} are missing. This partition stays offline. Put their segments back from a copy; or, to "
+        f"go on without them, give {base} as the partition's offset in {files.LOG_STARTS}; then start again"
+    )
 
 
 def _sealed(segments: list[Segment]) -> list[Segment]:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eoslog.broker.ports import File
-from eoslog.protocol.batch import HEADER_SIZE, BatchHeader, CorruptBatch, crc_ok, read_header
+from eoslog.protocol.batch import (
+    HEADER_SIZE,
+    BatchHeader,
+    CorruptBatch,
+    crc_ok,
+    iter_headers,
+    read_header,
+)
 
 HEADERS_CHUNK = 8 << 10
 BODIES_CHUNK = 1 << 20
@@ -57,6 +64,40 @@ def batches(
             raise DamagedBatch(file.path, position, f"batch of offset {header.base_offset} has a wrong CRC")
         yield position, header, memoryview(buffer)[at : at + header.size]
         position += header.size
+
+
+def check_follows(path: str, position: int, header: BatchHeader, before: int, *, gaps: bool) -> None:
+    """Raises DamagedBatch for a batch that cannot be the next one where those before it end at offset
+    `before`. `gaps`: there may be some."""
+    base = header.base_offset
+    if base < before:
+        raise DamagedBatch(path, position, f"batch of offset {base} where {before} must follow")
+    if base > before and not gaps:
+        reason = f"offsets {before} to {base - 1} are missing before the batch of offset {base}"
+        raise DamagedBatch(path, position, reason)
+
+
+def good(data: bytes, path: str, position: int, *, gaps: bool) -> bytes:
+    """Of batches that were read together, at `position` of a file, all before the first that is damaged or
+    does not follow; the last may be cut. Raises DamagedBatch if that is the first of them."""
+    end, before = 0, -1
+    try:
+        for at, header in iter_headers(data):
+            if at:
+                check_follows(path, position + at, header, before, gaps=gaps)
+            if not crc_ok(data, at, header):
+                reason = f"batch of offset {header.base_offset} has a wrong CRC"
+                raise DamagedBatch(path, position + at, reason)
+            end, before = at + header.size, header.next_offset
+    except CorruptBatch as error:
+        if not end:
+            raise DamagedBatch(path, position, str(error)) from error
+    except DamagedBatch:
+        if not end:
+            raise
+    else:
+        return data
+    return data[:end]
 
 
 def _header(file: File, buffer: bytes, start: int, position: int, end: int) -> BatchHeader:

@@ -133,12 +133,14 @@ class Segment(SegmentBase):
 
     def batches_from(
         self, offset: int, chunk: int = BODIES_CHUNK
-    ) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Whole batches from the one that holds `offset`, CRC checked. Raises DamagedBatch."""
+    ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """Position, header and bytes of each batch from the one that holds `offset` on, CRC checked.
+
+        Raises DamagedBatch.
+        """
         found = self.locate(offset)
         if found is not None:
-            for _, header, data in batches(self.file, found[0], self.size, chunk):
-                yield header, data
+            yield from batches(self.file, found[0], self.size, chunk)
 
     def first_at_or_after(self, timestamp: int, start: int, below: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record of at least `timestamp`, from `start`, under `below`."""

@@ -42,6 +42,8 @@ class SegmentBase:
         self.base_offset = base_offset
         self._file: File | None = file
         self._sealed = False
+        self.checked = True  # whether what was there when it was opened has been; see `scrub`
+        self.damage: str | None = None  # what the scrub found
         self.size = 0
         self.next_offset = base_offset
         self.transactions = TransactionIndex(fs, self._path(files.TXN_INDEX))
@@ -131,7 +133,7 @@ class SegmentBase:
         """Open what is there. `next_offset` is not known yet: set by `rebuild`, `trust` or the caller."""
         file = fs.open(os.path.join(directory, files.offset_name(base_offset, files.LOG)))
         segment = cls(fs, directory, base_offset, interval, file)
-        segment.size = file.size()
+        segment.size, segment.checked = file.size(), False
         return segment
 
     def _path(self, suffix: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from eoslog.broker.log.scan import DamagedBatch, check_follows, good
 from eoslog.broker.log.segment import Segment
 from eoslog.protocol.batch import BatchHeader
 
@@ -58,21 +59,23 @@ class Segments:
             return len(self._segments) - 1
         return max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
 
-    def read(self, offset: int, bound: int, max_bytes: int, min_one: bool) -> tuple[bytes, int]:
-        """Bytes from the batch that holds `offset`, and an offset above all their records.
+    def read(self, offset: int, bound: int, max_bytes: int, min_one: bool, gaps: bool) -> tuple[bytes, int]:
+        """Bytes from the batch that holds `offset`, which is below `bound`, and an offset above all their
+        records.
 
         At most `max_bytes`, though the whole first batch with `min_one`; of one segment; nothing of a
-        batch that begins at `bound` or above. The last batch may be cut.
+        batch that begins at `bound` or above. The last batch may be cut. A segment that nobody has checked
+        since it was opened is checked as far as it is read. `gaps`: compaction may have left some.
         """
-        number = self._number(offset)
-        segment = self._segments[number]
+        segment = self._segments[self._number(offset)]
         found = segment.locate(offset)
-        if found is None and number + 1 < len(self._segments):
-            segment = self._segments[number + 1]
-            found = segment.locate(offset)
-        if found is None or found[1].base_offset >= bound:
-            return b"", bound
+        if found is None:
+            raise self._ends_early(segment, offset)
         start, header = found
+        if header.base_offset > offset:
+            check_follows(segment.path, start, header, offset, gaps=gaps)
+        if header.base_offset >= bound:
+            return b"", bound
         if header.size > max_bytes and not min_one:
             return b"", bound
         stop = segment.position_of(bound)
@@ -81,7 +84,13 @@ class Segments:
         if start + size < stop:
             known = segment.upper_offset(start + size)
             upper = upper if known is None else min(upper, known)
-        return segment.file.read(size, start), upper
+        data = segment.file.read(size, start)
+        return data if segment.checked else good(data, segment.path, start, gaps=gaps), upper
+
+    def _ends_early(self, segment: Segment, offset: int) -> DamagedBatch:
+        return DamagedBatch(
+            segment.path, segment.size, f"offset {offset} is missing, the file ends before it"
+        )
 
     def aborted(self, offset: int, upper: int) -> list[tuple[int, int]]:
         """Aborted transactions with their marker at `offset` or above and their first record below `upper`.
@@ -139,10 +148,17 @@ class Segments:
             later = first.base_offset
         return later
 
-    def batches(self, start: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Whole batches from the one that holds `start` to the end, CRC checked."""
+    def batches(self, start: int, gaps: bool) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Whole batches from the one that holds `start` to the end, CRC checked, none left out."""
+        before = start
         for segment in self._segments[self._number(start) :]:
-            yield from segment.batches_from(max(start, segment.base_offset))
+            for position, header, data in segment.batches_from(max(start, segment.base_offset)):
+                if header.base_offset >= start:
+                    check_follows(segment.path, position, header, before, gaps=gaps)
+                yield header, data
+                before = header.next_offset
+            if segment is not self.active and before < segment.next_offset:
+                raise self._ends_early(segment, before)
 
     def close(self) -> None:
         """Close all files; nothing is saved."""

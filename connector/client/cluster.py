@@ -67,6 +67,7 @@ class Cluster:
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
         self.reached = False
+        self.compacted: set[str] = set()  # topics that are known to be; see gaps.py
         self.cluster_id: str | None = None
         """As the brokers told it last; None: not asked yet, or they tell none."""
         self._nodes: dict[int, Address] = {}

@@ -17,6 +17,7 @@ import numpy as np
 from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import Address
 from eoslog.connector.client.connection import Connection
+from eoslog.connector.client.gaps import Gaps
 from eoslog.connector.client.retry import Backoff, check, passes
 from eoslog.connector.client.visible import Located, Visible, visible
 from eoslog.connector.errors import (
@@ -70,12 +71,14 @@ def fetch(
     With `topic_id` no record of another topic is read that came to have this name. `max_bytes` (None: as
     the config says) is asked of the broker for an answer; a single batch that is larger comes all the same.
     Compressed batches are unpacked so many at a time that they make up to `max_payload` bytes, or one.
-    Raises OffsetsGone where the log no longer holds `start` or never reached `end`, TopicMadeAnew,
-    CorruptBatch, KafkaError, and RetriesExhausted after poll_timeout_ms without progress.
+    Raises OffsetsGone where the log no longer holds `start`, never reached `end`, or misses offsets that no
+    compaction took; TopicMadeAnew, CorruptBatch, KafkaError, and RetriesExhausted after poll_timeout_ms without
+    progress.
     """
     config = cluster.config
     most = min(config.max_partition_fetch_bytes, config.fetch_max_bytes) if max_bytes is None else max_bytes
     reader = _Reader(cluster, topic, topic_id, partition, end, committed, most)
+    gaps = Gaps(cluster, topic, partition)
     try:
         reader.ask(start)
         position = start
@@ -85,12 +88,17 @@ def fetch(
             if seen.next_offset <= position:
                 reader.nothing(answer, position)
                 continue
-            if seen.next_offset < end:
+            lost = None if seen.missing is None or gaps.are_explained() else seen.missing
+            if lost is not None:
+                seen = _seen(reader.name, answer, position, lost[0], committed)
+            elif seen.next_offset < end:
                 reader.ask(seen.next_offset)
             for decoded in _decoded(reader.name, answer.records, seen.batches, headers, max_payload):
                 rows = cut(decoded, position, end)
                 if len(rows):
                     yield rows
+            if lost is not None:
+                raise gaps.error(*lost)
             position = seen.next_offset
     finally:
         reader.close()
@@ -250,7 +258,8 @@ class _Reader:
                 part["log_start_offset"],
                 part["high_watermark"],
             )
-        check(part["error_code"], f"Fetch of {self.name} at {position}")
+        advice = f" ({_DAMAGED})" if part["error_code"] == ErrorCode.CORRUPT_MESSAGE else ""
+        check(part["error_code"], f"Fetch of {self.name} at {position}{advice}")
         return _Answer(
             part["records"] or b"",
             part["last_stable_offset"],

@@ -13,6 +13,7 @@ from eoslog.connector.client.cluster import Cluster
 from eoslog.connector.client.config import Address
 from eoslog.connector.client.connection import Connection
 from eoslog.connector.client.fetch import cut
+from eoslog.connector.client.gaps import Gaps
 from eoslog.connector.client.grouping import by_topic
 from eoslog.connector.client.visible import visible
 from eoslog.connector.errors import EoslogError
@@ -146,6 +147,8 @@ class _Batch:
             raise _NotSmall(f"more than {self._max_bytes} bytes")
         aborted = [(a["producer_id"], a["first_offset"]) for a in part["aborted_transactions"] or ()]
         seen = visible(records, position, end, aborted if self._committed else None)
+        if seen.missing is not None and not Gaps(self._cluster, *place).are_explained():
+            raise _NotSmall(f"offsets {seen.missing} are missing")
         if seen.batches:
             decoded = decode_batches(
                 records, seen.batches, headers=self._headers, max_payload=self._max_bytes

@@ -17,11 +17,13 @@ Located = tuple[int, BatchHeader]
 class Visible:
     """Batches to decode, as (position, header), and the offset at which to read on.
 
-    `next_offset` is -1 where the bytes hold no whole batch.
+    `next_offset` is -1 where the bytes hold no whole batch. `missing`: the first offsets of the range that
+    are passed over, from and to below; None: there are none. Compaction takes records, nothing else does.
     """
 
     batches: list[Located]
     next_offset: int
+    missing: tuple[int, int] | None
 
 
 def visible(records: Buffer, start: int, end: int, aborted: Sequence[tuple[int, int]] | None) -> Visible:
@@ -31,9 +33,11 @@ def visible(records: Buffer, start: int, end: int, aborted: Sequence[tuple[int, 
     """
     hidden = _Hidden(aborted or ())
     kept: list[Located] = []
-    next_offset = -1
+    next_offset, before, missing = -1, start, None
     for pos, header in iter_headers(records):
-        next_offset = max(next_offset, header.next_offset)
+        if missing is None and before < min(header.base_offset, end):
+            missing = before, header.base_offset
+        next_offset = before = max(next_offset, header.next_offset)
         if header.base_offset >= end:
             break
         if hidden.hides(records, pos, header) or header.is_control:
@@ -43,7 +47,7 @@ def visible(records: Buffer, start: int, end: int, aborted: Sequence[tuple[int, 
                 )
         elif header.count and header.next_offset > start:
             kept.append((pos, header))
-    return Visible(kept, next_offset)
+    return Visible(kept, next_offset, missing)
 
 
 class _Hidden:

@@ -225,4 +225,4 @@ def test_damage_met_while_reading_is_an_error_with_file_and_position(disk: Disk)
     disk.file("00000000000000000000.log")[20] ^= 0xFF
     with pytest.raises(KafkaError, match=r"00000000000000000000.log, position 0") as caught:
         list(partition.scan())
-    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE

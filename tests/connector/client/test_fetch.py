@@ -336,3 +336,54 @@ def test_brokers_may_send_a_reader_away_by_a_rule_of_their_own() -> None:
 def test_a_leader_that_always_sends_away_to_where_nothing_is_ends_by_the_time_out(named: bool) -> None:
     with pytest.raises(RetriesExhausted, match="no progress within 100 ms"):
         TwoNodes(replica(100, "empty"), always=True, named=named).read(poll_timeout_ms=100)
+
+
+class Gappy(Log):
+    """Offsets 30 to 49 are missing."""
+
+    def __init__(self) -> None:
+        super().__init__(30)
+        self.end = 50
+        for _ in range(5):
+            self.add(10)
+
+    def policy(self, policy: str | int) -> Any:
+        def answer(version: int, body: Any) -> Any:
+            found = [{"name": "cleanup.policy", "value": policy}] if isinstance(policy, str) else []
+            code = policy if isinstance(policy, int) else 0
+            return {
+                "results": [{"resource_type": 2, "resource_name": "t", "error_code": code, "configs": found}]
+            }
+
+        return answer
+
+
+@pytest.mark.parametrize("max_bytes", [1, 700, 1 << 20])
+@pytest.mark.parametrize("start", [0, 29, 30, 45])
+def test_offsets_that_no_compaction_took_are_an_error(start: int, max_bytes: int) -> None:
+    log, seen = Gappy(), list[int]()
+    with FakeBroker({ApiKey.FETCH: log.fetch, ApiKey.DESCRIBE_CONFIGS: log.policy("delete")}) as broker:
+        with pytest.raises(OffsetsGone, match="are missing in the midst of its log") as raised:
+            for rows in fetch(connected(broker), "t", 0, start, 100, committed=True, max_bytes=max_bytes):
+                seen += rows.offset.to_pylist()
+        assert seen == list(range(start, 30)) and raised.value.behind == 50
+        assert f"offsets {max(start, 30)} to 49 of t-0" in str(raised.value)
+        rest = fetch(connected(broker), "t", 0, 50, 100, committed=True)
+        assert [at for rows in rest for at in rows.offset.to_pylist()] == list(range(50, 100))
+
+
+def test_a_gap_at_the_end_of_the_range_is_an_error_too() -> None:
+    log = Gappy()
+    with FakeBroker({ApiKey.FETCH: log.fetch, ApiKey.DESCRIBE_CONFIGS: log.policy("delete")}) as broker:
+        with pytest.raises(OffsetsGone):
+            list(fetch(connected(broker), "t", 0, 0, 40, committed=True))
+        assert [len(rows) for rows in fetch(connected(broker), "t", 0, 0, 30, committed=True)] == [30]
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete,compact", 29], ids=["compact", "both", "not told"])
+def test_what_compaction_took_is_not_missed(policy: str | int, caplog: pytest.LogCaptureFixture) -> None:
+    log = Gappy()
+    with FakeBroker({ApiKey.FETCH: log.fetch, ApiKey.DESCRIBE_CONFIGS: log.policy(policy)}) as broker:
+        rows = fetch(connected(broker), "t", 0, 0, 100, committed=True)
+        assert [at for one in rows for at in one.offset.to_pylist()] == [*range(30), *range(50, 100)]
+    assert ("is not told" in caplog.text) == isinstance(policy, int)
