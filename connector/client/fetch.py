@@ -72,8 +72,8 @@ def fetch(
     the config says) is asked of the broker for an answer; a single batch that is larger comes all the same.
     Compressed batches are unpacked so many at a time that they make up to `max_payload` bytes, or one.
     Raises OffsetsGone where the log no longer holds `start`, never reached `end`, or misses offsets that no
-    compaction took; TopicMadeAnew, CorruptBatch, KafkaError, and RetriesExhausted after poll_timeout_ms without
-    progress.
+    compaction took; TopicMadeAnew, CorruptBatch, KafkaError, and RetriesExhausted after poll_timeout_ms
+    without progress.
     """
     config = cluster.config
     most = min(config.max_partition_fetch_bytes, config.fetch_max_bytes) if max_bytes is None else max_bytes
