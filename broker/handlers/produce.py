@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eoslog.broker.dispatch import CloseConnection, RequestContext, Settled
+from eoslog.broker.log.checks import RejectedRecords
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import BatchHeader, CorruptBatch, read_header
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -72,6 +73,11 @@ class _Item:
         """Make the answer this error."""
         self.live = False
         self.answer.update(error_code=error.code, base_offset=-1, error_message=error.message or None)
+        if isinstance(error, RejectedRecords):
+            self.answer["record_errors"] = [
+                {"batch_index": number, "batch_index_error_message": reason}
+                for number, reason in error.reasons.items()
+            ]
 
 
 _Verdicts = list[tuple[_Item, Awaitable[None]]]

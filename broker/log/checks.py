@@ -9,21 +9,37 @@
 | from a client: base offset not 0; count not last delta + 1; empty; |                     |
 | control batch; producer id without sequence or epoch; transaction  | INVALID_RECORD      |
 | without producer id                                                |                     |
-| timestamp too far ahead of the broker's clock, or behind it        | INVALID_TIMESTAMP   |
-| compacted topic: a record without a key                            | INVALID_RECORD      |
+| timestamp too far ahead of the broker's clock, or behind it        | INVALID_TIMESTAMP * |
+| compacted topic: a record without a key                            | INVALID_RECORD *    |
+
+* the batch is refused as a whole, and the error names the records (KIP-467): producers fail those with what
+  is wrong with them, and may send the others again.
 """
 
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
 from eoslog.broker.log.settings import NEVER, LogSettings
 from eoslog.protocol.batch import HEADER_SIZE, MAGIC, BatchHeader, CorruptBatch, crc32c, crc_ok, read_header
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
+if TYPE_CHECKING:
+    from eoslog.protocol.records import DecodedRecords
+
 _MAGIC_AT = 16
 _ATTRIBUTES_AT = 21
 _LOG_APPEND_TIME = 0x08
+
+
+class RejectedRecords(KafkaError):
+    """Some records of a batch are wrong: `reasons` by their number in it."""
+
+    def __init__(self, code: ErrorCode, reasons: dict[int, str]) -> None:
+        shown = "; ".join(f"record {number}: {reason}" for number, reason in list(reasons.items())[:3])
+        super().__init__(code, f"{len(reasons)} records are refused, and the batch with them: {shown}")
+        self.reasons = reasons
 
 
 def check_batch(batch: memoryview, settings: LogSettings, now_ms: int, *, coordinator: bool) -> BatchHeader:
@@ -45,9 +61,15 @@ def check_batch(batch: memoryview, settings: LogSettings, now_ms: int, *, coordi
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE, "the batch's CRC is wrong: damaged on its way, send it again"
         )
-    if not coordinator and (settings.compacted or settings.timestamp_before_max_ms < NEVER):
+    if not coordinator and _concerns_records(header, settings, now_ms):
         _check_records(batch, header, settings, now_ms)
     return header
+
+
+def _concerns_records(header: BatchHeader, settings: LogSettings, now_ms: int) -> bool:
+    """Whether each record has to be looked at. Few topics ask for it, and few batches."""
+    late = header.max_timestamp > now_ms + settings.timestamp_after_max_ms and not settings.log_append_time
+    return settings.compacted or settings.timestamp_before_max_ms < NEVER or late
 
 
 def _check_client(header: BatchHeader, size: int, settings: LogSettings, now_ms: int) -> None:
@@ -70,13 +92,6 @@ def _check_client(header: BatchHeader, size: int, settings: LogSettings, now_ms:
             )
     elif header.is_transactional:
         raise _invalid("a transactional batch needs a producer id")
-    latest = now_ms + settings.timestamp_after_max_ms
-    if header.max_timestamp > latest and not settings.log_append_time:
-        raise KafkaError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {header.max_timestamp} is more than {settings.timestamp_after_max_ms} ms ahead of "
-            f"the broker's clock ({now_ms}); see message.timestamp.after.max.ms",
-        )
 
 
 def _check_records(batch: memoryview, header: BatchHeader, settings: LogSettings, now_ms: int) -> None:
@@ -87,14 +102,30 @@ def _check_records(batch: memoryview, header: BatchHeader, settings: LogSettings
     except CorruptBatch as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     if settings.compacted and records.key.null_count:
-        raise _invalid(f"{records.key.null_count} records have no key, which a compacted topic needs")
-    oldest = min(records.timestamp.to_pylist(), default=now_ms)
-    if now_ms - oldest > settings.timestamp_before_max_ms and not settings.log_append_time:
-        raise KafkaError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {oldest} is more than {settings.timestamp_before_max_ms} ms behind the broker's "
-            f"clock ({now_ms}); see message.timestamp.before.max.ms",
-        )
+        without = [number for number, null in enumerate(records.key.is_null().to_pylist()) if null]
+        reason = "it has no key, which a compacted topic needs"
+        raise RejectedRecords(ErrorCode.INVALID_RECORD, dict.fromkeys(without, reason))
+    if not settings.log_append_time:
+        _check_times(records, settings, now_ms)
+        if header.max_timestamp > now_ms + settings.timestamp_after_max_ms:
+            raise KafkaError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"the batch says that its largest timestamp is {header.max_timestamp}, which no record has",
+            )
+
+
+def _check_times(records: DecodedRecords, settings: LogSettings, now_ms: int) -> None:
+    before, after = settings.timestamp_before_max_ms, settings.timestamp_after_max_ms
+    reasons = {}
+    for number, timestamp in enumerate(records.timestamp.to_pylist()):
+        if now_ms - timestamp > before:
+            where = f"{before} ms behind the broker's clock ({now_ms}); see message.timestamp.before.max.ms"
+            reasons[number] = f"timestamp {timestamp} is more than {where}"
+        elif timestamp - now_ms > after:
+            where = f"{after} ms ahead of the broker's clock ({now_ms}); see message.timestamp.after.max.ms"
+            reasons[number] = f"timestamp {timestamp} is more than {where}"
+    if reasons:
+        raise RejectedRecords(ErrorCode.INVALID_TIMESTAMP, reasons)
 
 
 def with_append_time(batch: memoryview, now_ms: int) -> bytearray:

@@ -1,6 +1,7 @@
 """confluent-kafka's producers: plain, idempotent, transactional; read back at both isolation levels."""
 
 import time
+from collections.abc import Callable
 
 import pytest
 from broker_clients import create, numbers, read_all
@@ -130,4 +131,24 @@ def test_a_record_above_the_limit_is_refused(broker: EmbeddedBroker, topic: str)
     producer.produce(topic, b"x" * 2000, on_delivery=lambda error, message: errors.append(error.code()))
     assert producer.flush(10) == 0
     assert errors == [KafkaError.MSG_SIZE_TOO_LARGE]
+    assert read_all(broker.bootstrap, topic) == []
+
+
+def test_records_without_a_key_are_named(broker: EmbeddedBroker, topic: str) -> None:
+    """KIP-467: ten of a hundred have no key, which their compacted topic needs; the others were in the same
+    batch, and may be sent again."""
+    create(broker.bootstrap, topic, 1, **{"cleanup.policy": "compact"})
+    told: dict[int, int] = {}
+
+    def delivered(number: int) -> Callable[[KafkaError | None, object], None]:
+        return lambda error, message: told.update({number: 0 if error is None else error.code()})
+
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 500})
+    for number in range(100):
+        key = None if number % 10 == 3 else b"k"
+        producer.produce(topic, b"%d" % number, key, partition=0, on_delivery=delivered(number))
+    assert producer.flush(20) == 0
+    wrong = {number for number, code in told.items() if code == KafkaError.INVALID_RECORD}
+    others = {number for number, code in told.items() if code == KafkaError._INVALID_DIFFERENT_RECORD}
+    assert wrong == set(range(3, 100, 10)) and others == set(range(100)) - wrong
     assert read_all(broker.bootstrap, topic) == []

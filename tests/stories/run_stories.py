@@ -62,6 +62,8 @@ STORIES = (
            "recovering or ctrl_c")),
     Story("cluster", "executors in JVMs of their own, killed", "installing.md",
           tested("tests/connector/test_spark_python.py", "test_a_copy")),
+    Story("connect", "a client of Spark Connect, its server killed", "installing.md",
+          tested("tests/connector/test_spark_connect.py")),
     Story("pytest", "one's own pipeline under test, with faults", "testing-pipelines.md",
           tested(_PAGES, "testing")),
 )  # fmt: skip
