@@ -3,11 +3,15 @@
 Every module logs by Python's own `logging`; a line about something that operators may want to count or
 search for carries it as fields too: `log.info("topic %s made", name, extra={"topic": name})`. As text the
 message says it all; as JSON the fields stand beside it. Values of secret options are logged nowhere.
+
+Messages have words of clients in them: names, addresses, what could not be understood. Whatever these are, a
+message is one line, of bounded length.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import time
 from collections.abc import Iterable
@@ -17,6 +21,9 @@ log = logging.getLogger(__name__)
 CAUSED_BY_CLIENTS = ("eoslog.broker.connection", "eoslog.broker.server", "eoslog.broker.security")
 LINES, WINDOW_S = 50, 10.0
 
+LONGEST = 4000
+"""Characters of a message."""
+
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -24,7 +31,7 @@ def begin(level: str, form: str) -> None:
     """Write lines of at least `level` ("info", ...) to standard error, as `form`: "text" or "json"."""
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(Sparing())
-    handler.setFormatter(JsonLines() if form == "json" else logging.Formatter(TEXT))
+    handler.setFormatter(JsonLines() if form == "json" else TextLines(TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
@@ -60,6 +67,28 @@ class Sparing(logging.Filter):
         return known[1] <= LINES
 
 
+class TextLines(logging.Formatter):
+    """A line of text; the traceback of an exception follows on lines of its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """See `logging.Formatter.formatMessage`."""
+        record.message = _FORGES.sub(_escaped, _bounded(record.message))
+        return super().formatMessage(record)
+
+
+_FORGES = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""What ends a line, or changes how a terminal shows it."""
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found.group().encode("unicode_escape").decode()
+
+
+def _bounded(message: str) -> str:
+    left_out = len(message) - LONGEST
+    return message if left_out <= 0 else f"{message[:LONGEST]}... ({left_out} characters more)"
+
+
 class JsonLines(logging.Formatter):
     """One JSON object a line: time (UTC, ms), level, logger, message, the fields given, an exception."""
 
@@ -72,7 +101,7 @@ class JsonLines(logging.Formatter):
             "time": f"{seconds}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _bounded(record.getMessage()),
         }
         line |= {name: value for name, value in vars(record).items() if name not in _STANDARD}
         if record.exc_info:

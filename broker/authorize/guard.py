@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 audit = logging.getLogger("eoslog.broker.authorizer")
 
+MOST_TOLD = 20
+"""Refusals of one request that are logged each; of the others it is said how many there are."""
+
 Mend = Callable[[Message], Message]
 """Puts into an answer what was cut out of its request."""
 
@@ -40,13 +43,14 @@ class Refused:
 class Asked:
     """A request to be judged, and who asks."""
 
-    __slots__ = ("_authorizer", "client", "key", "request", "topics", "version")
+    __slots__ = ("_authorizer", "_denied", "client", "key", "request", "topics", "version")
 
     def __init__(
         self, authorizer: Authorizer, client: Client, key: int, version: int, request: Message, topics: Topics
     ) -> None:
         """`request` is changed by what is cut out of it."""
         self._authorizer = authorizer
+        self._denied = 0
         self.client = client
         self.key, self.version, self.request = key, version, request
         self.topics = topics
@@ -55,12 +59,22 @@ class Asked:
         """Whether the client may. `told`: a refusal is one of something asked for, so it is logged."""
         allowed = self._authorizer.allows(self.client, operation, resource, name)
         if not allowed and told:
-            audit.info(
-                "Principal = %s is Denied operation = %s from host = %s on resource = %s:LITERAL:%s"
-                " for request = %d",
-                self.client.principal, operation.name, self.client.host, resource.name, name, self.key,
-            )  # fmt: skip
+            self._denied += 1
+            if self._denied <= MOST_TOLD:
+                audit.info(
+                    "Principal = %s is Denied operation = %s from host = %s on resource = %s:LITERAL:%s"
+                    " for request = %d",
+                    self.client.principal, operation.name, self.client.host, resource.name, name, self.key,
+                )  # fmt: skip
         return allowed
+
+    def tell_the_rest(self) -> None:
+        """Log how many refusals more there were."""
+        if self._denied > MOST_TOLD:
+            audit.info(
+                "Principal = %s is Denied %d times more from host = %s for request = %d",
+                self.client.principal, self._denied - MOST_TOLD, self.client.host, self.key,
+            )  # fmt: skip
 
     def may_topic(self, operation: Operation, name: str) -> bool:
         """Whether the client may do this to a topic."""
@@ -107,6 +121,7 @@ class Guard:
                 raise CloseConnection(f"API key {header.api_key} has no access rule, so nobody may use it")
             asked = self.asked(context, request)
             verdict = check(asked)
+            asked.tell_the_rest()
             if isinstance(verdict, Refused):
                 if verdict.answer is None:
                     raise CloseConnection(f"{context.principal} may not use API key {header.api_key}")

@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer
 from run_command import ok
 
-from eoslog.broker.logs import LINES, WINDOW_S, JsonLines, Sparing
+from eoslog.broker.logs import LINES, LONGEST, TEXT, WINDOW_S, JsonLines, Sparing, TextLines
 from eoslog.testing import EmbeddedBroker
 
 
@@ -41,6 +41,28 @@ def test_an_exception_and_odd_values_stay_one_line() -> None:
     text = JsonLines().format(made)
     assert "\n" not in text
     assert "ValueError: first\nsecond" in json.loads(text)["exception"]
+
+
+def test_clients_cannot_forge_lines() -> None:
+    name = "orders\n2026-11-24 INFO eoslog.broker.main: all is well\r\x1b[2J\x85\u2028end"
+    text = TextLines(TEXT).format(record("no topic %s", name))
+    assert len(text.splitlines()) == 1 and "\x1b" not in text
+    assert text.endswith(
+        r"no topic orders\n2026-11-24 INFO eoslog.broker.main: all is well\r\x1b[2J\x85\u2028end"
+    )
+    try:
+        raise ValueError("a traceback has its lines")
+    except ValueError:
+        made = record("failed")
+        made.exc_info = sys.exc_info()
+    assert len(TextLines(TEXT).format(made).splitlines()) > 3
+
+
+def test_no_line_is_longer_than_somebody_reads() -> None:
+    long = record("no topic %s", "x" * 1_000_000)
+    for formatter in (TextLines(TEXT), JsonLines()):
+        text = formatter.format(long)
+        assert len(text) < LONGEST + 300 and "characters more)" in text
 
 
 def test_clients_cannot_fill_the_disk_with_lines() -> None:

@@ -25,7 +25,7 @@ USERS = ("alice", "bob", "carol")
 class Site:
     """A broker with ACLs on, users with passwords, and its administrator."""
 
-    def __init__(self, data: Path | None = None, **config: str) -> None:
+    def __init__(self, data: Path | None = None, log_level: str = "error", **config: str) -> None:
         (self.port,) = free_ports(1)
         passwords = {name: f"{name}-password" for name in USERS} | {ADMIN: SECRET}
         self.broker = EmbeddedBroker(
@@ -38,7 +38,7 @@ class Site:
                 "super.users": f"User:{ADMIN};User:nobody-else",
             }
             | config,
-            log_level="error",
+            log_level=log_level,
         )
 
     def client(self, user: str, **more: Any) -> dict[str, Any]:

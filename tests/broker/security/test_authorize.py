@@ -15,7 +15,7 @@ from confluent_kafka.admin import (
 from filled_requests import bodies
 from securitykit import ADMIN
 
-from eoslog.broker.authorize.guard import Guard
+from eoslog.broker.authorize.guard import MOST_TOLD, Guard
 from eoslog.broker.authorize.table import TABLE
 from eoslog.broker.dispatch import CloseConnection, served
 from eoslog.protocol.apis import APIS, ApiKey
@@ -113,6 +113,19 @@ def test_a_fetch_gets_what_is_allowed(site: Site) -> None:
         assert fetched(wire, "t", "secret", "missing") == {"t": 0, "secret": 29, "missing": 29}
         site.change("alice", "READ TOPIC t", deny=True)
         assert fetched(wire, "t") == {"t": 29}
+
+
+def test_a_request_of_many_refusals_makes_few_lines_and_none_that_clients_wrote() -> None:
+    with Site(log_level="info") as site:
+        with site.wire("alice") as wire:
+            assert set(fetched(wire, *(f"x{number}" for number in range(5000))).values()) == {29}
+            fetched(wire, "x\n2026-11-24 00:00:00,000 INFO eoslog.broker.main: forged")
+        lines = site.broker.output().splitlines()
+    denied = [line for line in lines if "INFO eoslog.broker.authorizer: Principal" in line]
+    assert len(denied) == MOST_TOLD + 2
+    assert f"is Denied {5000 - MOST_TOLD} times more" in denied[-2]
+    assert r"LITERAL:x\n2026" in denied[-1] and "forged" in denied[-1]
+    assert not any(line.startswith("2026-11-24 00:00:00,000") for line in lines)
 
 
 def test_a_fetch_by_id(site: Site) -> None:
