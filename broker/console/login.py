@@ -3,7 +3,8 @@
 The console is a SASL client towards the broker's own code, so passwords, stored SCRAM keys and tokens are
 judged by what judges them on the listener, delays and log lines included. A password is tried as
 SCRAM where the user has keys, then as PLAIN. What was right stays right for `REMEMBERED` seconds, or as
-long as the session lasts if that is shorter.
+long as the session lasts if that is shorter. Who was wrong `FREE_TRIES` times, a user at a host, may try
+once in `PAUSE` seconds from then on, until he is right or leaves it alone for a minute.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from eoslog.protocol.scram import HASHES, ClientExchange, ScramError
 
 REMEMBERED = 60.0
 _MOST_REMEMBERED = 256
+FREE_TRIES, PAUSE, FORGIVEN = 5, 2.0, 60.0
 _BEARER = "OAUTHBEARER"
 
 
@@ -34,6 +36,38 @@ class Unknown(Exception):
     def __init__(self, why: str, challenges: Sequence[str]) -> None:
         super().__init__(why)
         self.challenges = challenges
+
+
+class TooManyTries(Exception):
+    """Somebody was wrong too often, and has to wait."""
+
+
+_Who = tuple[str, str]
+"""A host and a user."""
+
+
+class Tries:
+    """How often somebody was wrong of late, and when he may try again."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._wrong: dict[_Who, tuple[int, float]] = {}  # tries, and when the last one was
+
+    def check(self, who: _Who) -> None:
+        """Before a try. Raises TooManyTries."""
+        tries, last = self._wrong.get(who, (0, 0.0))
+        if tries >= FREE_TRIES and self._clock() < last + PAUSE:
+            raise TooManyTries(f"wrong {tries} times: try again in {PAUSE:.0f} s")
+
+    def wrong(self, who: _Who) -> None:
+        """After a try that failed."""
+        now = self._clock()
+        self._wrong = {one: found for one, found in self._wrong.items() if now < found[1] + FORGIVEN}
+        self._wrong[who] = self._wrong.get(who, (0, 0.0))[0] + 1, now
+
+    def right(self, who: _Who) -> None:
+        """After one that did not."""
+        self._wrong.pop(who, None)
 
 
 class Login:
@@ -47,6 +81,7 @@ class Login:
         self._sasl: Sasl | None = inside.broker.sasl if listener.sasl else None
         self._secret = secrets.token_bytes(32)
         self._known: dict[bytes, tuple[str, float]] = {}
+        self._tries = Tries(clock)
         self._offered = self._sasl.offered(Session(listener)) if self._sasl is not None else []
 
     @property
@@ -61,11 +96,15 @@ class Login:
         return basic + (['Bearer realm="eoslog console"'] if _BEARER in self._offered else [])
 
     async def caller(self, authorization: str | None, host: str, principal: str) -> Caller:
-        """Who asks. `principal`: what TLS says, on a listener without SASL. Raises Unknown, BrokerBusy."""
+        """Who asks. `principal`: what TLS says, on a listener without SASL.
+
+        Raises Unknown, TooManyTries, BrokerBusy."""
         if self._sasl is None:
             return self._known_as(principal, host)
         if not authorization:
             raise Unknown("who are you?", self.challenges)
+        if not authorization.isascii():
+            raise Unknown("the Authorization header is not understood", self.challenges)
         digest = hmac.digest(self._secret, authorization.encode(), "sha256")
         name, ends_at = self._known.get(digest, ("", 0.0))
         if self._clock() >= ends_at:
@@ -95,7 +134,9 @@ class Login:
             user, colon, password = "", "", ""
         if not (user and colon and password):
             raise Unknown("the Authorization header is not understood", self.challenges)
-        return await self._tried([(name, _client(name, user, password)) for name in self._order(user)], host)
+        return await self._tried(
+            [(name, _client(name, user, password)) for name in self._order(user)], host, user
+        )
 
     def _order(self, user: str) -> list[str]:
         """The mechanisms to try for a user's password: those with stored keys first, PLAIN next."""
@@ -103,11 +144,16 @@ class Login:
         names = [name for name in self._offered if name != _BEARER]
         return sorted(names, key=lambda name: (name not in stored, name != "PLAIN", name))
 
-    async def _tried(self, ways: Sequence[tuple[str, Callable[[], _Client]]], host: str) -> Session:
+    async def _tried(
+        self, ways: Sequence[tuple[str, Callable[[], _Client]]], host: str, user: str = ""
+    ) -> Session:
+        self._tries.check((host, user))
         for mechanism, client in ways:
             session = Session(self._listener)
             if await self._exchanged(session, mechanism, client(), f"{host} (console)"):
+                self._tries.right((host, user))
                 return session
+        self._tries.wrong((host, user))
         raise Unknown("the name and password, or the token, are not right", self.challenges)
 
     async def _exchanged(self, session: Session, mechanism: str, client: _Client, peer: str) -> bool:

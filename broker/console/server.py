@@ -22,7 +22,7 @@ from aiohttp import web
 from eoslog.broker.console import doors, watch
 from eoslog.broker.console.aborts import Changed
 from eoslog.broker.console.inside import BrokerBusy, Caller, Inside
-from eoslog.broker.console.login import Login, Unknown
+from eoslog.broker.console.login import Login, TooManyTries, Unknown
 from eoslog.broker.console.rates import EVERY, History, sample
 from eoslog.broker.console.routes import CHANGES, LOOKS, BadRequest, ReadOnly, Show, Site
 from eoslog.broker.security.listeners import Listener
@@ -192,6 +192,8 @@ class Pages:
             for challenge in unknown.challenges:
                 response.headers.add("WWW-Authenticate", challenge)
             return response
+        except TooManyTries as error:
+            return _error(429, str(error))
         except KafkaError as error:
             return _error(_status(error.code), str(error))
         except (BadRequest, ReadOnly, Changed, BrokerBusy) as error:

@@ -55,10 +55,10 @@ class Sasl:
         if mechanism == "PLAIN":
             return lambda: PlainExchange(passwords)
 
+        given = _GivenCredentials(mechanism, passwords)
+
         def credential(user: str) -> Credential | None:
-            known = self._credentials.get(user, mechanism)
-            password = passwords.password(user) if known is None else None
-            return known if password is None else credential_of_password(mechanism, password)
+            return self._credentials.get(user, mechanism) or given.of(user)
 
         return lambda: ScramExchange(mechanism, credential)
 
@@ -120,3 +120,28 @@ class Sasl:
         most = int(own if own is not None else session.listener.option(self._config, name))
         given = [time for time in (most, step.lifetime_ms) if time > 0]
         return min(given) if given else 0
+
+
+class _GivenCredentials:
+    """SCRAM credentials of the users whose passwords the configuration gives, made before anybody asks: the
+    time of an answer tells nobody who is known, and who tries passwords costs the broker no sums."""
+
+    def __init__(self, mechanism: str, passwords: Passwords) -> None:
+        self._mechanism, self._passwords = mechanism, passwords
+        self._made: dict[tuple[str, str], Credential] = {}
+        self._make()
+
+    def of(self, user: str) -> Credential | None:
+        """A user's credential. Raises ConfigError."""
+        self._make()
+        return self._made.get((user, self._passwords.password(user) or ""))
+
+    def _make(self) -> None:
+        """Of all who have changed."""
+        wanted = self._passwords.all.items()
+        if self._made.keys() != set(wanted):
+            self._made = {
+                (user, password): self._made.get((user, password))
+                or credential_of_password(self._mechanism, user, password)
+                for user, password in wanted
+            }

@@ -1,7 +1,8 @@
 """SASL SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), the server's side.
 
 What is kept of a password is enough to check it, and not to log in with: salt, iterations, StoredKey and
-ServerKey. A user who does not exist is refused as late and in the same way as a wrong password.
+ServerKey. A user who does not exist is refused as late and in the same way as a wrong password, and has a
+salt that stays the same, as everybody has.
 """
 
 from __future__ import annotations
@@ -37,11 +38,16 @@ _FINAL = re.compile(
 )
 
 
-def credential_of_password(mechanism: str, password: str) -> Credential:
-    """The credential for a password that the configuration gives."""
-    salt = secrets.token_bytes(16)
+def credential_of_password(mechanism: str, user: str, password: str) -> Credential:
+    """The credential for a password that the configuration gives; some milliseconds of sums."""
+    salt = _salt_of(user)
     salted = salted_password(mechanism, password, salt, MIN_ITERATIONS)
     return credential_of(mechanism, salted, salt, MIN_ITERATIONS)
+
+
+def _salt_of(user: str) -> bytes:
+    """Of a user of whom no salt is stored, known or not: nobody can tell which."""
+    return hmac.digest(_DECOY, user.encode(), "sha256")[:16]
 
 
 class ScramExchange:
@@ -84,7 +90,7 @@ class ScramExchange:
     def _salt(self) -> tuple[bytes, int]:
         if self._known is not None:
             return self._known.salt, self._known.iterations
-        return hmac.digest(_DECOY, self._user.encode(), "sha256")[:16], MIN_ITERATIONS
+        return _salt_of(self._user), MIN_ITERATIONS
 
     def _final(self, text: str) -> Step:
         found = _FINAL.fullmatch(text)

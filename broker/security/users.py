@@ -81,6 +81,12 @@ class Passwords:
         self._follow()
         return self._jaas.get(user, self._file.get(user))
 
+    @property
+    def all(self) -> Mapping[str, str]:
+        """Passwords by user. Raises ConfigError if the file is not right."""
+        self._follow()
+        return {**self._file, **self._jaas}
+
     def fits(self, user: str, password: str) -> bool:
         """Whether this is the user's password, found out in the same time for any wrong one."""
         known = self.password(user)

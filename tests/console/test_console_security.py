@@ -298,6 +298,41 @@ def test_a_password_that_was_changed_counts_no_longer_than_remembered(tmp_path: 
     asyncio.run(scenario())
 
 
+def test_headers_that_are_no_text_are_refused_without_a_fuss(site: Closed) -> None:
+    for given in ("Basic \xff\xfe", "Bearer \xe9", "\xff"):
+        assert site.get("/api/about", {"Authorization": given}).status == 401
+
+
+def test_passwords_cannot_be_tried_one_after_the_other() -> None:
+    now, a, b = [0.0], ("host", "alice"), ("host", "bob")
+    tries = login.Tries(lambda: now[0])
+    for _ in range(login.FREE_TRIES):
+        tries.check(a)
+        tries.wrong(a)
+    with pytest.raises(login.TooManyTries, match="wrong 5 times"):
+        tries.check(a)
+    tries.check(b)
+    now[0] = login.PAUSE
+    tries.check(a)
+    tries.wrong(a)
+    now[0] += login.PAUSE / 2
+    with pytest.raises(login.TooManyTries):
+        tries.check(a)
+    tries.right(a)
+    tries.check(a)
+    for _ in range(login.FREE_TRIES):
+        tries.wrong(a)
+    now[0] += login.FORGIVEN
+    tries.wrong(b)
+    tries.check(a)
+
+
+def test_who_is_wrong_too_often_is_told_to_wait(site: Closed) -> None:
+    tried = [site.get("/api/about", basic("dave", f"wrong {n}")).status for n in range(login.FREE_TRIES + 2)]
+    assert tried == [401] * login.FREE_TRIES + [429] * 2
+    assert look(site, AS_ALICE, "about")["user"] == f"User:{ALICE}", "others may come in"
+
+
 # To whom it may be open
 
 SASL_SSL, SASL_PLAIN, PLAIN, SSL = (
