@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from eoslog.broker.connection import Connection
 from eoslog.broker.limits import Memory
@@ -39,6 +40,8 @@ class Server:
         """The TLS of each listener that has it, by name; given before `bind`."""
         self._broker: Broker
         self._connections: set[Connection] = set()
+        self._arriving: WeakSet[Connection] = WeakSet()
+        """Those whose TLS handshake is not done. One that fails is never heard of again, and gone."""
         self._by_ip: Counter[str] = Counter()
         self._limits: dict[str, int] = {}
         self._next_place = 0.0
@@ -49,7 +52,10 @@ class Server:
         """Take an address without accepting yet; answers the listener with its port. Raises OSError."""
 
         def accept() -> Connection:
-            return Connection(self._broker, self, bound)
+            connection = Connection(self._broker, self, bound)
+            if bound.tls:
+                self._arrive(connection)
+            return connection
 
         options: dict[str, Any] = {}
         if listener.tls:
@@ -80,9 +86,20 @@ class Server:
 
     # The register of connections
 
+    def _arrive(self, connection: Connection) -> None:
+        """Before a TLS handshake, which costs memory: asyncio closes a connection whose protocol cannot be
+        made. Raises ConnectionRefusedError."""
+        most = self._broker.config.max_connections
+        if len(self._connections) + len(self._arriving) >= most:
+            self.metrics.connections_refused += 1
+            log.warning("closing a connection before its TLS handshake: there are %d (max.connections)", most)
+            raise ConnectionRefusedError
+        self._arriving.add(connection)
+
     def enter(self, connection: Connection) -> str | None:
         """A new connection; answers why it cannot be served, None if it can."""
         config, host = self._broker.config, connection.client_host
+        self._arriving.discard(connection)
         self._connections.add(connection)
         self.metrics.connections_opened += 1
         self._by_ip[host] += 1

@@ -38,6 +38,10 @@ class CompressionError(ValueError):
     """Bytes that the codec does not understand, a codec that is not known, or more output than allowed."""
 
 
+class TooLarge(CompressionError):
+    """More output than allowed."""
+
+
 def compress(codec: int, parts: Sequence[Buffer]) -> bytes:
     """Compress `parts`, one after another, into one section. Raises CompressionError for an unknown codec."""
     data = parts[0] if len(parts) == 1 else b"".join(parts)
@@ -47,7 +51,8 @@ def compress(codec: int, parts: Sequence[Buffer]) -> bytes:
 def decompress(codec: int, buf: Buffer, max_size: int = MAX_UNCOMPRESSED) -> bytes:
     """Decompress a section.
 
-    Raises CompressionError for garbage, cut input, an unknown codec, and for output above `max_size` bytes.
+    Raises CompressionError for garbage, cut input and an unknown codec, TooLarge for output above `max_size`
+    bytes.
     """
     decompressor = _lookup(_DECOMPRESSORS, codec)
     try:
@@ -71,7 +76,7 @@ def _lookup(table: dict[int, Function], codec: int) -> Function:
 
 def _bounded(size: int, max_size: int) -> int:
     if size > max_size:
-        raise CompressionError(f"section of more than {max_size} bytes when decompressed")
+        raise TooLarge(f"section of more than {max_size} bytes when decompressed")
     return size
 
 

@@ -131,13 +131,10 @@ def _decompress(buf: memoryview, batches: Sequence[tuple[int, BatchHeader]], max
     for pos, header in batches:
         section: Buffer = buf[pos + batch.HEADER_SIZE : pos + header.size]
         if header.codec:
-            section = _uncompressed(section, header)
+            section = _uncompressed(section, header, left, max_payload)
         left -= len(section)
         if left < 0:
-            raise PayloadTooLarge(
-                f"more than {max_payload} bytes of records when decompressed, at offset "
-                f"{header.base_offset}: decode fewer batches at a time"
-            )
+            raise _too_much(header, max_payload)
         sections.append(section)
     sizes = np.array([len(section) for section in sections], np.int64)
     ends = np.cumsum(sizes)
@@ -145,11 +142,21 @@ def _decompress(buf: memoryview, batches: Sequence[tuple[int, BatchHeader]], max
     return _Sections(np.frombuffer(data, np.uint8), ends - sizes, ends, [header for _, header in batches])
 
 
-def _uncompressed(section: Buffer, header: BatchHeader) -> bytes:
+def _uncompressed(section: Buffer, header: BatchHeader, left: int, max_payload: int) -> bytes:
+    most = min(left, compression.MAX_UNCOMPRESSED)
     try:
-        return compression.decompress(header.codec, section)
+        return compression.decompress(header.codec, section, most)
     except compression.CompressionError as error:
+        if isinstance(error, compression.TooLarge) and most < compression.MAX_UNCOMPRESSED:
+            raise _too_much(header, max_payload) from error
         raise _corrupt(header, str(error)) from error
+
+
+def _too_much(header: BatchHeader, max_payload: int) -> PayloadTooLarge:
+    return PayloadTooLarge(
+        f"more than {max_payload} bytes of records when decompressed, at offset {header.base_offset}: decode "
+        "fewer batches at a time"
+    )
 
 
 def _corrupt(header: BatchHeader, what: str) -> CorruptBatch:

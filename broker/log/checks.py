@@ -11,6 +11,8 @@
 | without producer id                                                |                     |
 | timestamp too far ahead of the broker's clock, or behind it        | INVALID_TIMESTAMP * |
 | compacted topic: a record without a key                            | INVALID_RECORD *    |
+| where records are looked at: more than 32 MiB, or 16 times         | MESSAGE_TOO_LARGE   |
+| max.message.bytes, when decompressed                               |                     |
 
 * the batch is refused as a whole, and the error names the records (KIP-467): producers fail those with what
   is wrong with them, and may send the others again.
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
 _MAGIC_AT = 16
 _ATTRIBUTES_AT = 21
 _LOG_APPEND_TIME = 0x08
+
+MOST_UNPACKED, MOST_RATIO = 32 << 20, 16
+"""What a batch may become when its records have to be looked at: few bytes of a client must not take the time
+and the memory of all others."""
 
 
 class RejectedRecords(KafkaError):
@@ -95,10 +101,16 @@ def _check_client(header: BatchHeader, size: int, settings: LogSettings, now_ms:
 
 
 def _check_records(batch: memoryview, header: BatchHeader, settings: LogSettings, now_ms: int) -> None:
-    from eoslog.protocol.records import decode_batches  # heavy; few topics need it
+    from eoslog.protocol.records import PayloadTooLarge, decode_batches  # heavy; few topics need it
 
+    most = max(MOST_UNPACKED, MOST_RATIO * settings.max_message_bytes)
     try:
-        records = decode_batches(batch, [(0, header)], check_crc=False)
+        records = decode_batches(batch, [(0, header)], check_crc=False, max_payload=most)
+    except PayloadTooLarge as error:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {len(batch)} bytes holds more than {most} when decompressed",
+        ) from error
     except CorruptBatch as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     if settings.compacted and records.key.null_count:

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from logkit import NOW, Disk, batch, header_only, offsets, sequenced, stored
 
+from eoslog.broker.log.checks import MOST_UNPACKED
 from eoslog.broker.log.settings import LogSettings
-from eoslog.protocol.batch import control_batch, iter_headers, read_header
+from eoslog.protocol.batch import HEADER_SIZE, build_batch, control_batch, iter_headers, read_header
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.plain_records import iter_records
+from eoslog.protocol.plain_records import encode_records, iter_records
 
 
 def refused(disk: Disk, data: bytes, **options: Any) -> ErrorCode:
@@ -189,3 +190,24 @@ def test_records_that_are_too_old_are_refused_where_the_topic_says_so() -> None:
     disk.with_settings(log_append_time=True)
     partition.reconfigure(disk.settings)
     disk.append(partition, batch(b"x", timestamp=0))
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_few_bytes_that_unpack_to_many_are_refused_where_records_are_looked_at(codec: int) -> None:
+    """Else a client would take memory and time that others need; a log that looks at no record takes them."""
+    large, fine = (
+        b"".join(
+            build_batch(
+                [encode_records([(b"k", bytes(size))], NOW)[HEADER_SIZE:]],
+                1,
+                base_timestamp=NOW,
+                max_timestamp=NOW,
+                codec=codec,
+            )
+        )
+        for size in (MOST_UNPACKED, MOST_UNPACKED - 1000)
+    )
+    compacted = LogSettings(compacted=True, max_message_bytes=1 << 21)
+    assert refused(Disk(compacted), large) is ErrorCode.MESSAGE_TOO_LARGE
+    Disk(compacted).open().append(fine, now_ms=NOW)
+    Disk(LogSettings(max_message_bytes=1 << 21)).open().append(large, now_ms=NOW)
