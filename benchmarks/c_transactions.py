@@ -13,7 +13,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import StructType
 
 from eoslog.connector.calls import called
@@ -32,6 +37,25 @@ class CTransactions(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         return CWriter(self.options["kafka.bootstrap.servers"], self.options["topic"])
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return CBatchWriter(self.streamWriter(schema, overwrite))
+
+
+class CBatchWriter(DataSourceArrowWriter):
+    """The same for `df.write`."""
+
+    def __init__(self, stream: DataSourceStreamArrowWriter) -> None:
+        self._stream = stream
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return self._stream.write(iterator)
+
+    def commit(self, messages: Any) -> None:
+        self._stream.commit(messages, 0)
+
+    def abort(self, messages: Any) -> None:
+        """What is open times out."""
 
 
 class CWriter(DataSourceStreamArrowWriter):

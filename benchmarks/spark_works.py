@@ -55,6 +55,8 @@ def small_write(bench: Bench, connector: str, bootstrap: str, rows: int, tasks: 
         frame = bench.spark.range(0, rows, 1, tasks).selectExpr("cast(cast(id as string) as binary) as value")
         with bench.timed(rows) as run:
             writer = frame.write.format(connector).option("topic", topic)
+            if connector == IDLE:
+                writer = writer.option("lean", "true")
             writer.option("kafka.bootstrap.servers", bootstrap).mode("append").save()
         if connector != IDLE:
             arrived = bench.sum_of(
