@@ -210,10 +210,11 @@ def _times(query: StreamingQuery, batches: int) -> list[float]:
 def ages_ms(bench: Bench, connector: str, bootstrap: str, trigger: float, seconds: float) -> list[float]:
     """Ages in ms of records when a read_committed reader of the sink gets them, from low to high.
 
-    A record carries the time of its making; the first seconds of the query are left out.
+    A record carries the time of its making; the first seconds of the query are left out. The sink of
+    librdkafka's transactions has eoslog's source.
     """
     with bench.topic(bootstrap) as source, bench.topic(bootstrap) as topic, trickle(bootstrap, source, 0):
-        frame = _stream(bench, connector, bootstrap, source)
+        frame = _stream(bench, OURS if connector == C_TRANSACTIONS else connector, bootstrap, source)
         writer = frame.writeStream.format(connector).options(**_to(bootstrap, topic=topic))
         writer = writer.option("checkpointLocation", bench.checkpoint())
         query = writer.trigger(processingTime=f"{trigger} seconds").start()

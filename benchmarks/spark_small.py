@@ -179,6 +179,8 @@ def delays(context: Context) -> list[Result]:
             return statistics.median(ages)
 
         where = {EO: (OURS, bench.peer), ALO: (THEIRS, bench.peer), ON_OWN: (OURS, bench.own)}
+        if not trigger:
+            where[TRANSACTIONS] = (spark_latency.C_TRANSACTIONS, bench.peer)
         runs = {
             name: partial(age, name, partial(spark_latency.ages_ms, bench, *at, trigger, seconds))
             for name, at in where.items()
@@ -192,6 +194,9 @@ def delays(context: Context) -> list[Result]:
         results += _results("delay", f"age p50 {work}", "ms", taken, (1.0, 1.0), WORTH, trigger)
         late = Turns({name: values[1:] for name, values in tails.items()})
         results += _results("delay", f"age p99 {work}", "ms", late, (1.0, 1.0), WORTH)
+        figures = taken.figures({EO: WORTH[EO], TRANSACTIONS: WORTH[TRANSACTIONS]})
+        beside = f"age p50 {work}, beside the least that transactions take"
+        results.append(Result("delay", beside, "ms", Goal("times", 1.1), figures))
     return results
 
 
