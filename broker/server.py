@@ -8,13 +8,13 @@ import socket
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from typing import TYPE_CHECKING
 
 from eoslog.broker.connection import Connection
 from eoslog.broker.limits import Memory
 from eoslog.broker.metrics import Metrics
 from eoslog.broker.security.listeners import Listener
+from eoslog.broker.tls_door import TlsDoor
 
 if TYPE_CHECKING:
     from eoslog.broker.broker import Broker
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
-_HANDSHAKE_TIMEOUT = 10.0  # seconds for a TLS handshake
 _LOOK_EVERY = 1.0
 _LONGEST_WAIT = 60.0
 
@@ -40,26 +39,19 @@ class Server:
         """The TLS of each listener that has it, by name; given before `bind`."""
         self._broker: Broker
         self._connections: set[Connection] = set()
-        self._arriving: WeakSet[Connection] = WeakSet()
-        """Those whose TLS handshake is not done. One that fails is never heard of again, and gone."""
         self._by_ip: Counter[str] = Counter()
         self._limits: dict[str, int] = {}
         self._next_place = 0.0
         self._listeners: list[asyncio.Server] = []
+        self._doors: list[TlsDoor] = []
         self._watch: asyncio.Task[None] | None = None
 
     async def bind(self, listener: Listener) -> Listener:
         """Take an address without accepting yet; answers the listener with its port. Raises OSError."""
 
         def accept() -> Connection:
-            connection = Connection(self._broker, self, bound)
-            if bound.tls:
-                self._arrive(connection)
-            return connection
+            return Connection(self._broker, self, bound)
 
-        options: dict[str, Any] = {}
-        if listener.tls:
-            options = {"ssl": self.tls[listener.name].context, "ssl_handshake_timeout": _HANDSHAKE_TIMEOUT}
         server = await asyncio.get_running_loop().create_server(
             accept,
             listener.host or None,
@@ -67,15 +59,20 @@ class Server:
             port=listener.port,
             backlog=_BACKLOG,
             start_serving=False,
-            **options,
         )
-        self._listeners.append(server)
         bound = replace(listener, port=server.sockets[0].getsockname()[1])
+        if listener.tls:
+            sockets = [one.dup() for one in server.sockets]
+            server.close()
+            context = self.tls[listener.name].context
+            self._doors.append(TlsDoor(sockets, context, accept, self._why_full))
+        else:
+            self._listeners.append(server)
         return bound
 
     async def serve(self, broker: Broker) -> None:
         """Begin to accept connections, for this broker."""
-        assert self._listeners, "bind first"
+        assert self._listeners or self._doors, "bind first"
         self._broker = broker
         config = broker.config
         self.memory = broker.memory
@@ -83,23 +80,22 @@ class Server:
         self._watch = asyncio.create_task(self._look_after())
         for listener in self._listeners:
             await listener.start_serving()
+        for door in self._doors:
+            door.open(_BACKLOG)
 
     # The register of connections
 
-    def _arrive(self, connection: Connection) -> None:
-        """Before a TLS handshake, which costs memory: asyncio closes a connection whose protocol cannot be
-        made. Raises ConnectionRefusedError."""
+    def _why_full(self) -> str | None:
+        """Why no more may come in, those included whose TLS handshake is not done; None if one may."""
         most = self._broker.config.max_connections
-        if len(self._connections) + len(self._arriving) >= most:
-            self.metrics.connections_refused += 1
-            log.warning("closing a connection before its TLS handshake: there are %d (max.connections)", most)
-            raise ConnectionRefusedError
-        self._arriving.add(connection)
+        if len(self._connections) + sum(map(len, self._doors)) < most:
+            return None
+        self.metrics.connections_refused += 1
+        return f"there are {most} connections already (max.connections)"
 
     def enter(self, connection: Connection) -> str | None:
         """A new connection; answers why it cannot be served, None if it can."""
         config, host = self._broker.config, connection.client_host
-        self._arriving.discard(connection)
         self._connections.add(connection)
         self.metrics.connections_opened += 1
         self._by_ip[host] += 1
@@ -159,14 +155,16 @@ class Server:
 
     def abandon(self) -> None:
         """Be gone at once, as after SIGKILL: for tests."""
-        for listener in self._listeners:
-            listener.close()
+        self._close_listeners()
         self.cut()
+
+    def _close_listeners(self) -> None:
+        for listener in (*self._listeners, *self._doors):
+            listener.close()
 
     async def stop(self, grace: float) -> None:
         """Accept no more; let begun requests end within `grace` seconds; close."""
-        for listener in self._listeners:
-            listener.close()
+        self._close_listeners()
         if self._watch is not None:
             self._watch.cancel()
         connections: Sequence[Connection] = list(self._connections)
