@@ -158,8 +158,6 @@ def _trusted(segments: list[Segment], end: int) -> bool:
     """Take the segments as they were closed. False if they do not look so: recover them then."""
     for segment, after in pairwise(segments):
         segment.next_offset = after.base_offset
-        if segment.size == 0:
-            return False
     try:
         segments[-1].trust()
     except DamagedBatch as damage:

@@ -74,8 +74,6 @@ class Segments:
         start, header = found
         if header.base_offset > offset:
             check_follows(segment.path, start, header, offset, gaps=gaps)
-        if header.base_offset >= bound:
-            return b"", bound
         if header.size > max_bytes and not min_one:
             return b"", bound
         stop = segment.position_of(bound)

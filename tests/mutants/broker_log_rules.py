@@ -58,7 +58,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break("a failed sync is none", "        if error is not None:\n            self._sync_failed", "        if False:\n            self._sync_failed"),
         Break("what came during a sync is synced", "            self._synced_size = size", "            self._synced_size = segment.size"),
-        Break("waiters are not refused", "        self._watch.refuse(self._storage_error())\n", ""),
+        Break("waiters are not refused", "        self._watch.refuse(self._storage_error())\n", "", hangs=True),
         Break("an offline partition is served", "        if self.offline is not None:\n            raise self._storage_error()", "        if False:\n            raise self._storage_error()"),
     ),
     *mutants_of(
@@ -68,7 +68,7 @@ MUTANTS: list[Mutant] = [
         Break("a job after a failed one is run", "        for job in jobs:\n            job()\n    except Exception as failure", "        for job in reversed(jobs):\n            job()\n    except Exception as failure"),
         Break("a file closes under a sync", "        if partition in self._busy:\n            self._afterwards", "        if False:\n            self._afterwards"),
         Break("one partition is flushed twice at once", "if p not in self._busy]", "]"),
-        Break("an orderly end leaves marks", "        while self._dirty or self._busy:\n", "        while self._busy:\n"),
+        Break("an orderly end leaves marks", "        while self._dirty or self._busy:\n", "        while self._busy:\n", hangs=True),
     ),
     *mutants_of(
         "broker/log/recovery.py",
@@ -82,7 +82,6 @@ MUTANTS: list[Mutant] = [
         Break("segments with batches are dropped", "            found = find_valid(segment.file, 0, segment.size, end)\n            if found is not None:", "            if (found := None) is not None:"),
         Break("a first segment may be missing", "    if bases[0] > log_start:", "    if False:"),
         Break("the end is not compared", "    return segments[-1].next_offset == end", "    return True"),
-        Break("an empty segment in the midst is taken", "        if segment.size == 0:\n            return False", "        if False:\n            return False"),
         Break("a torn tail stays", "        segment.file.truncate(position)\n", ""),
         Break("snapshots past the end are used", "        if offset <= end:\n", "        if True:\n"),
         Break("bad snapshots stay", "        fs.remove(path)\n        removed = True\n", ""),
@@ -91,7 +90,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "broker/log/data_dir.py",
-        ("tests/broker/log/test_log_topics.py", f"{HERE}test_log_crash_model.py", "tests/broker/operations/test_shutdown.py"),
+        (f"{HERE}test_data_dir_mark.py", f"{HERE}test_log_topics.py", "tests/broker/operations/test_shutdown.py"),
         Break("the clean mark stays", "        self._fs.remove(path)\n        self._fs.sync_dir(self.path)\n        return True", "        return True"),
         Break("its removal is not synced", "        self._fs.sync_dir(self.path)\n        return True", "        return True"),
         Break("another node's directory is taken", 'values.get("node.id") != str(node_id)', "False"),
@@ -114,7 +113,6 @@ MUTANTS: list[Mutant] = [
         Break("nothing is checked on the way to readers", "data if segment.checked else good(", "data if True else good("),
         Break("a scan passes over an early end", "        if segment is not self.active and before < segment.next_offset:", "        if False:"),
         Break("a scan passes over gaps", "                if header.base_offset >= start:\n", "                if False:\n"),
-        Break("undecided records are read", "        if header.base_offset >= bound:\n", "        if False:\n"),
         Break("an aborted transaction of a later segment", "            if complete:\n                break\n", "            break\n"),
     ),
     *mutants_of(
@@ -142,7 +140,7 @@ MUTANTS: list[Mutant] = [
         Break("no log may have gaps", "return self._checkpoints.cleaned.knows(self.topic, self.index)", "return False"),
         Break("the active segment must end where it was to", "None if segment is self._log.active else", "None if False else"),
         Break("damage is a storage error", "ErrorCode.CORRUPT_MESSAGE if damaged else", "ErrorCode.KAFKA_STORAGE_ERROR if damaged else"),
-        Break("what was deleted is read", "if not self.log_start_offset <= offset <=", "if not 0 <= offset <="),
+        Break("what was deleted is read", "if not self.log_start_offset <= offset <=", "if not 0 <= offset <=", (f"{HERE}test_log_retention.py",)),
     ),
     *mutants_of(
         "broker/log/partition_upkeep.py",

@@ -357,6 +357,18 @@ MUTANTS: list[Mutant] = [
         Break("one answer is enough", "            found |= listed\n", "            found = listed\n"),
     ),
     *mutants_of(
+        "connector/client/gaps.py",
+        READ,
+        Break("any gap is explained", 'return "compact" in policy', "return True"),
+        Break("no gap is explained", 'return "compact" in policy', "return False"),
+        Break(
+            "what is not told is an error",
+            "            return True\n        return",
+            "            return False\n        return",
+        ),
+        Break("where it goes on is not said", "            behind=behind,\n", ""),
+    ),
+    *mutants_of(
         "connector/client/visible.py",
         READ,
         Break(
@@ -370,6 +382,16 @@ MUTANTS: list[Mutant] = [
             "hidden.hides(records, pos, header)",
         ),
         Break("a damaged batch is passed over", "if not crc_ok(records, pos, header):", "if False:"),
+        Break(
+            "missing offsets are not seen",
+            "if missing is None and before < min(",
+            "if False and before < min(",
+        ),
+        Break(
+            "those at the end of the range are not",
+            "before < min(header.base_offset, end):",
+            "header.base_offset < end:",
+        ),
         Break("hidden too late", "<= header.last_offset:", "< header.base_offset:"),
         Break(
             "hidden too early",
@@ -382,7 +404,7 @@ MUTANTS: list[Mutant] = [
         Break("aborted transactions in disorder", ", reverse=True", ""),
         Break(
             "one damaged batch leaves all behind it out",
-            "next_offset = max(next_offset, header.next_offset)",
+            "next_offset = before = max(next_offset, header.next_offset)",
             "next_offset = header.base_offset",
         ),
     ),
@@ -401,7 +423,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "an error is no records",
-            'check(part["error_code"], f"Fetch of {self.name} at {position}")',
+            'check(part["error_code"], f"Fetch of {self.name} at {position}{advice}")',
             "pass",
         ),
         Break("another topic of the name is read", "now is not None and now != self.topic_id", "False"),

@@ -7,10 +7,12 @@ import threading
 from collections.abc import Sequence
 
 import pytest
-from logkit import NOW, Disk, batch
+from fakefs import Inode
+from logkit import DIRECTORY, NOW, Disk, batch
 
 from eoslog.broker.log import flush as flush_room
 from eoslog.broker.log.flush import GroupFlush, Job
+from eoslog.broker.log.settings import LogSettings
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 
@@ -254,3 +256,56 @@ def test_what_comes_in_a_row_shares_a_sync(pace: type[Paced]) -> None:
         assert partition.ended[-1] == partition.end and len(partition.begun) > 2
 
     asyncio.run(scenario())
+
+
+def test_what_is_written_during_a_sync_is_not_made_durable_by_it() -> None:
+    """Neither shown nor believed by a start; and what a later sync fails to keep is cut off from there on."""
+    disk = Disk()
+    partition = disk.open()
+    partition.append(batch(b"a"), now_ms=NOW)
+    assert partition.high_watermark == 0, "nobody sees what no sync has made durable"
+    offset, jobs = partition.begin_flush()
+    size = len(disk.file("00000000000000000000.log"))
+    partition.append(batch(b"b"), now_ms=NOW)
+    for job in jobs:
+        job()
+    partition.end_flush(offset, None)
+    assert (partition.high_watermark, partition.recovery_point, partition.log_end_offset) == (1, 1, 2)
+    offset, _ = partition.begin_flush()
+    partition.end_flush(offset, OSError("the disk is gone"))
+    assert partition.offline is not None
+    assert len(disk.file("00000000000000000000.log")) == size
+
+
+def test_a_roll_leaves_nothing_unsynced_but_what_is_written_now() -> None:
+    disk = Disk(LogSettings(segment_bytes=1000, index_interval_bytes=100))
+    partition = disk.open()
+    for _ in range(40):
+        disk.append(partition, batch(bytes(50), timestamp=NOW))
+    names = [name for name in disk.fs.list(DIRECTORY) if name.endswith((".log", ".index", ".timeindex"))]
+    assert len(names) > 9
+    for name in names[:-3]:
+        inode = disk.fs.find(f"{DIRECTORY}/{name}")
+        assert isinstance(inode, Inode) and inode.durable == bytes(inode.data) and not inode.pending, name
+
+
+def test_a_sync_that_fails_ends_the_jobs() -> None:
+    """What comes behind it leans on it: an index on its log, a snapshot on both."""
+
+    class Two:
+        def __init__(self) -> None:
+            self.done: list[str] = []
+            self.error: Exception | None = None
+
+        def fail(self) -> None:
+            raise OSError("the disk is gone")
+
+        def begin_flush(self) -> tuple[int, Sequence[Job]]:
+            return 1, [lambda: self.done.append("first"), self.fail, lambda: self.done.append("last")]
+
+        def end_flush(self, offset: int, error: Exception | None) -> None:
+            self.error = error
+
+    partition = Two()
+    GroupFlush().flush_now(partition)
+    assert partition.done == ["first"] and isinstance(partition.error, OSError)

@@ -226,3 +226,15 @@ def test_damage_met_while_reading_is_an_error_with_file_and_position(disk: Disk)
     with pytest.raises(KafkaError, match=r"00000000000000000000.log, position 0") as caught:
         list(partition.scan())
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_an_abort_is_known_however_far_behind_its_data_the_marker_lies(disk: Disk) -> None:
+    partition = disk.open()
+    disk.append(partition, sequenced(1, 0, transactional=True))
+    for _ in range(40):
+        disk.append(partition, batch(bytes(250)))
+    assert len(partition._log) > 3
+    partition.append_marker(1, 0, False, 0, NOW)
+    disk.sync(partition)
+    assert partition.read(0, 1, committed=True).aborted == [(1, 0)]
+    assert partition.read(0, ALL, committed=True).aborted == [(1, 0)]

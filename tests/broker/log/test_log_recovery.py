@@ -336,3 +336,29 @@ def test_with_flush_os_kill_9_loses_nothing_and_a_roll_makes_what_is_before_it_d
     partition = disk.open(point=80)
     assert (partition.log_end_offset, partition.offline) == (80, None)
     assert partition.append(sequenced(1, 75), now_ms=NOW).duplicate
+
+
+def test_an_old_batch_behind_a_torn_tail_is_no_part_of_the_log() -> None:
+    """A file system may give a file blocks that held another piece of it: valid bytes, of lower offsets."""
+    disk = Disk()
+    fill(disk, 5)
+    first, second = positions(disk)[:2]
+    data = disk.file(LOG)
+    old = bytes(data[first:second])
+    data += bytes(100) + old
+    partition = disk.open()
+    assert partition.offline is None and partition.log_end_offset == 5
+    assert "tail of" in str(disk.report[0])
+
+
+@pytest.mark.parametrize("point", [4, 6])
+def test_a_log_that_was_closed_elsewhere_is_not_taken_as_it_is(point: int) -> None:
+    """The clean mark speaks of a log that ends at its recovery point; this one does not."""
+    disk = Disk()
+    partition = fill(disk, 5)
+    partition.save()
+    partition.close()
+    disk.fs.bytes_read.clear()
+    partition = disk.open(clean=True, point=point)
+    assert disk.fs.bytes_read[".log"] >= len(disk.file(LOG)), "all of it is checked"
+    assert (partition.offline is None) == (point < 5)
