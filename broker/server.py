@@ -159,8 +159,10 @@ class Server:
         self.cut()
 
     def _close_listeners(self) -> None:
-        for listener in (*self._listeners, *self._doors):
+        for listener in self._listeners:
             listener.close()
+        for door in self._doors:
+            door.close()
 
     async def stop(self, grace: float) -> None:
         """Accept no more; let begun requests end within `grace` seconds; close."""

@@ -390,7 +390,7 @@ MUTANTS: list[Mutant] = [
         Break(
             "those at the end of the range are not",
             "before < min(header.base_offset, end):",
-            "header.base_offset < end:",
+            "before < header.base_offset < end:",
         ),
         Break("hidden too late", "<= header.last_offset:", "< header.base_offset:"),
         Break(
