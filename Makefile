@@ -13,7 +13,7 @@ OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup java demo test mutants test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends
+.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -31,6 +31,9 @@ $(READY): setup.cfg pyproject.toml
 	@$(BIN)/python -m compileall -q $(LINKED)  # as pip does with what it installs for users
 	@rm -f .venv/.ready-* && touch $@
 	@echo "ready: .venv/bin/eoslog, or . .venv/bin/activate"
+
+compiled: $(READY)
+	@$(BIN)/python -m compileall -q $(LINKED) eoslog broker connector protocol
 
 java:
 	@major=$$(java -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p'); \
@@ -111,31 +114,31 @@ dump-upkept: $(READY) $(KAFKA)  ## the same with logs that were compacted and tr
 	rm -rf .upkept && $(BIN)/python -m benchmarks.upkept_logs --data .upkept
 	$(BIN)/python -m benchmarks.dump_segments --kafka $(KAFKA) --data .upkept && rm -rf .upkept
 
-bench-broker: $(READY) $(KAFKA)  ## the broker beside Apache Kafka: producers, transactions, consumers
+bench-broker: compiled $(KAFKA)  ## the broker beside Apache Kafka: producers, transactions, consumers
 	$(BIN)/python -m benchmarks.broker --kafka $(KAFKA)
 
-bench-scale: $(READY)  ## the broker with more and more partitions, transactional ids and connections
+bench-scale: compiled  ## the broker with more and more partitions, transactional ids and connections
 	$(BIN)/python -m benchmarks.scale
 
-bench: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## everything beside its peers, in turns; writes docs/benchmarks.md (BENCH_ARGS="--only spark-source")
+bench: compiled java $(KAFKA) $(SPARK_KAFKA)  ## everything beside its peers, in turns; writes docs/benchmarks.md (BENCH_ARGS="--only spark-source")
 	$(BIN)/python -m benchmarks.run $(BENCH_ARGS)
 
-bench-tasks: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## micro-batches of ten rows a task, with 10 to 4,000 tasks, beside Spark's Kafka connector (TASKS_ARGS="--tasks 10 100")
+bench-tasks: compiled java $(KAFKA) $(SPARK_KAFKA)  ## micro-batches of ten rows a task, with 10 to 4,000 tasks, beside Spark's Kafka connector (TASKS_ARGS="--tasks 10 100")
 	$(BIN)/python -m benchmarks.many_tasks $(TASKS_ARGS)
 
-bench-participants: $(READY) java $(KAFKA)  ## begin and commit of a micro-batch of many tasks, and after a kill, on the bundled broker and on Apache Kafka with one node and three (PARTICIPANTS_ARGS="--participants 10 100")
+bench-participants: compiled java $(KAFKA)  ## begin and commit of a micro-batch of many tasks, and after a kill, on the bundled broker and on Apache Kafka with one node and three (PARTICIPANTS_ARGS="--participants 10 100")
 	$(BIN)/python -m benchmarks.participants $(PARTICIPANTS_ARGS)
 
-bench-cost: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## CPU and memory of a small stream, beside Spark's Kafka connector and a source and sink that do nothing
+bench-cost: compiled java $(KAFKA) $(SPARK_KAFKA)  ## CPU and memory of a small stream, beside Spark's Kafka connector and a source and sink that do nothing
 	$(BIN)/python -m benchmarks.stream_cost
 
-trace-micro-batch: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## draw one small micro-batch, every process a lane (TRACE_ARGS="--kafka .peers/kafka-4.3.1 --light --tasks --to FILE")
+trace-micro-batch: compiled java $(KAFKA) $(SPARK_KAFKA)  ## draw one small micro-batch, every process a lane (TRACE_ARGS="--kafka .peers/kafka-4.3.1 --light --tasks --to FILE")
 	$(BIN)/python -m benchmarks.trace_micro_batch $(TRACE_ARGS)
 
-bench-starts: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## a program from prompt to prompt, and from start() to the first rows, beside Spark's Kafka connector: with and without `eoslog-python` (STARTS_ARGS="--turns 6")
+bench-starts: compiled java $(KAFKA) $(SPARK_KAFKA)  ## a program from prompt to prompt, and from start() to the first rows, beside Spark's Kafka connector: with and without `eoslog-python` (STARTS_ARGS="--turns 6")
 	$(BIN)/python -m benchmarks.starts $(STARTS_ARGS)
 
-bench-quick: $(READY) java $(KAFKA) $(SPARK_KAFKA)  ## the same within five minutes: less work, fewer turns, nothing written
+bench-quick: compiled java $(KAFKA) $(SPARK_KAFKA)  ## the same within five minutes: less work, fewer turns, nothing written
 	$(BIN)/python -m benchmarks.run --quick $(BENCH_ARGS)
 
 SCENARIOS := $(BIN)/python -m pytest tests/scenarios

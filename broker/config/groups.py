@@ -10,7 +10,7 @@ ASSIGNORS = ("uniform", "range")
 MIGRATION_POLICIES = ("bidirectional", "upgrade", "downgrade", "disabled")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # BrokerConfig makes them for all
 class GroupOptions:
     """The group coordinator's options."""
 

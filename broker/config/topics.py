@@ -43,7 +43,7 @@ def _default_of(name: str) -> Any:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # BrokerConfig makes them for all
 class TopicOptions:
     """What making a topic takes, and the defaults of the topic configs."""
 

@@ -113,6 +113,18 @@ class Application:
         found: list[dict[str, Any]] = self.wait_until(f"{count} at {at!r} {more}", enough)
         return found
 
+    def wait_for_others(self, batch: int, partitions: set[int]) -> None:
+        """Later attempts have prepared these partitions, after all workers were killed.
+
+        Not only the second ones: they may take an idle worker that is just being killed, too.
+        """
+
+        def prepared() -> bool:
+            notes = self.notes("prepared", batch=batch)
+            return partitions <= {note["partition"] for note in notes if note["attempt"]}
+
+        self.wait_until(f"{partitions} of batch {batch} prepared by later attempts", prepared)
+
     # -- its processes ------------------------------------------------------------------------
 
     def task_workers(self) -> list[psutil.Process]:

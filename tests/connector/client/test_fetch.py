@@ -63,6 +63,17 @@ class Log:
         return b""
 
 
+def policy_of(policy: str | int) -> Any:
+    """Answers DescribeConfigs with this cleanup.policy, or with an error code."""
+
+    def answer(version: int, body: Any) -> Any:
+        found = [{"name": "cleanup.policy", "value": policy}] if isinstance(policy, str) else []
+        code = policy if isinstance(policy, int) else 0
+        return {"results": [{"resource_type": 2, "resource_name": "t", "error_code": code, "configs": found}]}
+
+    return answer
+
+
 def values(broker: FakeBroker, start: int, end: int, **more: Any) -> list[bytes]:
     limits = {
         "request_timeout_ms": 2_000,
@@ -222,7 +233,7 @@ def test_batches_that_end_in_a_gap_and_a_range_that_ends_in_one() -> None:
     log = Log(records=20)
     log.end = 50
     log.add(10)
-    with FakeBroker({ApiKey.FETCH: log.fetch}) as broker:
+    with FakeBroker({ApiKey.FETCH: log.fetch, ApiKey.DESCRIBE_CONFIGS: policy_of("compact")}) as broker:
         assert values(broker, 0, 40) == numbers(0, 20)
         assert values(broker, 0, 55) == numbers(0, 20) + numbers(50, 55)
 
@@ -347,22 +358,12 @@ class Gappy(Log):
         for _ in range(5):
             self.add(10)
 
-    def policy(self, policy: str | int) -> Any:
-        def answer(version: int, body: Any) -> Any:
-            found = [{"name": "cleanup.policy", "value": policy}] if isinstance(policy, str) else []
-            code = policy if isinstance(policy, int) else 0
-            return {
-                "results": [{"resource_type": 2, "resource_name": "t", "error_code": code, "configs": found}]
-            }
-
-        return answer
-
 
 @pytest.mark.parametrize("max_bytes", [1, 700, 1 << 20])
 @pytest.mark.parametrize("start", [0, 29, 30, 45])
 def test_offsets_that_no_compaction_took_are_an_error(start: int, max_bytes: int) -> None:
     log, seen = Gappy(), list[int]()
-    with FakeBroker({ApiKey.FETCH: log.fetch, ApiKey.DESCRIBE_CONFIGS: log.policy("delete")}) as broker:
+    with FakeBroker({ApiKey.FETCH: log.fetch, ApiKey.DESCRIBE_CONFIGS: policy_of("delete")}) as broker:
         with pytest.raises(OffsetsGone, match="are missing in the midst of its log") as raised:
             for rows in fetch(connected(broker), "t", 0, start, 100, committed=True, max_bytes=max_bytes):
                 seen += rows.offset.to_pylist()
@@ -374,7 +375,7 @@ def test_offsets_that_no_compaction_took_are_an_error(start: int, max_bytes: int
 
 def test_a_gap_at_the_end_of_the_range_is_an_error_too() -> None:
     log = Gappy()
-    with FakeBroker({ApiKey.FETCH: log.fetch, ApiKey.DESCRIBE_CONFIGS: log.policy("delete")}) as broker:
+    with FakeBroker({ApiKey.FETCH: log.fetch, ApiKey.DESCRIBE_CONFIGS: policy_of("delete")}) as broker:
         with pytest.raises(OffsetsGone):
             list(fetch(connected(broker), "t", 0, 0, 40, committed=True))
         assert [len(rows) for rows in fetch(connected(broker), "t", 0, 0, 30, committed=True)] == [30]
@@ -383,7 +384,7 @@ def test_a_gap_at_the_end_of_the_range_is_an_error_too() -> None:
 @pytest.mark.parametrize("policy", ["compact", "delete,compact", 29], ids=["compact", "both", "not told"])
 def test_what_compaction_took_is_not_missed(policy: str | int, caplog: pytest.LogCaptureFixture) -> None:
     log = Gappy()
-    with FakeBroker({ApiKey.FETCH: log.fetch, ApiKey.DESCRIBE_CONFIGS: log.policy(policy)}) as broker:
+    with FakeBroker({ApiKey.FETCH: log.fetch, ApiKey.DESCRIBE_CONFIGS: policy_of(policy)}) as broker:
         rows = fetch(connected(broker), "t", 0, 0, 100, committed=True)
         assert [at for one in rows for at in one.offset.to_pylist()] == [*range(30), *range(50, 100)]
     assert ("is not told" in caplog.text) == isinstance(policy, int)

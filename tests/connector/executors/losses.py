@@ -55,7 +55,7 @@ def test_python_workers_killed(cluster: SparkCluster, kafka: Kafka, tmp_path: Pa
     assert {place["pid"] for place in places} <= {worker.pid for worker in workers}
     for worker in workers:
         worker.kill()
-    cluster.wait_for(2, PREPARED, batch=1, attempt=1)
+    cluster.wait_for_others(batch=1, partitions={0, 1})
     assert cluster.answer()["error"] is None
     copy.check()
 
