@@ -7,7 +7,8 @@ BIN := .venv/bin
 # The stamp's name holds the list of modules, so that a new module is linked into the environment.
 MODULES := $(shell find eoslog protocol broker connector -name '*.py' | LC_ALL=C sort | cksum | tr ' ' -)
 READY := .venv/.ready-$(MODULES)
-LINKED = $(shell ls -d build/__editable__.eoslog-*/)
+# Asked when a recipe runs: setup makes it.
+LINKED = $$(ls -d build/__editable__.eoslog-*/)
 KAFKA := .peers/kafka-4.3.1
 OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
