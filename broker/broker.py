@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config_store import ConfigStore
 from eoslog.broker.coordinator.groups import GroupCoordinator
+from eoslog.broker.coordinator.transaction_journal import DamagedTransactionLog
 from eoslog.broker.coordinator.transactions import TransactionCoordinator
 from eoslog.broker.dynamic_options import DynamicOptions
 from eoslog.broker.faults import Faults
@@ -19,7 +20,14 @@ from eoslog.broker.limits import Memory
 from eoslog.broker.log.cleaner import Cleaner
 from eoslog.broker.log.flush import GroupFlush
 from eoslog.broker.log.scrub import SCRUB_INTERVAL_MS, Scrubber
-from eoslog.broker.log.upkeep import BUSY, BUSY_INTERVAL_MS, IDLE, REMOVE_INTERVAL_MS, Upkeep
+from eoslog.broker.log.upkeep import (
+    BUSY,
+    BUSY_INTERVAL_MS,
+    IDLE,
+    REMOVE_INTERVAL_MS,
+    RETURN_INTERVAL_MS,
+    Upkeep,
+)
 from eoslog.broker.ports import Clock, FileSystem, OsFileSystem, SystemClock
 from eoslog.broker.quotas import Quotas
 from eoslog.broker.rules.fetch_session import Sessions
@@ -27,9 +35,11 @@ from eoslog.broker.security.credentials import Credentials
 from eoslog.broker.security.listeners import listeners_of
 from eoslog.broker.throttle import Throttle
 from eoslog.broker.topics import Topics
+from eoslog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from eoslog.broker.authorize.guard import Guard
+    from eoslog.broker.log.partition import Partition
     from eoslog.broker.security.sasl import Sasl
 
 log = logging.getLogger(__name__)
@@ -104,11 +114,20 @@ class Broker:
             asyncio.create_task(_every(config.checkpoint_interval_ms, self._checkpoint)),
             asyncio.create_task(_every(config.retention_check_interval_ms, self.upkeep.retain)),
             asyncio.create_task(_every(REMOVE_INTERVAL_MS, self.upkeep.remove_files)),
+            asyncio.create_task(_every(RETURN_INTERVAL_MS, partial(self.upkeep.bring_back, self._returned))),
             asyncio.create_task(_every(BUSY_INTERVAL_MS, self._checkpoint_busy)),
             asyncio.create_task(_every(config.cleaner_backoff_ms, self.cleaner.clean)),
             asyncio.create_task(_every(SCRUB_INTERVAL_MS, self.scrubber.scrub)),
             asyncio.create_task(_every(config.offsets_retention_check_interval_ms, self.groups.expire)),
         ]
+
+    def _returned(self, partition: Partition) -> None:
+        """A partition was offline and is back: what the coordinators know is what it says now."""
+        try:
+            self.groups.read_again(partition)
+            self.transactions.read_again(partition)
+        except (DamagedTransactionLog, KafkaError) as error:
+            partition.stay_offline(str(error))
 
     async def _expire_producers(self) -> None:
         self.topics.expire_producers()

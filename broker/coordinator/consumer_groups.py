@@ -290,9 +290,16 @@ class ConsumerGroups:
         else:
             apply(group, fact)
 
-    def start(self) -> None:
-        """Begin the sessions of all members that were read back. Call on the event loop."""
+    def unload(self, partition: Partition) -> None:
+        """Forget the groups that a partition keeps."""
+        for group_id in [name for name in self._groups if self._journal.keeps(partition, name)]:
+            self.forget(group_id)
+
+    def start(self, partition: Partition | None = None) -> None:
+        """Begin the sessions of the members that were read back, all or a partition's. On the event loop."""
         for group_id, group in self._groups.items():
+            if partition is not None and not self._journal.keeps(partition, group_id):
+                continue
             self._deadlines.update(group_id, self._sessions(group))
 
     def _sessions(self, group: Group) -> Deadlines:

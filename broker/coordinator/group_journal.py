@@ -71,6 +71,10 @@ class GroupJournal:
         self._check(partition)
         return partition
 
+    def keeps(self, partition: Partition, group_id: str) -> bool:
+        """Tell whether a group's records are in this partition."""
+        return partition_of(group_id, len(self.existing())) == partition.index
+
     def existing(self) -> list[Partition]:
         """Return all partitions if the topic has been made, else none."""
         return [] if self._topics.get(TOPIC) is None else self._topics.internal(TOPIC)
@@ -90,6 +94,7 @@ class GroupJournal:
 
     def replay(self, partition: Partition, read: Callable[[Partition], None]) -> None:
         """Read a partition back with `read`; if that fails its groups are refused until the next start."""
+        self._unread.pop(partition.index, None)
         try:
             read(partition)
         except (KafkaError, ProtocolError, batch.CorruptBatch) as error:

@@ -96,11 +96,14 @@ class GroupMembers:
 
     def retire(self, group_id: str) -> None:
         """Forget a group that has become a consumer group; who waits is told to join again."""
+        self._retire(group_id, ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def _retire(self, group_id: str, error: ErrorCode) -> None:
         group = self._groups.pop(group_id, None)
         self._arm(group_id, None)
         if group is not None:
             parked = [t for m in group.members.values() for t in (m.join_ticket, m.sync_ticket)]
-            self._refuse([t for t in parked if t is not None], ErrorCode.REBALANCE_IN_PROGRESS)
+            self._refuse([t for t in parked if t is not None], error)
 
     def adopt(self, group: Group, *, rebalance: bool) -> None:
         """Take over a group that has been a consumer group; its members' sessions begin now."""
@@ -117,12 +120,19 @@ class GroupMembers:
         if group is not None:
             self._groups[group_id] = group
 
-    def start(self) -> None:
-        """Begin the sessions of all members that were read back. Call on the event loop.
+    def unload(self, partition: Partition) -> None:
+        """Forget the groups that a partition keeps; who waits is told to look for their coordinator."""
+        for group_id in [name for name in self._groups if self._journal.keeps(partition, name)]:
+            self._retire(group_id, ErrorCode.NOT_COORDINATOR)
+
+    def start(self, partition: Partition | None = None) -> None:
+        """Begin the sessions of the members that were read back, all or a partition's. On the event loop.
 
         A group that came back without a leader was a consumer group before: its members have to join anew.
         """
         for group in list(self._groups.values()):
+            if partition is not None and not self._journal.keeps(partition, group.group_id):
+                continue
             resumed = classic_group.resume(group, self._now())
             if group.members and group.leader is None:
                 resumed = classic_group.rebalance(resumed, self._now(), self._settings).group

@@ -95,6 +95,20 @@ class GroupCoordinator:
             return  # Not on the loop yet: `start` does the rest.
         self.start()
 
+    def read_again(self, partition: Partition) -> None:
+        """A partition was offline: its groups, if it keeps any, are what it says now.
+
+        As if another broker had kept them: who waits for an answer gets NOT_COORDINATOR, and asks again.
+        """
+        if partition.topic != TOPIC:
+            return
+        self._members.unload(partition)
+        self.consumers.unload(partition)
+        self._offsets.unload(partition)
+        self._journal.replay(partition, self._read)
+        self._members.start(partition)
+        self.consumers.start(partition)
+
     def start(self) -> None:
         """Start the sessions of members that were read back. Needs the running event loop."""
         self._members.start()

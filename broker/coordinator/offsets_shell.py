@@ -236,6 +236,10 @@ class GroupOffsets:
 
     # What the log says
 
+    def unload(self, partition: Partition) -> None:
+        """Forget the offsets that a partition keeps."""
+        self._stores.pop(partition.index, None)
+
     def replay(self, partition: Partition, record: OffsetRecord, producer_id: int | None) -> None:
         """Take over an offset record."""
         if record.value is None:

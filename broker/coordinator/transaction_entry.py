@@ -55,6 +55,11 @@ class Entry:
         return self._running is None and self._lost is None
 
     @property
+    def busy(self) -> bool:
+        """Whether a change is on its way, and its record not known to have failed."""
+        return self._running is not None and self._lost is None
+
+    @property
     def ending(self) -> bool:
         """Whether the transaction's end is on its way: nothing more may be written in it."""
         return self._going_to in PREPARED
@@ -75,7 +80,7 @@ class Entry:
 
     def take_over(self, metadata: Metadata) -> None:
         """This is the truth from now on."""
-        self.metadata = metadata
+        self.metadata, self._lost = metadata, None
         self.unmarked = set(metadata.partitions) if metadata.state in PREPARED else set()
 
     def lose(self, why: str) -> None:
@@ -85,7 +90,7 @@ class Entry:
     def check_certain(self) -> None:
         """Raises KafkaError COORDINATOR_NOT_AVAILABLE if memory and log may differ."""
         if self._lost is not None:
-            text = f"{self.id}: {self._lost}; check the broker's disk and start it again"
+            text = f"{self.id}: {self._lost}; it will be when the broker's disk works again"
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
 
     def check_free(self) -> None:

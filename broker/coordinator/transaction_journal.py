@@ -87,19 +87,29 @@ class TransactionJournal:
 
         Raises DamagedTransactionLog, and KafkaError where a partition cannot be read.
         """
-        existing = [] if self._topics.get(TOPIC) is None else self._topics.internal(TOPIC)
-        for partition in existing:
-            # Only what was said last of each key is decoded: a busy id has many records.
-            latest: dict[bytes | None, Record] = {}
-            for header, data in partition.scan():
-                if header.is_control:
-                    continue
-                try:
-                    for record in iter_records(data, 0, header):
-                        latest[record.key] = record
-                except CorruptBatch as error:
-                    raise _damaged(partition, f"batch of offset {header.base_offset}", error) from error
-            yield from self._decode(partition, latest.values())
+        for partition in self._existing():
+            yield from self.read(partition)
+
+    def _existing(self) -> list[Partition]:
+        return [] if self._topics.get(TOPIC) is None else self._topics.internal(TOPIC)
+
+    def keeps(self, partition: Partition, transactional_id: str) -> bool:
+        """Whether a transactional id's records are in this partition."""
+        return partition_of(transactional_id, len(self._existing())) == partition.index
+
+    def read(self, partition: Partition) -> Iterator[tuple[str, Metadata | None]]:
+        """As `replay`, of one partition."""
+        # Only what was said last of each key is decoded: a busy id has many records.
+        latest: dict[bytes | None, Record] = {}
+        for header, data in partition.scan():
+            if header.is_control:
+                continue
+            try:
+                for record in iter_records(data, 0, header):
+                    latest[record.key] = record
+            except CorruptBatch as error:
+                raise _damaged(partition, f"batch of offset {header.base_offset}", error) from error
+        yield from self._decode(partition, latest.values())
 
     def _decode(
         self, partition: Partition, records: Iterable[Record]

@@ -36,7 +36,7 @@ from eoslog.broker.coordinator.transaction_changes import (
 )
 from eoslog.broker.coordinator.transaction_entries import Entries
 from eoslog.broker.coordinator.transaction_entry import Description, Entry
-from eoslog.broker.coordinator.transaction_journal import TransactionJournal
+from eoslog.broker.coordinator.transaction_journal import TOPIC, TransactionJournal
 from eoslog.broker.coordinator.transaction_markers import MarkerWriter, OnMarker
 from eoslog.broker.rules import transaction as rules
 from eoslog.broker.rules.transaction_end import EndRequest, decided_with, end_txn
@@ -94,6 +94,23 @@ class TransactionCoordinator:
                 used = max([used, *(producer.producer_id for producer in partition.producers())])
                 self._report_orphans(partition)
         self._ids.above(used)
+
+    def read_again(self, partition: Partition) -> None:
+        """A partition was offline: its transactional ids, if it keeps any, are what it says now.
+
+        A change on its way has found its own part of the log durable, and knows better. Raises
+        DamagedTransactionLog, KafkaError.
+        """
+        if partition.topic != TOPIC:
+            return
+        said = dict(self._journal.read(partition))
+        for entry in [entry for entry in self._entries if self._journal.keeps(partition, entry.id)]:
+            if not entry.busy and said.get(entry.id) is None:
+                self._entries.forget(entry)
+        for transactional_id, metadata in said.items():
+            entry = self._entries.get(transactional_id) or Entry(transactional_id)
+            if metadata is not None and not entry.busy:
+                self._entries.take_over(entry, metadata)
 
     def _report_orphans(self, partition: Partition) -> None:
         for producer_id, first in partition.open_transactions():

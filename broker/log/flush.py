@@ -106,6 +106,10 @@ class GroupFlush:
         """Drop a partition's mark: it is closed or has failed."""
         self._dirty.pop(partition, None)
 
+    def is_busy(self, partition: Flushable) -> bool:
+        """Whether a worker thread holds the partition's files."""
+        return partition in self._busy
+
     def when_free(self, partition: Flushable, action: Callable[[], None]) -> None:
         """Do `action`, which closes files, as soon as no worker thread holds the partition's files."""
         if partition in self._busy:

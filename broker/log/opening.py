@@ -12,7 +12,8 @@ from eoslog.broker.log.checkpoint import Checkpoints
 from eoslog.broker.log.flush import GroupFlush
 from eoslog.broker.log.many import each
 from eoslog.broker.log.partition import Partition
-from eoslog.broker.log.recovery import DamagedLog, Finding, Known, load_producers, open_segments
+from eoslog.broker.log.reading_back import read_back
+from eoslog.broker.log.recovery import DamagedLog, Finding, Known
 from eoslog.broker.log.scan import DamagedBatch
 from eoslog.broker.log.segment import Segment
 from eoslog.broker.log.settings import LogSettings
@@ -59,13 +60,7 @@ def open_partition(
     """
     try:
         start = checkpoints.starts.get(place.topic, place.number)
-        segments = open_segments(fs, place.directory, settings, known, start, report)
-        try:
-            states = load_producers(fs, place.directory, segments, now_ms, settings.producer_id_expiration_ms)
-        except BaseException:
-            for segment in segments:
-                segment.close()
-            raise
+        segments, states = read_back(fs, place.directory, settings, known, start, now_ms, report)
     except DamagedLog as damage:
         report.append(damage.finding)
         return _offline(fs, place, settings, flush, checkpoints, known, str(damage))
@@ -74,7 +69,9 @@ def open_partition(
         return _offline(fs, place, settings, flush, checkpoints, known, str(damage))
     except OSError as error:
         report.append(Finding(place.directory, 0, -1, f"cannot be opened: {error}"))
-        return _offline(fs, place, settings, flush, checkpoints, known, str(error))
+        partition = _offline(fs, place, settings, flush, checkpoints, known, str(error))
+        partition.may_return = True
+        return partition
     partition = Partition(fs, place, settings, flush, checkpoints, segments, states, known.leader_epoch)
     if known.clean or (partition.size == 0 and not states.all()):
         partition.is_saved()
@@ -91,6 +88,6 @@ def _offline(
     reason: str,
 ) -> Partition:
     partition = Partition(fs, place, settings, flush, checkpoints, [], ProducerStates(), known.leader_epoch)
-    partition.offline = reason
+    partition.offline, partition.recovery_point = reason, known.recovery_point
     _LOG.error("partition %s stays offline: %s", partition, reason)
     return partition

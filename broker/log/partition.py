@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 
 from eoslog.broker.log import epochs, files, snapshot
 from eoslog.broker.log.answers import Appended
 from eoslog.broker.log.checks import STORED_START, check_batch, stored_start, with_append_time
 from eoslog.broker.log.flush import sync_and_close
 from eoslog.broker.log.partition_cleaning import PartitionCleaning
+from eoslog.broker.log.reading_back import Durable, ReadBack, prepare, read_back
+from eoslog.broker.log.recovery import Known
 from eoslog.broker.log.scan import DamagedBatch
 from eoslog.broker.log.segment import LostFile
+from eoslog.broker.log.segments import Segments
 from eoslog.broker.ports import Buffer
 from eoslog.broker.rules.producer import ProducerState
 from eoslog.protocol.batch import (
@@ -167,6 +171,43 @@ class Partition(PartitionCleaning):
     def expire_producers(self, now_ms: int) -> list[int]:
         """Forget producers idle for longer than producer.id.expiration.ms; answers their ids."""
         return self._producers.expire(now_ms, self.settings.producer_id_expiration_ms)
+
+    # -- coming back ---------------------------------------------------------------------------
+
+    def begin_return(self, now_ms: int) -> Callable[[], ReadBack] | None:
+        """Let go of the files of a partition that is offline. The job that is answered reads them again.
+
+        The job may run in any thread, and raises DamagedLog, DamagedBatch, OSError: then call this again some
+        time. Call `end_return` with what it answers. None: something is still at work on the files.
+        """
+        if self._in_progress or self._flush.is_busy(self):
+            return None
+        self._log.close()
+        durable = None
+        if not self._lazy and len(self._log):
+            durable = Durable(self._log.active.base_offset, self._synced_size)
+        known = Known(self.recovery_point, leader_epoch=self.leader_epoch)
+        start, settings = self._checkpoints.starts.get(self.topic, self.index), self.settings
+
+        def job() -> ReadBack:
+            prepare(self._fs, self.directory, durable)
+            return read_back(self._fs, self.directory, settings, known, start, now_ms, [])
+
+        return job
+
+    def end_return(self, found: ReadBack) -> None:
+        """The partition is online again, with what was read back; if it was closed meanwhile, it stays so."""
+        if self._closed:
+            Segments(found.segments).close()
+            return
+        self._begin(*found)
+        self.offline, self.may_return = None, False
+        self._watch.stir()
+
+    def stay_offline(self, reason: str) -> None:
+        """What was read back cannot be used: only a start, after a repair, brings the partition back."""
+        _LOG.error("partition %s stays offline: %s", self, reason)
+        self.offline, self.may_return = reason, False
 
     # -- closing -------------------------------------------------------------------------------
 

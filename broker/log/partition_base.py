@@ -4,7 +4,7 @@ All calls come from one thread, the event loop's; only the syncs of the group fl
 
 The high watermark is the end of what readers see: with flush=fsync the part that survives a power loss,
 with flush=os the end of the log. Once a sync or the taking back of a write has failed the partition is
-offline, until the broker is started again and has checked the log.
+offline, until the log can be read back from a disk that works again (`begin_return`).
 """
 
 from __future__ import annotations
@@ -49,15 +49,26 @@ class PartitionBase:
         self.leader_epoch = leader_epoch  # of all that is written in this life
         self.wrote = False  # whether something was
         self.offline: str | None = None  # why, if it is
+        self.may_return = False  # from being offline: the disk failed, and nothing is known to be damaged
         self._said_unreadable = ""  # the last error of a reader that was logged
         self._fs = fs
         self._flush = flush
         self._lazy = flush.mode == "os"
         self._checkpoints = checkpoints
+        self._removed: list[tuple[int, str]] = []  # when a file may go (broker's clock, ms), and its path
+        self._watch = Watch()
+        self._held: dict[object, int] = {}  # by whom: where readers of committed data stop until then
+        self.subscribe = self._watch.subscribe  # called when the high watermark or last stable offset moves
+        self.unsubscribe = self._watch.unsubscribe
+        self._closed = False
+        self._begin(segments, producers)
+
+    def _begin(self, segments: list[Segment], producers: ProducerStates) -> None:
+        """What the files say is what the partition is."""
         self._log = Segments(segments)
         self._producers = producers
         first = segments[0].base_offset if segments else 0
-        self.log_start_offset = max(first, checkpoints.starts.get(self.topic, self.index))
+        self.log_start_offset = max(first, self._checkpoints.starts.get(self.topic, self.index))
         self.log_end_offset = segments[-1].next_offset if segments else self.log_start_offset
         self.high_watermark = self.log_end_offset
         self.recovery_point = self.log_end_offset  # all below is durable
@@ -66,15 +77,10 @@ class PartitionBase:
         self._rolled: list[Segment] = []  # since the last flush
         self._syncing: tuple[Segment, int]  # active segment and its size when the running flush began
         self._to_sync: list[Job] = []  # beside the active segment's file
-        self._removed: list[tuple[int, str]] = []  # when a file may go (broker's clock, ms), and its path
-        self._watch = Watch()
-        self._held: dict[object, int] = {}  # by whom: where readers of committed data stop until then
-        self.subscribe = self._watch.subscribe  # called when the high watermark or last stable offset moves
-        self.unsubscribe = self._watch.unsubscribe
-        self._appended = self._checked = 0  # bytes in this life; those that a start need not read again
+        self._appended = self._checked = 0  # bytes since then; those that a start need not read again
         self._snapshots: list[int] = []  # offsets of the last ones taken within the active segment
+        self._in_progress = False  # a job of `begin_progress` may be writing
         self._saved_end = -1  # the log's end when indexes and snapshot were last on the disk
-        self._closed = False
 
     def __repr__(self) -> str:
         return f"<Partition {self}>"
@@ -216,8 +222,12 @@ class PartitionBase:
         raise self._storage_error()
 
     def _go_offline(self, reason: str) -> None:
-        _LOG.error("partition %s goes offline: %s. Check the disk, then start the broker again", self, reason)
-        self.offline = reason
+        _LOG.error(
+            "partition %s goes offline: %s. It comes back when the disk works again and has room",
+            self,
+            reason,
+        )
+        self.offline, self.may_return = reason, True
         self._flush.forget(self)
         self._watch.refuse(self._storage_error())
 

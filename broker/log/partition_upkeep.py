@@ -88,6 +88,7 @@ class PartitionUpkeep(PartitionReads):
         The job may run in any thread. Raises OSError, as does the job: then call `progress_failed`.
         """
         self._check_online()
+        self._in_progress = True
         self._checked, active = self._appended, self._log.active
         path = self._path(self.log_end_offset, files.SNAPSHOT)
         self._snapshots = [*self._snapshots[-1:], self.log_end_offset]
@@ -104,13 +105,15 @@ class PartitionUpkeep(PartitionReads):
 
     def end_progress(self) -> None:
         """The job is done: older snapshots of the active segment are not needed any more. Raises OSError."""
-        if not self._closed:
+        self._in_progress = False
+        if not self._closed and self.offline is None:
             keep = {segment.base_offset for segment in self._log} | set(self._snapshots)
             snapshot.drop_others(self._fs, self.directory, keep)
 
     def progress_failed(self) -> None:
         """What became of the files is not known: the next time they are written whole."""
-        if not self._closed:
+        self._in_progress = False
+        if not self._closed and self.offline is None:
             self._log.active.rewrite_indexes()
 
     # -- retention -----------------------------------------------------------------------------

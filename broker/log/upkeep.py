@@ -1,4 +1,5 @@
-"""What is done to all logs now and then: retention, removal of files out of use, progress for the next start.
+"""What is done to all logs now and then: retention, removal of files out of use, progress for the next start,
+the return of what a failing disk has taken offline.
 
 A partition whose disk fails is logged and left as it is; the next round tries again.
 """
@@ -10,6 +11,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from eoslog.broker.log.recovery import DamagedLog
+from eoslog.broker.log.scan import DamagedBatch
 from eoslog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -24,6 +27,9 @@ REMOVE_INTERVAL_MS = 10_000
 BUSY_INTERVAL_MS, BUSY, IDLE = 1000, 64 << 20, 1 << 20
 """`save_progress` is called at this interval for so many bytes, and with each checkpoint for fewer."""
 
+RETURN_INTERVAL_MS = 5000
+"""How often partitions that are offline are looked at: whether the disk works again."""
+
 Partitions = Callable[[], Iterable["Partition"]]
 
 
@@ -33,6 +39,7 @@ class Upkeep:
     def __init__(self, partitions: Partitions, clock: Clock) -> None:
         """`partitions` gives all that exist when it is called."""
         self._partitions, self._clock = partitions, clock
+        self._refusals: dict[Partition, str] = {}  # why each is offline still, as it was logged last
 
     async def retain(self) -> None:
         """Remove what retention lets go: each log.retention.check.interval.ms."""
@@ -68,3 +75,36 @@ class Upkeep:
                 partition.remove_files(self._clock.now_ms())
             except OSError as error:
                 _LOG.error("partition %s: a file of a removed segment stays for now: %s", partition, error)
+
+    async def bring_back(self, on_return: Callable[[Partition], None]) -> None:
+        """Try to open again what is offline; `on_return` is called before anybody else sees it online.
+
+        Each `RETURN_INTERVAL_MS`. A log that turns out to be damaged stays offline until the next start.
+        """
+        for partition in [p for p in self._partitions() if p.may_return and not p.closed]:
+            try:
+                job = partition.begin_return(self._clock.now_ms())
+                if job is None:
+                    continue
+                found = await asyncio.get_running_loop().run_in_executor(None, job)
+            except (DamagedLog, DamagedBatch) as error:
+                partition.stay_offline(str(error))
+            except OSError as error:
+                self._stays(partition, error)
+            else:
+                partition.end_return(found)
+                self._refusals.pop(partition, None)
+                if not partition.closed:
+                    on_return(partition)
+                if not partition.closed and partition.offline is None:
+                    _LOG.warning(
+                        "partition %s is back: its log was read again and ends at offset %d",
+                        partition, partition.log_end_offset,
+                    )  # fmt: skip
+        self._refusals = {p: text for p, text in self._refusals.items() if p.may_return and not p.closed}
+
+    def _stays(self, partition: Partition, error: OSError) -> None:
+        """Say why, unless that was said before."""
+        if self._refusals.get(partition) != str(error):
+            self._refusals[partition] = str(error)
+            _LOG.warning("partition %s is offline still: %s", partition, error)

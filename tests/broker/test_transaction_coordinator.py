@@ -25,6 +25,7 @@ from eoslog.broker.coordinator.transaction_entry import Description
 from eoslog.broker.coordinator.transaction_journal import DamagedTransactionLog, TransactionJournal
 from eoslog.broker.log.files import BadFile
 from eoslog.broker.log.partition import Appended, Partition
+from eoslog.broker.log.upkeep import Upkeep
 from eoslog.broker.rules.transaction_state import Metadata, State
 from eoslog.broker.topics import Topics
 from eoslog.protocol import coordinator_records
@@ -436,6 +437,80 @@ def test_after_a_failed_sync_nothing_is_told_until_the_next_start(
         life.crash(outcome)
         await life.machine.transactions.complete()
         assert life.state() == "Ongoing", "the log was cut back to what was durable"
+
+    life(test)
+
+
+async def come_back(life: Life) -> None:
+    """As the broker does it, once the disk works again."""
+    machine = life.machine
+    upkeep = Upkeep(machine.topics.all_partitions, machine.clock)
+    await upkeep.bring_back(machine.transactions.read_again)
+    assert all(partition.offline is None for partition in machine.topics.all_partitions())
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_became_of_a_transaction_is_known_again_when_the_disk_works(
+    life: Callable[[Test], None], commit: bool
+) -> None:
+    """Whether its end was recorded was not known: it was not, since nothing unsynced comes back."""
+
+    async def test(life: Life) -> None:
+        client = await life.writer()
+        other = life.client("new")
+        coordinator = life.machine.transactions
+        life.fs.fail_sync = "__transaction_state"
+        await refused(
+            E.COORDINATOR_NOT_AVAILABLE, coordinator.end_txn("x", *client.producer, commit, bump=True)
+        )
+        await refused(E.COORDINATOR_NOT_AVAILABLE, coordinator.init_producer_id("new", 1000))
+        life.fs.fail_sync = None
+        await come_back(life)
+        assert life.state() == "Ongoing" and life.markers(A) == []
+        assert coordinator.describe("new") is None, "nothing of it is durable"
+        await other.init()
+        await client.end(commit)
+        life.crash()
+        await life.machine.transactions.complete()
+        assert life.state() == ("CompleteCommit" if commit else "CompleteAbort")
+
+    life(test)
+
+
+def test_a_transaction_whose_marker_failed_ends_when_the_disk_works(life: Callable[[Test], None]) -> None:
+    async def test(life: Life) -> None:
+        client = await life.writer()
+        coordinator = life.machine.transactions
+        life.fs.fail_sync = "/b-0"
+        end = coordinator.end_txn("x", *client.producer, True, bump=True)
+        await refused(E.CONCURRENT_TRANSACTIONS, end)
+        assert life.state() == "PrepareCommit" and life.known().partitions == [B]
+        life.fs.fail_sync = None
+        await coordinator.tick()
+        assert life.state() == "PrepareCommit", "the partition is offline"
+        await come_back(life)
+        await coordinator.tick()
+        assert life.state() == "CompleteCommit"
+        assert life.markers(A) == life.markers(B)
+
+    life(test)
+
+
+def test_a_completion_that_was_lost_is_done_once_more(life: Callable[[Test], None]) -> None:
+    """It is not waited for: the client has its answer, memory says complete, the log does not."""
+
+    async def test(life: Life) -> None:
+        client = await life.writer()
+        await client.end(True)
+        life.fs.fail_sync = "__transaction_state"
+        await refused(E.COORDINATOR_NOT_AVAILABLE, life.machine.transactions.init_producer_id("new", 1000))
+        assert life.state() == "CompleteCommit"
+        life.fs.fail_sync = None
+        await come_back(life)
+        assert life.state() == "PrepareCommit"
+        await life.machine.transactions.tick()
+        assert life.state() == "CompleteCommit"
+        assert {kind for *_, kind in life.markers(A)} == {1}
 
     life(test)
 
