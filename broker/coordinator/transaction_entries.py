@@ -20,6 +20,7 @@ class Entries:
         self._active: dict[str, Entry] = {}
         # Producer id of each active one's transaction; no two transactional ids ever share one.
         self._owners: dict[int, Entry] = {}
+        self._holders: dict[int, Entry] = {}  # by producer id, all
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._by_id.values())
@@ -44,6 +45,7 @@ class Entries:
         self._retire(entry)
         entry.take_over(metadata)
         self._by_id[entry.id] = entry
+        self._holders[metadata.producer_id] = entry
         if metadata.state not in AT_REST:
             self._active[entry.id] = self._owners[metadata.producer_id] = entry
 
@@ -56,8 +58,16 @@ class Entries:
 
     def _retire(self, entry: Entry) -> None:
         known = entry.metadata
-        if known is not None and self._active.pop(entry.id, None) is not None:
+        if known is None:
+            return
+        self._holders.pop(known.producer_id, None)
+        if self._active.pop(entry.id, None) is not None:
             self._owners.pop(known.producer_id, None)
+
+    def epoch_of(self, producer_id: int) -> int | None:
+        """The newest epoch of a transactional id's producer id; None if it is not one's."""
+        entry = self._holders.get(producer_id)
+        return None if entry is None or entry.metadata is None else entry.metadata.producer_epoch
 
     def owner_of(self, producer_id: int, place: tuple[str, int]) -> str | None:
         """The id whose transaction, open or prepared, this producer has on the (topic, partition)."""

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from eoslog.broker.rules.transaction_state import Metadata, State
-from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from eoslog.broker.log.partition import Partition
@@ -96,6 +96,9 @@ class MarkerWriter:
             if self._topics.partition(topic, index) is not partition:
                 _log.warning("%s is left out: the partition was deleted meanwhile", what)
                 return None
+            if _is_superseded(partition, metadata.producer_id, error):
+                _log.warning("%s is left out, nothing is open there: %s", what, error)
+                return None
             _log.error("%s cannot be written: %s", what, error)
             return error
         return None
@@ -116,3 +119,11 @@ class MarkerWriter:
         )
         self._on_marker(partition, producer_id, epoch, commit)
         await partition.wait_durable(appended.last_offset)
+
+
+def _is_superseded(partition: Partition, producer_id: int, error: KafkaError) -> bool:
+    """Whether somebody has written there under a later epoch, and nothing is left that a marker could end.
+
+    Trying again would never help, and hold the transactional id for ever.
+    """
+    return error.code is ErrorCode.INVALID_PRODUCER_EPOCH and partition.ongoing(producer_id) is None

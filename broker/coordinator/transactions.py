@@ -367,6 +367,17 @@ class TransactionCoordinator:
         found = (entry.certain() for entry in self._entries)
         return [known for known in found if known is not None]
 
+    def check_plain(self, producer_id: int, epoch: int) -> None:
+        """Judge a batch that is in no transaction, but has a producer id.
+
+        Raises KafkaError INVALID_PRODUCER_EPOCH for that of a transactional id with an epoch that was never
+        given out: the partition would take nothing more of its rightful producer, not even a marker.
+        """
+        newest = self._entries.epoch_of(producer_id)
+        if newest is not None and epoch > newest:
+            text = f"epoch {epoch} of producer id {producer_id} was never given out, the newest is {newest}"
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
+
     def owner_of(self, producer_id: int, topic: str, index: int) -> str | None:
         """The transactional id whose transaction, open or prepared, this producer has on the partition."""
         return self._entries.owner_of(producer_id, (topic, index))

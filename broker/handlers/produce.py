@@ -6,7 +6,9 @@ does: with a single copy there is no weaker promise worth giving. acks=0 gets no
 connection where an error would have been the answer, as from Kafka.
 
 Transactional batches are checked against the transaction first: up to version 11 the partition must already
-be in it, from version 12 on it is added here (KIP-890). From version 13 topics are named by id (KIP-516).
+be in it, from version 12 on it is added here (KIP-890). From version 13 topics are named by id (KIP-516). A
+batch outside of transactions under the producer id of a transactional id, with an epoch that was never given
+out, is INVALID_PRODUCER_EPOCH; Kafka takes it, and the rightful producer is shut out.
 
 Left out: batches are never compressed anew, whatever compression.type says.
 """
@@ -164,24 +166,31 @@ class _Produce:
         """Ask whether each transactional batch may be appended; returns what cannot be said at once."""
         verdicts: _Verdicts = []
         for item in self._items:
-            header, partition = item.header, item.partition
-            if not item.live or header is None or partition is None or not header.is_transactional:
+            if not item.live or item.header is None or item.partition is None:
                 continue
             try:
-                verdict = self._broker.transactions.verify_partition(
-                    self._transactional_id,
-                    header.producer_id,
-                    header.producer_epoch,
-                    partition.topic,
-                    partition.index,
-                    self._version >= _ADDS_PARTITION_SINCE,
-                )
+                verdict = self._verdict(item.header, item.partition)
             except KafkaError as error:
                 item.refuse(self._understandable(error))
             else:
                 if verdict is not None:
                     verdicts.append((item, verdict))
         return verdicts
+
+    def _verdict(self, header: BatchHeader, partition: Partition) -> Awaitable[None] | None:
+        transactions = self._broker.transactions
+        if header.is_transactional:
+            return transactions.verify_partition(
+                self._transactional_id,
+                header.producer_id,
+                header.producer_epoch,
+                partition.topic,
+                partition.index,
+                self._version >= _ADDS_PARTITION_SINCE,
+            )
+        if header.producer_id >= 0:
+            transactions.check_plain(header.producer_id, header.producer_epoch)
+        return None
 
     async def append_after(self, verdicts: _Verdicts) -> Message | None:
         """Append once every transaction has agreed, and at no later moment than that.

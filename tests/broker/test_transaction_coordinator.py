@@ -496,6 +496,26 @@ def test_a_transaction_whose_marker_failed_ends_when_the_disk_works(life: Callab
     life(test)
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_partition_under_a_strangers_epoch_does_not_hold_the_transaction(
+    life: Callable[[Test], None], commit: bool
+) -> None:
+    """Nothing of the transaction can be open there. The marker of the other partition is written."""
+
+    async def test(life: Life) -> None:
+        client = await life.writer(B)
+        pid, epoch = client.producer
+        coordinator = life.machine.transactions
+        await coordinator.add_partitions("x", pid, epoch, [A])
+        stranger = encode_records([(b"", b"x")], 1, producer_id=pid, producer_epoch=32767, base_sequence=0)
+        life.machine.partition(A).append(stranger, now_ms=1)
+        await coordinator.end_txn("x", pid, epoch, commit, bump=True)
+        assert life.state() == ("CompleteCommit" if commit else "CompleteAbort")
+        assert life.markers(A) == [] and len(life.markers(B)) == 1
+
+    life(test)
+
+
 def test_a_completion_that_was_lost_is_done_once_more(life: Callable[[Test], None]) -> None:
     """It is not waited for: the client has its answer, memory says complete, the log does not."""
 
