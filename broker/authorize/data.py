@@ -8,8 +8,9 @@ from eoslog.broker.authorize.cuts import (
     in_turn,
     topics,
 )
-from eoslog.broker.authorize.guard import Asked, Refused
+from eoslog.broker.authorize.guard import Asked, Mend, Refused
 from eoslog.broker.rules.acls import Operation, ResourceType
+from eoslog.protocol.batch import CorruptBatch, read_header
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message
 
@@ -19,10 +20,11 @@ def _produced(index: int, code: ErrorCode = TOPIC_DENIED) -> Message:
 
 
 def _transactional_id(asked: Asked) -> Refused | None:
-    """A producer that names a transactional id must be allowed to use it, or nothing is appended."""
+    """Who writes transactional batches must be allowed to use their id, or nothing is appended."""
     transactional_id = asked.request["transactional_id"]
-    if transactional_id is None or asked.may(
-        Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+    if not _has_transactional(asked.request) or (
+        transactional_id is not None
+        and asked.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
     ):
         return None
     if not asked.request["acks"]:
@@ -40,6 +42,18 @@ def _transactional_id(asked: Asked) -> Refused | None:
     return Refused({"responses": responses})
 
 
+def _has_transactional(request: Message) -> bool:
+    """Whether one of the batches is part of a transaction; one that is none is refused later."""
+    for topic in request["topic_data"]:
+        for part in topic["partition_data"]:
+            try:
+                if part["records"] and read_header(part["records"]).is_transactional:
+                    return True
+            except CorruptBatch:
+                continue
+    return False
+
+
 produce = in_turn(
     _transactional_id,
     topics(
@@ -48,22 +62,53 @@ produce = in_turn(
     ),
 )  # fmt: skip
 
-fetch = topics(
-    Operation.READ, name="topic", index="partition", answers="responses",
-    entry=lambda index: {
+
+def _not_fetched(index: int) -> Message:
+    return {
         "partition_index": index, "error_code": TOPIC_DENIED, "high_watermark": -1,
         "aborted_transactions": None, "records": b"",
-    },
-)  # fmt: skip
+    }  # fmt: skip
+
+
+_fetched = topics(Operation.READ, name="topic", index="partition", answers="responses", entry=_not_fetched)
+
+
+def fetch(asked: Asked) -> Refused | Mend | None:
+    """Consumers need READ on each topic; who says to be a follower needs CLUSTER_ACTION, for all of them."""
+    request = asked.request
+    newer: Message = request.get("replica_state", {})
+    if max(request.get("replica_id", -1), newer.get("replica_id", -1)) < 0:
+        return _fetched(asked)
+    if asked.may_cluster(Operation.CLUSTER_ACTION):
+        return None
+    return Refused({
+        "responses": [
+            {
+                "topic": topic.get("topic"),
+                "partitions": [_not_fetched(part["partition"]) for part in topic["partitions"]],
+            }
+            | ({"topic_id": topic["topic_id"]} if "topic_id" in topic else {})
+            for topic in request["topics"]
+        ]
+    })  # fmt: skip
+
 
 list_offsets = topics(
     Operation.DESCRIBE, entry=lambda index: {"partition_index": index, "error_code": TOPIC_DENIED}
 )
 
-offset_for_leader_epoch = topics(
+_epochs = topics(
     Operation.DESCRIBE, name="topic", index="partition",
     entry=lambda index: {"partition": index, "error_code": TOPIC_DENIED},
 )  # fmt: skip
+
+
+def offset_for_leader_epoch(asked: Asked) -> Refused | Mend | None:
+    """Needs DESCRIBE on each topic; brokers with CLUSTER_ACTION may ask for all."""
+    if asked.may_cluster(Operation.CLUSTER_ACTION, told=False):
+        return None
+    return _epochs(asked)
+
 
 delete_records = topics(
     Operation.DELETE,

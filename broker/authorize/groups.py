@@ -38,7 +38,16 @@ read_topics = topics(
 
 offset_commit = in_turn(needs(Operation.READ, _GROUP, "group_id", every_partition), read_topics)
 
-offset_delete = in_turn(needs(Operation.DELETE, _GROUP, "group_id"), read_topics)
+
+def _deleted(asked: Asked) -> Refused | Mend | None:
+    """As `read_topics`, but where the whole is refused, as of a group with members, no topic is named."""
+    verdict = read_topics(asked)
+    if verdict is None or isinstance(verdict, Refused):
+        return verdict
+    return lambda answer: answer if answer.get("error_code") else verdict(answer)
+
+
+offset_delete = in_turn(needs(Operation.DELETE, _GROUP, "group_id"), _deleted)
 
 
 # OffsetFetch
