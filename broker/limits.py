@@ -6,9 +6,11 @@ bytes of answers (made, not yet taken by the system's socket). Each has a limit.
 While requests are over their limit, connections that hold more than `SMALL` of them are read from only as
 far as the rest of their requests, together, is no more than one largest request. So some always get on, a
 few that want much do not hold up the many that want little, and small requests are served all the while.
-While answers are over their limit, fetches wait, and who has not read its last answer gets no further one.
+While answers are over their limit, who has not read its last answer gets no further one. Fetches of others
+get `SMALL` answers from a reserve beyond the limit, and wait if a batch is larger or the reserve used up.
 Who makes no way at all in such a time is cut off by the server (connections.max.stalled.ms), which frees
-what it held. The most that is held is the limits, one largest request and answer, and `SMALL` a connection.
+what it held. The most that is held is the limits, the reserve, one largest request and answer, and `SMALL` a
+connection.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Protocol
 
 SMALL = 16 << 10
 _SHARE = 8
+"""Of the limit of answers: the most that one may take of what is left, and the size of the reserve."""
 _NO_LIMIT = 1 << 62
 
 
@@ -37,6 +40,7 @@ class Memory:
         self._granted: dict[Reader, int] = {}  # who reads on over the limit, and how much
         self._request_limit = _NO_LIMIT if request_limit < 0 else request_limit
         self._answer_limit = _NO_LIMIT if answer_limit < 0 else answer_limit
+        self._answer_reserve = self._answer_limit // _SHARE
         self.requests = 0
         self.answers = 0
         self._waiting: dict[Reader, None] = {}  # in the order in which they came
@@ -52,6 +56,11 @@ class Memory:
         """Whether answers have reached their limit."""
         return self.answers >= self._answer_limit
 
+    @property
+    def no_room(self) -> bool:
+        """Whether the reserve is used up, too."""
+        return self.answers >= self._answer_limit + self._answer_reserve
+
     def change_requests(self, by: int) -> None:
         """Bytes of requests came (above 0) or are done with (below)."""
         self.requests += by
@@ -61,7 +70,7 @@ class Memory:
     def change_answers(self, by: int) -> None:
         """Bytes of answers were made (above 0) or have left (below)."""
         self.answers += by
-        if by < 0 and not self.answers_short:
+        if by < 0:
             self._freed.set()
 
     def may_read(self, reader: Reader, held: int, wanted: int) -> bool:
@@ -95,10 +104,18 @@ class Memory:
 
     def room(self) -> int:
         """How large an answer may be now: a part of what is left, so that many get some of it."""
-        return max(0, self._answer_limit - self.answers) // _SHARE
+        return max(SMALL, (self._answer_limit - self.answers) // _SHARE)
 
     async def until_room(self) -> None:
-        """Return when answers are below their limit."""
+        """Return when there is room for a small answer."""
+        while self.no_room:
+            await self._until_freed()
+
+    async def until_below_limit(self) -> None:
+        """Return when there is room for a large one."""
         while self.answers_short:
-            self._freed.clear()
-            await self._freed.wait()
+            await self._until_freed()
+
+    async def _until_freed(self) -> None:
+        self._freed.clear()
+        await self._freed.wait()

@@ -66,6 +66,7 @@ class _Fetch:
         self._parts = dict(self._wanted.parts)
         self._answers: dict[Place, Message] = {}
         self._failed = False
+        self._held_back = False  # a batch is larger than what can be given while memory is short
         self._found = 0
 
     @property
@@ -81,6 +82,7 @@ class _Fetch:
     def read(self, places: Iterable[Place]) -> None:
         """Look at these partitions, anew if they were looked at before."""
         self._room = min(self._max_bytes, self._memory.room())
+        self._held_back = False
         for place in places:
             before = self._answers.get(place)
             if before is not None:
@@ -98,9 +100,11 @@ class _Fetch:
         partition = self._partition(place)
         check_leader_epoch(partition, part["current_leader_epoch"])
         room = max(0, min(part["partition_max_bytes"], self._room - self._found))
-        result = partition.read(
-            part["fetch_offset"], room, committed=self._committed, min_one=self._found == 0
-        )
+        offset, short = part["fetch_offset"], self._memory.answers_short
+        one = self._found == 0 and not short
+        result = partition.read(offset, room, committed=self._committed, min_one=one)
+        end = result.last_stable_offset if self._committed else result.high_watermark
+        self._held_back |= short and not result.records and offset < end
         aborted = None
         if result.aborted is not None:
             aborted = [{"producer_id": pid, "first_offset": first} for pid, first in result.aborted]
@@ -164,9 +168,13 @@ class _Fetch:
             self.read(self._parts)  # something may have come since the first look
             while not self.satisfied and not over.is_set():
                 forgotten = self.forget(most=_HELD_WHILE_WAITING)
-                stirred.clear()
-                await stirred.wait()
-                await self._memory.until_room()
+                if self._held_back:
+                    await self._memory.until_below_limit()
+                    forgotten = True
+                else:
+                    stirred.clear()
+                    await stirred.wait()
+                    await self._memory.until_room()
                 self.read([place for place in self._parts if forgotten or place in moved])
                 moved.clear()
             return self.answer()

@@ -14,6 +14,8 @@ from confluent_kafka import Producer
 
 from eoslog.broker.limits import SMALL, Memory
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.batch import iter_headers
+from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
 
 MB = 1 << 20
@@ -36,11 +38,12 @@ def fill(broker: EmbeddedBroker, megabytes: int) -> None:
     assert producer.flush(30) == 0
 
 
-def ask(wire: Wire, *, min_bytes: int = 1, max_wait_ms: int = 1) -> None:
+def ask(wire: Wire, *, min_bytes: int = 1, max_wait_ms: int = 1, topic: str = "t", offset: int = 0) -> None:
     """Send a fetch of everything."""
+    partition = {"partition": 0, "partition_max_bytes": 1 << 30, "fetch_offset": offset}
     wire.send(
         ApiKey.FETCH, 12, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=1 << 30,
-        topics=[{"topic": "t", "partitions": [{"partition": 0, "partition_max_bytes": 1 << 30}]}],
+        topics=[{"topic": topic, "partitions": [partition]}],
     )  # fmt: skip
 
 
@@ -106,6 +109,36 @@ def test_who_does_not_read_is_cut_off_when_memory_is_short() -> None:
         with Wire(broker.host, broker.port, timeout=20) as reader:
             ask(reader)
             assert reader.receive(ApiKey.FETCH, 12)["responses"]
+        for wire in deaf:
+            wire.socket.close()
+
+
+def test_who_reads_does_not_wait_for_those_who_do_not() -> None:
+    """Their answers take all the memory; a little is kept for those who hold none."""
+    with EmbeddedBroker(config=SMALL_MEMORY | {"connections.max.stalled.ms": "60000"}) as broker:
+        fill(broker, 30)
+        create(broker.bootstrap, "small", 1)
+        with Wire(broker.host, broker.port) as writer:
+            for number in range(50):
+                data = encode_records([(b"", b"%d" % number * 1000)], 1)
+                parts = [{"index": 0, "records": data}]
+                topic = {"name": "small", "partition_data": parts}
+                writer.call(ApiKey.PRODUCE, 9, acks=-1, topic_data=[topic])
+        deaf = [Wire(broker.host, broker.port) for _ in range(60)]
+        for wire in deaf:
+            wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            for _ in range(10):
+                ask(wire)
+        time.sleep(1)
+        with Wire(broker.host, broker.port, timeout=5) as reader:
+            waits, offset = [], 0
+            while offset < 50:
+                begun = time.monotonic()
+                ask(reader, topic="small", offset=offset)
+                (part,) = reader.receive(ApiKey.FETCH, 12)["responses"][0]["partitions"]
+                waits.append(time.monotonic() - begun)
+                offset = [header.next_offset for _, header in iter_headers(part["records"])][-1]
+        assert max(waits) < 0.5, waits
         for wire in deaf:
             wire.socket.close()
 
