@@ -129,7 +129,13 @@ class Answers(asyncio.BufferedProtocol):
         slot.answer = None
         if len(self._line) == 1:
             self._blocked = False  # only the last one begun can be the one that blocks
-        self._fill(slot, message)
+        if not slot.beside:
+            self._fill(slot, message)
+        elif (told := self._counted(slot, message)) is not None:
+            try:
+                slot.parts = await asyncio.to_thread(encode, slot.header, told)
+            except ProtocolError as error:
+                self._misfit(slot, error)
 
     def _cancelled(self, slot: Slot, error: asyncio.CancelledError, abandonable: bool) -> Message | None:
         """Someone was cancelled: we ourselves at the end, or what we waited for, which leaves no answer."""
@@ -141,19 +147,24 @@ class Answers(asyncio.BufferedProtocol):
         raise error
 
     def _fill(self, slot: Slot, message: Message | None) -> None:
+        message = self._counted(slot, message)
+        if message is not None:
+            try:
+                slot.parts = encode(slot.header, message)
+            except ProtocolError as error:
+                self._misfit(slot, error)
+
+    def _counted(self, slot: Slot, message: Message | None) -> Message | None:
+        """The message to send, if there is one and somebody to send it to."""
         if self._closing:
-            return
-        header = slot.header
-        self._metrics.answered(header.api_key, perf_counter() - slot.begun, message)
-        if message is None:
-            return
-        if not self._throttle.idle:
-            message = self._throttled(slot, message)
-        try:
-            slot.parts = encode(header, message)
-        except ProtocolError:
-            log.exception("%s: the answer to API key %d does not fit its schema", self.peer, header.api_key)
-            self.close()
+            return None
+        self._metrics.answered(slot.header.api_key, perf_counter() - slot.begun, message)
+        return message if message is None or self._throttle.idle else self._throttled(slot, message)
+
+    def _misfit(self, slot: Slot, error: ProtocolError) -> None:
+        what = "%s: the answer to API key %d does not fit its schema"
+        log.error(what, self.peer, slot.header.api_key, exc_info=error)
+        self.close()
 
     def _throttled(self, slot: Slot, message: Message) -> Message:
         """The answer with the time that the client has to wait, which begins now."""

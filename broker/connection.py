@@ -27,17 +27,19 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.answers import Answers
 from eoslog.broker.dispatch import RequestContext, Settled, handlers
-from eoslog.broker.exchange import RAW, Slot, decode
+from eoslog.broker.exchange import RAW, Read, Slot, begin
 from eoslog.broker.limits import SMALL
 from eoslog.broker.presence import Presence
 from eoslog.broker.security.principals import principal_of
 from eoslog.broker.security.session import State
+from eoslog.broker.steps import has_many, is_large, serve
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import RequestHeader
-from eoslog.protocol.schema import ProtocolError
+from eoslog.protocol.schema import Message, ProtocolError
 
 if TYPE_CHECKING:
     from eoslog.broker.broker import Broker
+    from eoslog.broker.dispatch import Handler
     from eoslog.broker.security.listeners import Listener
     from eoslog.broker.server import Server
 
@@ -199,7 +201,9 @@ class Connection(Answers):
             self._token(frame)
             return
         try:
-            header, handler, request = decode(frame, handlers(), self._session, self._loop.time())
+            header, handler, read = begin(frame, handlers(), self._session, self._loop.time())
+            large = is_large(header.api_key, len(frame))
+            request = {} if large else read()
         except ProtocolError as error:
             self._refuse(f"{error}")
             return
@@ -210,6 +214,11 @@ class Connection(Answers):
         if faults is not None:
             handler = faults.around(self, header, handler)
         slot = Slot(header, len(frame))
+        if large or has_many(header.api_key, request):
+            slot.beside = self._blocked = True
+            slot.answer = self._serve_large(handler, self._context(header), read)
+            self._enter(slot)
+            return
         try:
             result = handler(self._context(header), request)
             slot.busy = perf_counter() - slot.begun
@@ -222,6 +231,14 @@ class Connection(Answers):
             else:
                 self._fill(slot, result)
         self._enter(slot)
+
+    async def _serve_large(self, handler: Handler, context: RequestContext, read: Read) -> Message | None:
+        try:
+            request = await asyncio.to_thread(read)
+        except ProtocolError as error:
+            self._refuse(f"{error}")
+            return None
+        return await serve(handler, context, request)
 
     def _token(self, frame: memoryview) -> None:
         """A frame that is a SASL token as it is, after SaslHandshake version 0."""

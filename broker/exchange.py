@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from struct import Struct
 from time import perf_counter
 
@@ -32,13 +32,14 @@ The others have it a topic or partition, where a made-up answer could be taken f
 class Slot:
     """A place in the line of answers: filled (`parts`) or still awaited (`answer`)."""
 
-    __slots__ = ("answer", "begun", "busy", "frame_size", "header", "parts")
+    __slots__ = ("answer", "begun", "beside", "busy", "frame_size", "header", "parts")
 
     def __init__(self, header: RequestHeader, frame_size: int) -> None:
         self.header = header
         self.begun = perf_counter()
         self.busy = 0.0  # seconds in the handler, without what it waited for
         self.frame_size = frame_size
+        self.beside = False  # the answer is long, and encoded in a thread
         self.parts: list[Buffer] = []
         self.answer: Awaitable[Message | None] | None = None
 
@@ -48,10 +49,14 @@ class Slot:
         return sum(map(len, self.parts))
 
 
-def decode(
+Read = Callable[[], Message]
+"""Reads a request's body; in any thread. Raises ProtocolError for what makes no sense."""
+
+
+def begin(
     frame: memoryview, handlers: Mapping[ApiKey, Handler], session: Session, now: float
-) -> tuple[RequestHeader, Handler, Message]:
-    """Read a request; answers its header, who serves it, and its body.
+) -> tuple[RequestHeader, Handler, Read]:
+    """Look at a request; answers its header, who serves it, and what reads its body.
 
     Raises ProtocolError for what makes no sense, is not served, or may not come now (monotonic seconds).
     """
@@ -68,13 +73,12 @@ def decode(
     if not api.min_version <= version <= api.max_version:
         if key == ApiKey.API_VERSIONS:
             header = RequestHeader(ApiKey.API_VERSIONS, 0, correlation_id, None)
-            return header, _unsupported_api_versions, {}
+            return header, _unsupported_api_versions, dict
         raise ProtocolError(
             f"{api.name} version {version} is not served, only {api.min_version} to {api.max_version}"
         )
     header, position = decode_request_header(frame)
-    request, _ = api.request.read(version, frame, position)
-    return header, handler, request
+    return header, handler, lambda: api.request.read(version, frame, position)[0]
 
 
 def _unsupported_api_versions(context: RequestContext, request: Message) -> Message:

@@ -1,0 +1,79 @@
+"""Requests of many parts are carried out in steps, so that nobody waits long for what another asks.
+
+The broker does one thing at a time. A request of `LARGE` bytes is read beside all else, in a thread; one that
+names many things is served so many at a time, others have their turn in between, and the answer is encoded in
+a thread again. The connection's next request begins after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.broker.dispatch import Handler, RequestContext
+
+LARGE = 32 << 10
+
+
+class _Parts(NamedTuple):
+    """Where a request names the things it asks about, each independent of the others, and where the answer
+    tells of them; how many to serve at a time, which takes some milliseconds."""
+
+    asked: str
+    told: str
+    at_a_time: int = 500
+
+
+_PARTS = {
+    ApiKey.METADATA: _Parts("topics", "topics"),
+    ApiKey.LIST_OFFSETS: _Parts("topics", "topics"),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _Parts("topics", "topics"),
+    ApiKey.DESCRIBE_PRODUCERS: _Parts("topics", "topics"),
+    ApiKey.DESCRIBE_CONFIGS: _Parts("resources", "results", 20),
+    ApiKey.DESCRIBE_GROUPS: _Parts("groups", "groups"),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _Parts("group_ids", "groups"),
+    ApiKey.DELETE_GROUPS: _Parts("groups_names", "results"),
+    ApiKey.OFFSET_FETCH: _Parts("groups", "groups"),
+    ApiKey.FIND_COORDINATOR: _Parts("coordinator_keys", "coordinators"),
+    ApiKey.DESCRIBE_TRANSACTIONS: _Parts("transactional_ids", "transaction_states"),
+}
+
+
+def is_large(key: int, size: int) -> bool:
+    """Whether reading a request of so many bytes takes long. Records do not: nothing looks into them."""
+    return size > LARGE and key != ApiKey.PRODUCE
+
+
+def has_many(key: int, request: Message) -> bool:
+    """Whether serving it takes long."""
+    parts = _PARTS.get(ApiKey(key))
+    return parts is not None and len(request.get(parts.asked) or ()) > parts.at_a_time
+
+
+async def serve(handler: Handler, context: RequestContext, request: Message) -> Message | None:
+    """The handler's answer, made in steps where the request has many parts."""
+    key = context.header.api_key
+    if not has_many(key, request):
+        return await _settled(handler(context, request))
+    parts = _PARTS[ApiKey(key)]
+    everything: list[Any] = request[parts.asked]
+    answer: Message = {}
+    told: list[Message] = []
+    for start in range(0, len(everything), parts.at_a_time):
+        some = everything[start : start + parts.at_a_time]
+        more = await _settled(handler(context, request | {parts.asked: some}))
+        if more is None or more.get("error_code"):  # the whole is refused
+            return more
+        told += more[parts.told]
+        answer = answer or more
+        await asyncio.sleep(0)
+    return answer | {parts.told: told}
+
+
+async def _settled(result: Message | Awaitable[Message | None] | None) -> Message | None:
+    return await result if isinstance(result, Awaitable) else result
