@@ -150,7 +150,7 @@ class Log:
             trusted = after is not None and after <= self._known.point
             said += [(check.path, text) for check in checks for text in check.rest(complete=trusted)]
         except DamagedBatch as damage:
-            self._damaged(file, damage, size, after)
+            self._damaged(file, damage, size)
         self._report.counts["bytes"] += done
         mend = Mend() if self._whole and not self._ends_early(after) else None
         for path, text in said:
@@ -180,7 +180,7 @@ class Log:
             )  # fmt: skip
         self._end = max(before, header.next_offset)
 
-    def _damaged(self, file: ReadOnlyFile, damage: DamagedBatch, size: int, after: int | None) -> None:
+    def _damaged(self, file: ReadOnlyFile, damage: DamagedBatch, size: int) -> None:
         """What comes behind it in the segment cannot be told apart: the next one is looked at again."""
         last = None if self._damaged_before else self._end
         self._torn = last is not None and self._is_torn(file, damage.position, size, last)
