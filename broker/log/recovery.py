@@ -21,19 +21,17 @@ from itertools import pairwise
 from eoslog.broker.log import files, snapshot
 from eoslog.broker.log.index import BadIndex
 from eoslog.broker.log.leftovers import finish
+from eoslog.broker.log.replay import replay
 from eoslog.broker.log.scan import DamagedBatch, batches, headers
 from eoslog.broker.log.segment import Segment
 from eoslog.broker.log.settings import LogSettings
 from eoslog.broker.ports import File, FileSystem
 from eoslog.broker.rules.producer import Aborted, ProducerStates
 from eoslog.protocol.batch import (
-    ABORT,
-    COMMIT,
     HEADER_SIZE,
     BatchHeader,
     CorruptBatch,
     crc_ok,
-    read_control,
     read_header,
 )
 
@@ -91,8 +89,10 @@ def open_segments(
     """
     bases = files.offsets_of(finish(fs, directory), files.LOG)
     interval = settings.index_interval_bytes
-    while len(bases) > 1 and bases[1] <= log_start:  # a crash came before they were out of the way
-        Segment.remove(fs, directory, bases.pop(0))
+    gone = below_start(bases, log_start)
+    for base in bases[:gone]:  # a crash came before they were out of the way
+        Segment.remove(fs, directory, base)
+    bases = bases[gone:]
     if not bases:
         written = max(known.recovery_point, log_start)
         if written > 0:
@@ -102,7 +102,7 @@ def open_segments(
         fs.sync_dir(directory)
         return segments
     if bases[0] > log_start:
-        raise DamagedLog(Finding(directory, 0, log_start, _first_missing(bases[0], log_start)))
+        raise DamagedLog(Finding(directory, 0, log_start, first_missing(bases[0], log_start)))
     segments = [Segment.open(fs, directory, base, interval) for base in bases]
     known.clean = known.clean and _trusted(segments, known.recovery_point)
     if known.clean:
@@ -118,6 +118,11 @@ def open_segments(
         raise
 
 
+def below_start(bases: list[int], log_start: int) -> int:
+    """How many of the first segments, by their ascending `bases`, are wholly below the log's start."""
+    return max((number for number, base in enumerate(bases) if base <= log_start), default=0)
+
+
 _ADVICE = (
     ". Acknowledged records are damaged, so this partition stays offline. Put the file back from a copy, "
     "or, to go on without what is damaged and all after it, cut the file at this position and remove the "
@@ -125,7 +130,8 @@ _ADVICE = (
 )
 
 
-def _first_missing(base: int, log_start: int) -> str:
+def first_missing(base: int, log_start: int) -> str:
+    """What to say of a log that begins at `log_start` and has no segment below `base`."""
     return (
         f"the first segment begins at offset {base}, but the log at {log_start}: offsets {log_start} to "
         f"{base - 1} are missing. This partition stays offline. Put their segments back from a copy; or, to "
@@ -358,22 +364,7 @@ def _replay(segment: Segment, start: int, states: ProducerStates, now_ms: int) -
     if found is None:
         return
     for position, header in headers(segment.file, found[0], segment.size):
-        if header.producer_id < 0:
-            continue
-        if not header.is_control:
-            states.apply(header, header.base_offset, now_ms)
-            continue
-        if not header.count:  # compacted away
-            continue
-        control = read_control(segment.file.read(header.size, position), 0, header)
-        if control.type in (COMMIT, ABORT):
-            aborted = states.apply_marker(
-                header.producer_id,
-                header.producer_epoch,
-                control.coordinator_epoch,
-                control.type == COMMIT,
-                header.base_offset,
-                now_ms,
-            )
-            if aborted is not None:
-                yield aborted
+        data = segment.file.read(header.size, position) if header.is_control else b""
+        aborted = replay(states, header, data, now_ms)
+        if aborted is not None:
+            yield aborted

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 import click
 
 from eoslog.commands.output import show_json, text_of
+
+if TYPE_CHECKING:
+    from eoslog.commands.log_report import Report
 
 
 @click.group()
@@ -53,25 +60,69 @@ def _cell(value: object) -> str:
 
 @command.command()
 @click.argument("paths", nargs=-1, required=True, metavar="FILE|DIR...", type=click.Path(exists=True))
+@click.option(
+    "--repair", "mend", is_flag=True, help="Mend indexes, snapshots and checkpoints; no broker may run."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def verify(paths: tuple[str, ...], as_json: bool) -> None:
-    """Check every batch's CRC, the order of offsets, and what the indexes and snapshots say of them.
+def verify(paths: tuple[str, ...], mend: bool, as_json: bool) -> None:
+    """Read every batch, and compare with it all that a broker keeps beside the logs.
 
-    A directory may be a partition's or a whole data directory. Exit status 1 if anything is wrong. After a
-    crash a torn batch at the very end, and indexes that lag behind, are what the next start mends.
+    CRCs, order and gaps of offsets, where logs begin and end, indexes, aborted transactions, snapshots. A
+    directory may be a partition's or a whole data directory. Beside a running broker what it is just doing is
+    no finding.
+
+    --repair mends what is made of the logs, and never a log: wrong indexes, snapshots and checkpoints are
+    removed or written anew. Exit status 1 if anything is wrong still.
     """
-    from eoslog.commands.log_verify import verify_all
+    from eoslog.broker.log.data_dir import DataDirError
+    from eoslog.commands.log_places import verify_all
+    from eoslog.commands.log_repair import locked, repair
+    from eoslog.commands.log_report import Report
 
-    report = verify_all(paths)
-    if as_json:
-        show_json({"checked": report.counts, "findings": [vars(finding) for finding in report.findings]})
-    else:
-        for finding in report.findings:
-            click.echo(f"{finding.path}, position {finding.position}: {finding.text}")
-        click.echo(", ".join(f"{count} {what}" for what, count in report.counts.items()))
-        click.echo(f"{len(report.findings)} findings" if report.findings else "all is well")
-    if report.findings:
+    report = Report()
+    try:
+        with locked(paths) if mend else nullcontext(), _progress(paths, report, shown=not as_json):
+            verify_all(paths, report, locked=mend)
+            if mend:
+                repair(report)
+    except (DataDirError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    _tell(report, as_json)
+    if report.remaining:
         raise click.exceptions.Exit(1)
+
+
+@contextmanager
+def _progress(paths: Iterable[str], report: Report, *, shown: bool) -> Iterator[None]:
+    """A bar on a terminal while the bytes are read."""
+    from eoslog.commands.log_places import size_of
+
+    if not shown or not sys.stderr.isatty():
+        yield
+        return
+    with click.progressbar(
+        length=size_of(paths), label="reading", file=sys.stderr, update_min_steps=1 << 20
+    ) as bar:
+        report.progress = bar.update
+        yield
+
+
+def _tell(report: Report, as_json: bool) -> None:
+    from eoslog.commands.log_repair import told
+
+    if as_json:
+        findings = [finding.as_json() for finding in report.findings]
+        show_json({"checked": report.counts, "running": report.running, "findings": findings})
+        return
+    for path in report.running:
+        click.echo(f"a broker is running on {path}: what it is just doing is left out")
+    for finding in report.findings:
+        click.echo(f"{finding.path}, position {finding.position}: {finding.text}{told(finding)}")
+    click.echo(", ".join(f"{count} {what}" for what, count in report.counts.items()))
+    repaired = len(report.findings) - len(report.remaining)
+    if repaired:
+        click.echo(f"{repaired} findings repaired")
+    click.echo(f"{len(report.remaining)} findings" if report.remaining else "all is well")
 
 
 def _files(paths: tuple[str, ...]) -> list[str]:

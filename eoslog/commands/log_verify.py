@@ -1,4 +1,4 @@
-"""Checks a log's files against each other: batches, their order, indexes, snapshots, checkpoints.
+"""Checks the files of one log against each other: batches and their order, indexes, producers.
 
 Reads every byte of every segment once, and changes nothing. A log that was not closed in order may have
 indexes that lag behind, which is no finding; one that says something wrong is.
@@ -7,254 +7,209 @@ indexes that lag behind, which is no finding; one that says something wrong is.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
 
-from eoslog.broker.log import files, snapshot
-from eoslog.broker.log.scan import DamagedBatch, batches
-from eoslog.commands.log_files import (
-    ReadOnlyFile,
-    base_offset,
-    offset_entries,
-    time_entries,
-    transaction_entries,
-    whole,
-    with_suffix,
-)
-from eoslog.protocol.batch import ABORT, BatchHeader, CorruptBatch, read_control
-
-Entries = list[tuple[int, int]]
+from eoslog.broker.log import files
+from eoslog.broker.log.recovery import below_start, find_valid, first_missing
+from eoslog.broker.log.scan import DamagedBatch, batches, check_follows
+from eoslog.commands.log_files import ReadOnlyFile, base_offset
+from eoslog.commands.log_producers import Producers
+from eoslog.commands.log_report import COPY, Mend, Report
+from eoslog.commands.log_sparse import OffsetIndex, TimeIndex
+from eoslog.protocol.batch import BatchHeader
 
 
 @dataclass(frozen=True)
-class Finding:
-    """Something wrong, at a byte position of a file; 0 where it is about the whole file."""
+class Known:
+    """What the data directory says of a log; as it is, of one that lies in none."""
 
-    path: str
-    position: int
-    text: str
-
-
-@dataclass
-class Report:
-    """What was looked at, and what was found."""
-
-    counts: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(("partitions", "segments", "batches", "bytes"), 0)
-    )
-    findings: list[Finding] = field(default_factory=list)
-
-    def add(self, path: str, position: int, text: str) -> None:
-        """Note a finding."""
-        self.findings.append(Finding(path, position, text))
+    start: int | None = None  # offset at which it begins
+    point: int = 0  # all below was durable
+    gaps: bool = True  # compaction may have taken batches
+    joined: bool = False  # segments follow each other without a gap all the same, as those of eoslog do
 
 
-def verify_all(paths: Iterable[str]) -> Report:
-    """Verify files, partitions' directories and data directories. Raises OSError."""
-    report = Report()
-    for path in paths:
-        if not os.path.isdir(path):
-            _verify_file(path, report)
-        elif files.offsets_of(os.listdir(path), files.LOG):
-            _Log(path, report).run()
-        else:
-            _verify_data_dir(path, report)
-    return report
-
-
-def _verify_file(path: str, report: Report) -> None:
-    if not path.endswith(files.LOG):
-        report.add(path, 0, "verify segments (.log) with their indexes, or directories")
-        return
-    report.counts["partitions"] += 1
-    _Log(os.path.dirname(path) or ".", report).segment(path)
-
-
-def _verify_data_dir(path: str, report: Report) -> None:
-    points = _checkpoint(os.path.join(path, files.RECOVERY_POINTS), report)
-    looked_at = 0
-    for name in sorted(os.listdir(path)):
-        place = os.path.join(path, name)
-        if not os.path.isdir(place) or name.endswith(files.DELETED):
-            continue
-        topic, _, index = name.rpartition("-")
-        if not topic or not index.isdigit():
-            continue
-        looked_at += 1
-        end = _Log(place, report).run()
-        point = points.get((topic, int(index)), 0)
-        if end < point:
-            report.add(place, 0, f"the log ends at {end}, but all up to {point} was durable once")
-    if not looked_at:
-        report.add(path, 0, "no partition's directory is in here")
-
-
-def _checkpoint(path: str, report: Report) -> dict[tuple[str, int], int]:
-    if not os.path.exists(path):
-        return {}
-    try:
-        return files.decode_offsets(whole(path), path)
-    except files.BadFile as error:
-        report.add(path, 0, str(error))
-        return {}
-
-
-class _Log:
+class Log:
     """One partition's directory, its segments in order."""
 
-    def __init__(self, directory: str, report: Report) -> None:
-        self._directory, self._report = directory, report
-        self._end = -1  # offset after the last batch so far
-        self._open: dict[int, int] = {}  # producer id -> first offset of its open transaction
+    def __init__(self, directory: str, known: Known, report: Report) -> None:
+        self._directory, self._known, self._report = directory, known, report
+        self._end: int | None = None  # offset after the last batch so far; None if that is not known
+        self._names: list[str] = os.listdir(directory)
+        self._producers = Producers(directory, self._names, known.gaps, report)
+        self._whole = True  # the segment that is read, as far as it was
+        self._damaged_before = False  # a start leaves the log as it is, and the partition offline
+        self._torn = False  # a crash has cut it short: the next start removes what segments follow
+        self.has_gaps = False  # between batches of a segment
 
-    def run(self) -> int:
-        """Verify all segments and snapshots; answers the offset at which the log ends."""
-        names = os.listdir(self._directory)
+    def run(self) -> None:
+        """Verify all segments and snapshots. Raises OSError."""
         self._report.counts["partitions"] += 1
-        for base in files.offsets_of(names, files.LOG):
-            self.segment(os.path.join(self._directory, files.offset_name(base, files.LOG)))
-        for offset in files.offsets_of(names, files.SNAPSHOT):
-            self._snapshot(os.path.join(self._directory, files.offset_name(offset, files.SNAPSHOT)))
-        return max(self._end, 0)
+        swapped = sorted({name[:20] for name in self._names if name.endswith(files.SWAP)})
+        if swapped:
+            text = f"a crash has cut a compaction short, at {', '.join(swapped)}: the next start ends it"
+            self._report.add(self._directory, 0, f"{text}. Verify again after that")
+            return
+        start, bases = self._known.start or 0, files.offsets_of(self._names, files.LOG)
+        bases = bases[below_start(bases, start) :]
+        if self._known.start is not None and bases and bases[0] > start:
+            self._report.add(self._directory, 0, first_missing(bases[0], start))
+        for base, after in zip_longest(bases, bases[1:]):
+            if self._torn or self._is_left_over(base):
+                break
+            self._segment(base, after)
+        self._ends(bool(bases))
 
-    def segment(self, path: str) -> None:
-        """Verify a segment with its indexes."""
-        base = base_offset(path)
-        if base < self._end:
-            self._report.add(
-                path, 0, f"begins at offset {base}, but the segment before it ends at {self._end}"
-            )
-        self._end = max(self._end, base)
-        self._report.counts["segments"] += 1
-        checks: list[_OffsetIndex | _TimeIndex] = [
-            _OffsetIndex(self._index(path, files.INDEX, offset_entries)),
-            _TimeIndex(self._index(path, files.TIME_INDEX, time_entries)),
-        ]
-        aborted: list[tuple[int, int]] = []
-        file = ReadOnlyFile(path)
+    def alone(self, path: str) -> None:
+        """Verify one segment with its indexes. Raises OSError."""
+        self._report.counts["partitions"] += 1
         try:
-            for position, header, data in batches(file, 0, file.size()):
-                self._batch(path, position, header)
-                aborted += self._transaction(path, position, header, data)
-                for check in checks:
-                    for text in check.batch(position, header):
-                        self._report.add(with_suffix(path, check.suffix), 0, text)
-                self._report.counts["bytes"] += header.size
-            for check in checks:
-                for text in check.rest():
-                    self._report.add(with_suffix(path, check.suffix), 0, text)
-        except DamagedBatch as damage:
-            self._report.add(path, damage.position, damage.reason)
+            base = base_offset(path)
+        except ValueError as error:
+            self._report.add(path, 0, str(error))
+            return
+        self._segment(base, None)
+        self._producers.end(self._end or base, alone=True)
+
+    def _is_left_over(self, base: int) -> bool:
+        """Whether a crash has taken what was written before a segment, which holds nothing itself."""
+        end, apart = self._end, self._known.gaps and not self._known.joined
+        if end is None or base == end or apart or end < self._known.point or self._any_batch(base, end):
+            return False
+        path = os.path.join(self._directory, files.offset_name(base, files.LOG))
+        text = f"the segment before it ends at {end}, and no valid batch follows: the next start removes it"
+        self._report.add(path, 0, text)
+        self._producers.lost()
+        return True
+
+    def _ends(self, any_segment: bool) -> None:
+        known = self._known
+        written = max(known.point, known.start or 0)
+        if not any_segment and written:
+            text = f"no segment is left, but offsets up to {written} were written. {COPY}"
+            self._report.add(self._directory, 0, text)
+        elif any_segment and self._end is not None:
+            if (known.start or 0) < known.point > self._end:
+                self._producers.lost()
+                text = f"the log ends at {self._end}, but all up to {known.point} was durable once. {COPY}"
+                self._report.add(self._directory, 0, text)
+            self._producers.end(self._end)
+
+    # -- a segment -----------------------------------------------------------------------------
+
+    def _segment(self, base: int, after: int | None) -> None:
+        """`after`: the base offset of the next segment."""
+        path = os.path.join(self._directory, files.offset_name(base, files.LOG))
+        checks = list(self._sparse(path))
+        try:
+            file = ReadOnlyFile(path)
+        except FileNotFoundError:  # a broker has removed it meanwhile
+            self._end = None
+            self._producers.lost()
+            return
+        self._report.counts["segments"] += 1
+        self._begins(path, base)
+        try:
+            self._read(file, after, checks)
         finally:
             file.close()
-        self._transaction_index(path, aborted)
+        self._producers.end_segment(path, self._end)
+
+    def _sparse(self, path: str) -> Iterator[OffsetIndex | TimeIndex]:
+        for kind, suffix in ((OffsetIndex, files.INDEX), (TimeIndex, files.TIME_INDEX)):
+            try:
+                yield kind(path)
+            except ValueError as error:
+                self._report.add(path.removesuffix(files.LOG) + suffix, 0, str(error), Mend())
+
+    def _begins(self, path: str, base: int) -> None:
+        """A segment begins where the one before it has ended."""
+        end, self._end = self._end, base
+        if end is None or base == end:
+            self._producers.begin(base)
+            return
+        missing = f": offsets {end} to {base - 1} are missing" if base > end else ""
+        if base < end or self._known.joined or not self._known.gaps:
+            text = f"begins at offset {base}, but the segment before it ends at {end}{missing}. {COPY}"
+            self._report.add(path, 0, text)
+            self._producers.lost()
+        self._producers.begin(base)
+
+    def _read(self, file: ReadOnlyFile, after: int | None, checks: list[OffsetIndex | TimeIndex]) -> None:
+        size, done = file.size(), 0
+        self._whole, said = True, list[tuple[str, str]]()
+        try:
+            for position, header, data in batches(file, 0, size):
+                self._batch(file.path, position, header)
+                self._producers.batch(file.path, position, header, data)
+                said += [(check.path, text) for check in checks for text in check.batch(position, header)]
+                done = position + header.size
+                self._report.progress(header.size)
+            trusted = after is not None and after <= self._known.point
+            said += [(check.path, text) for check in checks for text in check.rest(complete=trusted)]
+        except DamagedBatch as damage:
+            self._damaged(file, damage, size)
+        self._report.counts["bytes"] += done
+        mend = Mend() if self._whole and not self._ends_early(after) else None
+        for path, text in said:
+            self._report.add(path, 0, text, mend)
+
+    def _ends_early(self, after: int | None) -> bool:
+        """Whether the segment has lost its end: then its indexes may be right."""
+        if after is None:
+            return self._end is None or self._end < self._known.point
+        return self._end != after and (self._known.joined or not self._known.gaps)
 
     def _batch(self, path: str, position: int, header: BatchHeader) -> None:
         self._report.counts["batches"] += 1
-        if header.base_offset < self._end:
-            self._report.add(
-                path, position, f"batch of offset {header.base_offset} comes after offset {self._end - 1}"
-            )
+        before = header.base_offset if self._end is None else self._end
+        try:
+            check_follows(path, position, header, before, gaps=self._known.gaps)
+        except DamagedBatch as damage:
+            self._report.add(path, position, f"{damage.reason}. {COPY}")
+            self._producers.lost()
+            self._whole = False
+        self.has_gaps |= header.base_offset > before
         if header.count > header.last_offset_delta + 1:
             self._report.add(
                 path, position,
                 f"batch of offset {header.base_offset} has {header.count} records for "
-                f"{header.last_offset_delta + 1} offsets",
+                f"{header.last_offset_delta + 1} offsets. {COPY}",
             )  # fmt: skip
-        self._end = max(self._end, header.next_offset)
+        self._end = max(before, header.next_offset)
 
-    def _transaction(
-        self, path: str, position: int, header: BatchHeader, data: memoryview
-    ) -> list[tuple[int, int]]:
-        """Follow the transactions; answers (producer id, marker's offset) of one that was aborted here."""
-        if not header.is_control:
-            if header.is_transactional:
-                self._open.setdefault(header.producer_id, header.base_offset)
-            return []
+    def _damaged(self, file: ReadOnlyFile, damage: DamagedBatch, size: int) -> None:
+        """What comes behind it in the segment cannot be told apart: the next one is looked at again."""
+        last = None if self._damaged_before else self._end
+        self._torn = last is not None and self._is_torn(file, damage.position, size, last)
+        rest = "A crash has cut the last write short: the next start cuts this tail off"
+        rest = rest if self._torn else COPY
+        self._report.add(file.path, damage.position, f"{damage.reason}. {rest}")
+        self._producers.lost()
+        self._whole = False
+        if not self._torn:
+            self._damaged_before = True
+            self._end = None
+
+    def _is_torn(self, file: ReadOnlyFile, position: int, size: int, offset: int) -> bool:
+        """Whether a start takes it for a torn tail: what is behind it was never said to be durable."""
+        if offset < self._known.point or find_valid(file, position, size, offset) is not None:
+            return False
+        return not self._any_batch(base_offset(file.path) + 1, offset)
+
+    def _any_batch(self, base: int, offset: int) -> bool:
+        """Whether a segment from `base` on has a valid batch of at least `offset`."""
+        later = [one for one in files.offsets_of(self._names, files.LOG) if one >= base]
+        return any(self._holds_a_batch(one, offset) for one in later)
+
+    def _holds_a_batch(self, base: int, offset: int) -> bool:
         try:
-            kind = read_control(data, 0, header).type
-        except CorruptBatch as error:
-            self._report.add(path, position, str(error))
-            return []
-        began = self._open.pop(header.producer_id, None)
-        return [(header.producer_id, header.base_offset)] if kind == ABORT and began is not None else []
-
-    def _index(self, path: str, suffix: str, read: Callable[[str], Iterable[tuple[int, int]]]) -> Entries:
-        place = with_suffix(path, suffix)
-        if not os.path.exists(place):
-            return []
+            file = ReadOnlyFile(os.path.join(self._directory, files.offset_name(base, files.LOG)))
+        except FileNotFoundError:  # a broker has removed it meanwhile
+            return False
         try:
-            return list(read(place))
-        except ValueError as error:
-            self._report.add(place, 0, str(error))
-            return []
-
-    def _transaction_index(self, path: str, aborted: list[tuple[int, int]]) -> None:
-        """Each transaction aborted in this segment has its entry: without it readers see aborted records."""
-        place = with_suffix(path, files.TXN_INDEX)
-        try:
-            found = list(transaction_entries(place)) if os.path.exists(place) else []
-        except ValueError as error:
-            self._report.add(place, 0, str(error))
-            return
-        listed = {(entry[1], entry[3]) for entry in found}
-        for producer_id, offset in sorted(set(aborted) - listed, key=lambda pair: pair[1]):
-            text = f"the transaction of producer id {producer_id}, aborted at offset {offset}, is missing"
-            self._report.add(place, 0, text)
-
-    def _snapshot(self, path: str) -> None:
-        try:
-            snapshot.decode(whole(path))
-        except snapshot.BadSnapshot as error:
-            self._report.add(path, 0, str(error))
-
-
-class _OffsetIndex:
-    """An `.index` beside the batches of its segment: each entry is a batch's position and an offset in it."""
-
-    suffix = files.INDEX
-
-    def __init__(self, entries: Entries) -> None:
-        self._entries = entries
-        self._next = 0
-
-    def batch(self, position: int, header: BatchHeader) -> Iterator[str]:
-        """Compare with the segment's next batch; yields what is wrong."""
-        while self._next < len(self._entries) and self._entries[self._next][1] <= position:
-            offset, at = self._entries[self._next]
-            self._next += 1
-            if at != position:
-                yield f"offset {offset} is said to be at position {at}, where no batch begins"
-            elif not header.base_offset <= offset <= header.last_offset:
-                yield (
-                    f"offset {offset} is said to be at position {at}, where the batch of offset "
-                    f"{header.base_offset} is"
-                )
-
-    def rest(self) -> Iterator[str]:
-        """What is left when the segment has ended."""
-        for offset, at in self._entries[self._next :]:
-            yield f"offset {offset} is said to be at position {at}, after the segment's end"
-
-
-class _TimeIndex:
-    """A `.timeindex` beside its segment: each entry is the time and an offset of the batch that has it."""
-
-    suffix = files.TIME_INDEX
-
-    def __init__(self, entries: Entries) -> None:
-        self._entries = entries
-        self._next = 0
-
-    def batch(self, position: int, header: BatchHeader) -> Iterator[str]:
-        """Compare with the segment's next batch; yields what is wrong."""
-        while self._next < len(self._entries) and self._entries[self._next][1] <= header.last_offset:
-            timestamp, offset = self._entries[self._next]
-            self._next += 1
-            if timestamp > header.max_timestamp and offset >= header.base_offset:
-                yield f"time {timestamp} is said to be at offset {offset}, whose batch is older"
-
-    def rest(self) -> Iterator[str]:
-        """What is left when the segment has ended."""
-        for timestamp, offset in self._entries[self._next :]:
-            yield f"time {timestamp} is said to be at offset {offset}, after the segment's end"
+            return find_valid(file, 0, file.size(), offset) is not None
+        finally:
+            file.close()

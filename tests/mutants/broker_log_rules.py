@@ -86,7 +86,7 @@ MUTANTS: list[Mutant] = [
         Break("snapshots past the end are used", "        if offset <= end:\n", "        if True:\n"),
         Break("bad snapshots stay", "        fs.remove(path)\n        removed = True\n", ""),
         Break("what was cut off comes back", "                segment.file.sync()\n", "                pass\n"),
-        Break("deleted segments come back", "    while len(bases) > 1 and bases[1] <= log_start:", "    while False:"),
+        Break("deleted segments come back", "    gone = below_start(bases, log_start)\n", "    gone = 0\n"),
     ),
     *mutants_of(
         "broker/log/data_dir.py",

@@ -1,0 +1,31 @@
+"""What a batch in the log says of its producer: how a start, and who verifies a log, follow it."""
+
+from __future__ import annotations
+
+from eoslog.broker.rules.producer import Aborted, ProducerStates
+from eoslog.protocol.batch import ABORT, COMMIT, BatchHeader, Buffer, read_control
+
+
+def replay(states: ProducerStates, header: BatchHeader, data: Buffer, now_ms: int) -> Aborted | None:
+    """Apply the next batch of a log; answers what goes into the transaction index.
+
+    `data` is the whole batch; only that of a control batch is looked at. Raises CorruptBatch.
+    """
+    if header.producer_id < 0:
+        return None
+    if not header.is_control:
+        states.apply(header, header.base_offset, now_ms)
+        return None
+    if not header.count:  # compacted away
+        return None
+    control = read_control(data, 0, header)
+    if control.type not in (COMMIT, ABORT):
+        return None
+    return states.apply_marker(
+        header.producer_id,
+        header.producer_epoch,
+        control.coordinator_epoch,
+        control.type == COMMIT,
+        header.base_offset,
+        now_ms,
+    )

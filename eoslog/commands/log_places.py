@@ -1,0 +1,236 @@
+"""What `eoslog log verify` is given: data directories, partitions' directories, segments.
+
+Beside a running broker the files change while they are read. What looks wrong there is looked at again, and
+is a finding only if it is wrong each time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from eoslog.broker.log import files, registry
+from eoslog.broker.log.data_dir import META
+from eoslog.commands.log_files import READ_ONLY, whole
+from eoslog.commands.log_report import Finding, Mend, Report
+from eoslog.commands.log_verify import Known, Log
+
+LOCK = ".lock"
+LOOK_AGAIN = (0.05, 0.2, 0.5, 1.0)
+"""Seconds before each further look, of two seconds in all."""
+
+Offsets = dict[tuple[str, int], int]
+
+
+class DataDirectory:
+    """What a data directory says of its logs. One that is none says nothing."""
+
+    def __init__(self, path: str, *, locked: bool = False) -> None:
+        """`locked`: by the caller. Raises OSError."""
+        self.path = path
+        self._locked = locked
+        self.ours = os.path.exists(self.file(files.LIFE_EPOCH))  # not one of Apache Kafka
+        self.gappy: Offsets = {}  # logs that have gaps, while it is not known which were compacted
+        self.read()
+
+    def read(self) -> None:
+        """Read what it says now. Raises OSError."""
+        self.findings: list[Finding] = []
+        self._is_one = self.ours or os.path.exists(self.file(META))
+        self.topics = self._topics()
+        points = self._offsets(files.RECOVERY_POINTS, Mend())
+        starts = self._offsets(files.LOG_STARTS, None)
+        self.points = points or {}
+        self._starts, self.cleaned = starts, self._offsets(files.CLEANER_OFFSETS, None)
+
+    def file(self, name: str) -> str:
+        """The path of a name in the directory."""
+        return os.path.join(self.path, name)
+
+    def _offsets(self, name: str, mend: Mend | None) -> Offsets | None:
+        """None if it cannot be understood."""
+        path = self.file(name)
+        try:
+            return files.decode_offsets(whole(path), path)
+        except FileNotFoundError:
+            return {}
+        except files.BadFile as error:
+            text = f"{error}"
+            if name == files.LOG_STARTS:
+                text = "it cannot be read; put it back from a copy: without it deleted records may come back"
+            self.findings.append(Finding(path, 0, text, mend))
+            return None
+
+    def _topics(self) -> dict[str, registry.Entry]:
+        path = self.file(registry.FILE)
+        try:
+            return {entry.name: entry for entry in registry.decode(whole(path), path).topics}
+        except FileNotFoundError:
+            return {}
+        except files.BadFile as error:
+            self.findings.append(Finding(path, 0, str(error)))
+            return {}
+
+    def known(self, directory: str) -> Known:
+        """What it says of the log in a directory of a partition."""
+        name = partition_of(directory)
+        if not self._is_one or name is None:
+            return Known()
+        start = self._starts.get(name, 0) if self.ours and self._starts is not None else None
+        gaps = self._is_compacted(name[0]) if self.cleaned is None else name in self.cleaned
+        return Known(start, self.points.get(name, 0), gaps, self.ours)
+
+    def _is_compacted(self, topic: str) -> bool:
+        entry = self.topics.get(topic)
+        return entry is not None and "compact" in entry.configs.get("cleanup.policy", "")
+
+    @property
+    def running(self) -> bool:
+        """Whether a broker is at work here: it holds the lock, which is asked for and let go at once."""
+        if self._locked:
+            return False
+        try:
+            fd = os.open(self.file(LOCK), READ_ONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
+    def finish(self) -> None:
+        """All logs were looked at: those of compacted topics that have gaps were compacted, whatever the
+        file that says so looks like."""
+        if self.cleaned is None:
+            path = self.file(files.CLEANER_OFFSETS)
+            mend = Mend(files.encode_offsets(self.gappy) if self.gappy else None)
+            self.findings = [
+                Finding(path, 0, finding.text, mend) if finding.path == path else finding
+                for finding in self.findings
+            ]
+
+
+def partition_of(directory: str) -> tuple[str, int] | None:
+    """Topic and number of the partition that a directory is of, by its name; None for another."""
+    topic, _, index = os.path.basename(os.path.abspath(directory)).rpartition("-")
+    return (topic, int(index)) if topic and index.isdigit() else None
+
+
+def data_directory_of(path: str) -> str:
+    """The data directory that a path is in, or is."""
+    place = path if os.path.isdir(path) else os.path.dirname(path) or "."
+    return os.path.dirname(os.path.abspath(place)) if _is_partition(place) else place
+
+
+def _is_partition(directory: str) -> bool:
+    names = os.listdir(directory)
+    return files.PARTITION_METADATA in names or bool(files.offsets_of(names, files.LOG))
+
+
+def size_of(paths: Iterable[str]) -> int:
+    """Bytes of the segments in some paths. Raises OSError."""
+    return sum(_bytes(log) for path in paths for log in _logs(path))
+
+
+def _logs(path: str) -> Iterator[str]:
+    if not os.path.isdir(path):
+        yield path
+    for place, _, names in os.walk(path):
+        yield from (os.path.join(place, name) for name in names if name.endswith(files.LOG))
+
+
+def _bytes(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:  # a broker has removed it meanwhile
+        return 0
+
+
+def verify_all(paths: Iterable[str], report: Report, *, locked: bool = False) -> None:
+    """Verify segments, partitions' directories and data directories; `locked`: by the caller.
+
+    Raises OSError.
+    """
+    for path in paths:
+        data = DataDirectory(data_directory_of(path), locked=locked)
+        if data.running and data.path not in report.running:
+            report.running.append(data.path)
+        if not os.path.isdir(path):
+            _verify_file(path, data, report)
+        elif _is_partition(path):
+            _verify_log(path, data, report)
+            report.findings += data.findings
+        else:
+            _verify_data_dir(data, report)
+
+
+def _verify_file(path: str, data: DataDirectory, report: Report) -> None:
+    if not path.endswith(files.LOG):
+        report.add(path, 0, "verify segments (.log) with their indexes, or directories")
+        return
+    directory = os.path.dirname(path) or "."
+    _look(data, report, lambda found: Log(directory, data.known(directory), found).alone(path))
+
+
+def _verify_data_dir(data: DataDirectory, report: Report) -> None:
+    names = [name for name in sorted(os.listdir(data.path)) if partition_of(name) is not None]
+    directories = [path for path in map(data.file, names) if os.path.isdir(path)]
+    for directory in directories:
+        _verify_log(directory, data, report)
+    _look(data, report, lambda found: _missing(data, found))
+    data.finish()
+    report.findings += data.findings
+    if not directories:
+        report.add(data.path, 0, "no partition's directory is in here")
+
+
+def _verify_log(directory: str, data: DataDirectory, report: Report) -> None:
+    def look(found: Report) -> None:
+        try:
+            log = Log(directory, data.known(directory), found)
+        except FileNotFoundError:  # its topic was deleted meanwhile
+            return
+        log.run()
+        name = partition_of(directory)
+        if log.has_gaps and name is not None and data.known(directory).gaps:
+            data.gappy[name] = 0
+
+    _look(data, report, look)
+
+
+def _missing(data: DataDirectory, report: Report) -> None:
+    """A partition whose directory is gone with all that was written."""
+    for (topic, index), point in data.points.items():
+        entry, directory = data.topics.get(topic), data.file(f"{topic}-{index}")
+        if point and entry and index < entry.partitions and not os.path.exists(directory):
+            text = (
+                f"the directory is missing, but offsets up to {point} were written. Put it back from a copy"
+            )
+            report.add(directory, 0, text)
+
+
+def _look(data: DataDirectory, report: Report, look: Callable[[Report], None]) -> None:
+    """Take over what `look` finds; beside a running broker only what it finds again and again."""
+    first = Report(progress=report.progress)
+    look(first)
+    for name, count in first.counts.items():
+        report.counts[name] += count
+    found = first.findings
+    deadline = time.monotonic() + sum(LOOK_AGAIN)
+    for seconds in LOOK_AGAIN:
+        if not found or not data.running:
+            break
+        time.sleep(seconds)
+        data.read()
+        again = Report()
+        look(again)
+        still = {(finding.path, finding.position, finding.text) for finding in again.findings}
+        found = [one for one in found if (one.path, one.position, one.text) in still]
+        if time.monotonic() > deadline:
+            break
+    report.findings += found

@@ -1,0 +1,167 @@
+"""Follows the producers of a log from batch to batch, by the broker's rules: what they make of it is what its
+snapshots and transaction indexes are to say.
+
+A log that begins at 0 tells all. One that does not, and what comes behind damage, is told from the first
+snapshot on that stands at a segment's beginning. What the next start makes anew in any case, transaction
+indexes from the last snapshot on, is no finding.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+
+from eoslog.broker.log import files, snapshot
+from eoslog.broker.log.replay import replay
+from eoslog.broker.rules.producer import ProducerState, ProducerStates
+from eoslog.commands.log_files import whole
+from eoslog.commands.log_report import Mend, Report
+from eoslog.commands.log_transactions import Marker, TransactionIndex, Wrong
+from eoslog.protocol.batch import ABORT, BatchHeader, CorruptBatch, read_control
+
+
+class Producers:
+    """The producers of one partition's log."""
+
+    def __init__(self, directory: str, names: list[str], gaps: bool, report: Report) -> None:
+        """`names`: of the files in the partition's directory; `gaps`: compaction may have taken batches."""
+        self._directory, self._gaps, self._report = directory, gaps, report
+        self._snapshots = deque(files.offsets_of(names, files.SNAPSHOT))
+        self._states = ProducerStates()
+        self._known = False  # whether the states are those of the log
+        self._since = 0  # from where on they are made of batches, and not of a snapshot
+        self._wrote: set[int] = set()  # producer ids, since then
+        self._ended: dict[int, int] = {}  # producer id -> offset of its last marker
+        self._markers: list[Marker] = []  # that abort, in the segment that is read
+        self._read_from = 0  # a start makes anew what comes from here on
+        self._wrong: list[Wrong] = []
+
+    def begin(self, base: int) -> None:
+        """A segment begins at offset `base`, all before it was given."""
+        self._up_to(base - 1)
+        states = self._decoded(base) if self._next_is(base) else None
+        if states is not None and self._known:
+            self._compare(base, states)
+        elif not self._known and (base == 0 or states is not None):
+            self._begin_anew(base, states if base and states else [])
+        self._markers = []
+
+    def _next_is(self, offset: int) -> bool:
+        if self._snapshots and self._snapshots[0] == offset:
+            self._snapshots.popleft()
+            return True
+        return False
+
+    def _begin_anew(self, base: int, states: list[ProducerState]) -> None:
+        self._states = ProducerStates()
+        self._states.load(states)
+        self._known, self._since = True, base
+        self._wrote.clear()
+        self._ended.clear()
+
+    def lost(self) -> None:
+        """Something is missing here: what follows is not known before the next snapshot."""
+        self._known = False
+
+    def batch(self, path: str, position: int, header: BatchHeader, data: memoryview) -> None:
+        """Follow the next batch, at a position of a segment's file."""
+        self._up_to(header.base_offset)
+        if not self._known:
+            return
+        try:
+            entry = replay(self._states, header, data, 0)
+            if header.is_control and header.count:
+                if read_control(data, 0, header).type == ABORT:
+                    pid = header.producer_id
+                    self._markers.append(Marker(header.base_offset, pid, self._ended.get(pid, -1), entry))
+                self._ended[header.producer_id] = header.base_offset
+        except CorruptBatch as error:
+            self._report.add(path, position, str(error))
+            self._known = False
+        if not header.is_control:
+            self._wrote.add(header.producer_id)
+
+    def end_segment(self, segment: str, end: int | None) -> None:
+        """All batches of the segment, whose `.log` this is, up to offset `end` were given."""
+        index = TransactionIndex(segment, self._markers, gaps=self._gaps, known_from=self._since)
+        self._wrong += index.check(end) if self._known else index.check_alone(end)
+
+    def end(self, end: int, *, alone: bool = False) -> None:
+        """The log ends at offset `end`; `alone`: only the segment does that was looked at."""
+        self._up_to(end)
+        if alone:
+            self._read_from = max([self._read_from, *self._snapshots])
+        elif self._known:
+            for offset in self._snapshots:
+                text = f"it is of offset {offset}, but the log ends at {end}; the next start removes it"
+                self._report.add(self._path(offset), 0, text, Mend())
+        self._report.findings += [wrong.finding for wrong in self._wrong if wrong.offset < self._read_from]
+
+    # -- snapshots -----------------------------------------------------------------------------
+
+    def _path(self, offset: int) -> str:
+        return os.path.join(self._directory, files.offset_name(offset, files.SNAPSHOT))
+
+    def _up_to(self, offset: int) -> None:
+        """Compare with the snapshots up to an offset: all below it was given."""
+        while self._snapshots and self._snapshots[0] <= offset:
+            at = self._snapshots.popleft()
+            states = self._decoded(at)
+            if states is not None and self._known and at >= self._since:
+                self._compare(at, states)
+
+    def _decoded(self, offset: int) -> list[ProducerState] | None:
+        """None if it cannot be read, or was removed meanwhile."""
+        path = self._path(offset)
+        try:
+            states = snapshot.decode(whole(path))
+        except FileNotFoundError:
+            return None
+        except snapshot.BadSnapshot as error:
+            self._report.add(path, 0, str(error), Mend())
+            return None
+        self._read_from = offset
+        return states
+
+    def _compare(self, offset: int, states: list[ProducerState]) -> None:
+        theirs = {state.producer_id: state for state in states}
+        for mine in self._states.all():
+            their = theirs.pop(mine.producer_id, None)
+            if their is not None:
+                self._say(offset, mine, self._difference(mine, their))
+            elif mine.transaction_start >= 0:
+                text = f"is missing, but has a transaction open from {mine.transaction_start} on"
+                self._say(offset, mine, text)
+        for their in theirs.values():
+            if their.transaction_start >= 0 and not self._gaps:
+                text = f"has a transaction open from {their.transaction_start} on, but not in the log"
+                self._say(offset, their, text)
+
+    def _say(self, offset: int, state: ProducerState, text: str) -> None:
+        if text:
+            judged = self._is_judged(state)
+            rest = (
+                "" if judged else f". The log from {self._since} on does not tell which of the two is right"
+            )
+            text = f"producer id {state.producer_id} {text}{rest}"
+            self._report.add(self._path(offset), 0, text, Mend() if judged else None)
+
+    def _is_judged(self, state: ProducerState) -> bool:
+        """Whether the log tells what is right, and not only an earlier snapshot."""
+        return not self._since or state.producer_id in self._wrote
+
+    def _difference(self, mine: ProducerState, their: ProducerState) -> str:
+        """What a snapshot says otherwise of a producer, "" if nothing. Where compaction has taken batches
+        the log tells less than the snapshot."""
+        if mine.epoch != their.epoch and not (self._gaps and mine.epoch < their.epoch):
+            return f"has epoch {their.epoch}, but {mine.epoch} in the log"
+        first, last = mine.transaction_start, their.transaction_start
+        if first != last and not (self._gaps and (first < 0 or 0 <= last < first)):
+            return f"{_open(last)}, but in the log it {_open(first)}"
+        if self._gaps or their.last_sequence < 0 or mine.last_sequence == their.last_sequence:
+            return ""
+        return f"has last sequence {their.last_sequence}, but {mine.last_sequence} in the log"
+
+
+def _open(start: int) -> str:
+    return "has no open transaction" if start < 0 else f"has a transaction open from {start} on"

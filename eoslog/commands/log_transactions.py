@@ -1,0 +1,117 @@
+"""A `.txnindex` beside the abort markers of its segment: an entry for each aborted transaction, and no other.
+
+Without its entry readers see aborted rows; an entry too many, or one that begins too early, hides committed
+ones. Compaction takes aborted rows and leaves their entry, so there an entry may begin before the first row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from eoslog.broker.log import files
+from eoslog.broker.log.index import TXN_ENTRY
+from eoslog.broker.rules.producer import Aborted
+from eoslog.commands.log_files import whole, with_suffix
+from eoslog.commands.log_report import Finding, Mend
+
+
+class Marker(NamedTuple):
+    """An abort marker at `offset`; `after` is that of the producer's marker before it, -1 if none is known.
+
+    `entry` is what the broker's rules make of it, None if no row of its transaction was seen.
+    """
+
+    offset: int
+    producer_id: int
+    after: int
+    entry: Aborted | None
+
+
+class Wrong(NamedTuple):
+    """A finding about the entry of a marker at `offset`, or which says that there is one."""
+
+    offset: int
+    finding: Finding
+
+
+class TransactionIndex:
+    """The entries of a segment's index, against its abort markers."""
+
+    def __init__(self, segment: str, markers: list[Marker], *, gaps: bool, known_from: int) -> None:
+        """`segment`: the path of the `.log`. What was written below offset `known_from` is not known.
+
+        Raises OSError.
+        """
+        self._path = with_suffix(segment, files.TXN_INDEX)
+        self._markers, self._gaps, self._known_from = markers, gaps, known_from
+        try:
+            data = whole(self._path)
+        except FileNotFoundError:
+            data = b""
+        self._rest = len(data) % TXN_ENTRY.size
+        found = list(TXN_ENTRY.iter_unpack(data[: len(data) - self._rest]))
+        self._found = [Aborted(*values) for _, *values in found]
+        self._unlike = [Aborted(*values) for version, *values in found if version]
+
+    def check(self, end: int | None) -> list[Wrong]:
+        """Compare both ways; answers what is wrong, each with the index as it has to be. `end`: the offset
+        at which the segment ends, None if that is not known."""
+        wrong = list(self._order(end))
+        by_marker = {entry.last_offset: entry for entry in self._found}
+        wanted: list[Aborted] = []
+        for marker in self._markers:
+            entry, text = self._judge(marker, by_marker.pop(marker.offset, None))
+            wanted += [entry] if entry is not None else []
+            wrong += [(marker.offset, text)] if text else []
+        for entry in by_marker.values():
+            wrong.append((entry.last_offset, f"{_named(entry)}, but no marker is there that aborts it"))
+        mend = Mend(b"".join(TXN_ENTRY.pack(0, *entry) for entry in wanted) if wanted else None)
+        return self._findings(wrong, mend)
+
+    def check_alone(self, end: int | None) -> list[Wrong]:
+        """As `check` where nothing is known of the segment's markers."""
+        return self._findings(list(self._order(end)), None)
+
+    def _findings(self, wrong: list[tuple[int, str]], mend: Mend | None) -> list[Wrong]:
+        return [Wrong(offset, Finding(self._path, 0, text, mend)) for offset, text in sorted(wrong)]
+
+    def _order(self, end: int | None) -> Iterator[tuple[int, str]]:
+        for entry in self._unlike:
+            yield entry.last_offset, f"{_named(entry)}: an entry of another version than 0"
+        before = -1
+        for entry in self._found:
+            if entry.last_offset <= before:
+                yield entry.last_offset, f"{_named(entry)}, which comes after offset {before}"
+            before = max(before, entry.last_offset)
+        if self._rest and end is not None:
+            yield end - 1, f"{self._rest} bytes follow the last entry, which has {TXN_ENTRY.size}"
+
+    def _judge(self, marker: Marker, found: Aborted | None) -> tuple[Aborted | None, str]:
+        """The entry that is to be there, and what is wrong with the one that is."""
+        right = marker.entry
+        if found is None:
+            return right, "" if right is None else f"{_named(right)}: it is missing"
+        if found.producer_id != marker.producer_id:
+            return right, f"{_named(found)}, but the marker there is of producer id {marker.producer_id}"
+        fits = right is not None and found.first_offset == right.first_offset
+        if not fits and not self._may_be(found, marker):
+            truth = "none was open" if right is None else f"it is from {right.first_offset} on"
+            return right, f"{_named(found)}, but {truth}"
+        if right is not None and found.last_stable_offset > right.last_stable_offset:
+            rest = f"with the last stable offset {found.last_stable_offset}, which is too high"
+            return found._replace(last_stable_offset=right.last_stable_offset), f"{_named(found)}, {rest}"
+        return found, ""
+
+    def _may_be(self, found: Aborted, marker: Marker) -> bool:
+        """Whether the transaction may have had earlier rows than there are now."""
+        end = marker.offset if marker.entry is None else marker.entry.first_offset
+        taken = self._gaps or found.first_offset < self._known_from
+        return taken and marker.after < found.first_offset < end
+
+
+def _named(entry: Aborted) -> str:
+    return (
+        f"the transaction of producer id {entry.producer_id} from offset {entry.first_offset}, aborted at "
+        f"offset {entry.last_offset}"
+    )
