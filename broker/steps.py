@@ -8,7 +8,7 @@ a thread again. The connection's next request begins after it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eoslog.protocol.apis import ApiKey
@@ -27,14 +27,22 @@ class _Parts(NamedTuple):
     asked: str
     told: str
     at_a_time: int = 500
+    same: Callable[[Any], Hashable] | None = None
+    """What is the same of two that are told once: where an answer is so much longer than its question that to
+    ask for one thing a thousand times would be an attack."""
 
 
-_PARTS = {
+def _same_resource(wanted: Message) -> Hashable:
+    keys = wanted["configuration_keys"]
+    return wanted["resource_type"], wanted["resource_name"], None if keys is None else tuple(keys)
+
+
+_PARTS: dict[int, _Parts] = {
     ApiKey.METADATA: _Parts("topics", "topics"),
     ApiKey.LIST_OFFSETS: _Parts("topics", "topics"),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _Parts("topics", "topics"),
     ApiKey.DESCRIBE_PRODUCERS: _Parts("topics", "topics"),
-    ApiKey.DESCRIBE_CONFIGS: _Parts("resources", "results", 20),
+    ApiKey.DESCRIBE_CONFIGS: _Parts("resources", "results", 20, _same_resource),
     ApiKey.DESCRIBE_GROUPS: _Parts("groups", "groups"),
     ApiKey.CONSUMER_GROUP_DESCRIBE: _Parts("group_ids", "groups"),
     ApiKey.DELETE_GROUPS: _Parts("groups_names", "results"),
@@ -51,7 +59,7 @@ def is_large(key: int, size: int) -> bool:
 
 def has_many(key: int, request: Message) -> bool:
     """Whether serving it takes long."""
-    parts = _PARTS.get(ApiKey(key))
+    parts = _PARTS.get(key)
     return parts is not None and len(request.get(parts.asked) or ()) > parts.at_a_time
 
 
@@ -60,8 +68,10 @@ async def serve(handler: Handler, context: RequestContext, request: Message) -> 
     key = context.header.api_key
     if not has_many(key, request):
         return await _settled(handler(context, request))
-    parts = _PARTS[ApiKey(key)]
+    parts = _PARTS[key]
     everything: list[Any] = request[parts.asked]
+    if parts.same is not None:
+        everything = list({parts.same(one): one for one in everything}.values())
     answer: Message = {}
     told: list[Message] = []
     for start in range(0, len(everything), parts.at_a_time):

@@ -4,7 +4,8 @@ All configs are told, or the ones named. Every config comes with its source, wha
 (synonyms, KIP-226), its type and its meaning (KIP-569). A broker asked for by its id tells all its options,
 one asked for as "" those set for all brokers. The values of secrets are never told. An unknown topic is
 UNKNOWN_TOPIC_OR_PARTITION, an unknown resource type or broker INVALID_REQUEST; the other resources of the
-request are answered all the same. A resource that is named twice is told once; Kafka tells it twice.
+request are answered all the same. Of many resources one that is named twice is told once; Kafka tells it
+twice.
 
 Left out: the options of Kafka's that mean nothing here are not listed.
 """
@@ -22,13 +23,8 @@ KEY = ApiKey.DESCRIBE_CONFIGS
 
 
 def handle(context: RequestContext, request: Message) -> Message:
-    """Describe each resource by itself; one that is named twice is told once."""
-    keys = "configuration_keys"
-    wanted = {
-        (one["resource_type"], one["resource_name"], None if one[keys] is None else tuple(one[keys])): one
-        for one in request["resources"]
-    }
-    return {"results": [_describe(context, request, one) for one in wanted.values()]}
+    """Describe each resource by itself."""
+    return {"results": [_describe(context, request, wanted) for wanted in request["resources"]]}
 
 
 def _describe(context: RequestContext, request: Message, wanted: Message) -> Message:

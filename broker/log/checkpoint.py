@@ -5,6 +5,7 @@
                                record is seen again. A log that is not in it begins at 0.
 `cleaner-offset-checkpoint`    up to where logs are compacted. Lost, the whole log counts as not compacted.
                                A log that is in it, be it with 0, may have gaps: compaction has begun there.
+                               If it cannot be read every log that is to be compacted counts as such a one.
 """
 
 from __future__ import annotations
@@ -53,3 +54,5 @@ class Checkpoints:
 
     starts: OffsetCheckpoint
     cleaned: OffsetCheckpoint
+    cleaned_forgotten: bool = False
+    """What was compacted is not known any more; all of it may have been."""

@@ -117,7 +117,7 @@ class DataDir:
         except files.BadFile as error:
             _LOG.warning("%s; compacted logs are compacted from their start again", error)
             self._fs.remove(path)
-            cleaned = OffsetCheckpoint(self._fs, path)
+            return Checkpoints(starts, OffsetCheckpoint(self._fs, path), cleaned_forgotten=True)
         return Checkpoints(starts, cleaned)
 
     def forget(self, topic: str, index: int) -> None:

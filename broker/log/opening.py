@@ -59,6 +59,8 @@ def open_partition(
     requests get KAFKA_STORAGE_ERROR, the others of the broker go on.
     """
     try:
+        if checkpoints.cleaned_forgotten and settings.compacted:
+            checkpoints.cleaned.put(place.topic, place.number, 0)
         start = checkpoints.starts.get(place.topic, place.number)
         segments, states = read_back(fs, place.directory, settings, known, start, now_ms, report)
     except DamagedLog as damage:

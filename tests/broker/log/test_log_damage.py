@@ -12,7 +12,7 @@ from random import Random
 import pytest
 from logkit import DIRECTORY, NOW, Disk, batch, clean
 
-from eoslog.broker.config.storage import StorageOptions
+from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log.partition import Partition
 from eoslog.broker.log.scrub import Pause, Scrubber, Stopped
 from eoslog.broker.log.settings import LogSettings
@@ -216,7 +216,7 @@ def test_deleted_records_are_no_damage(log: Log) -> None:
 
 
 def scrub(disk: Disk, partition: Partition, rate: int = 1 << 40) -> Scrubber:
-    scrubber = Scrubber(disk.fs, lambda: [partition], StorageOptions(scrub_bytes_per_second=rate))
+    scrubber = Scrubber(disk.fs, lambda: [partition], BrokerConfig(scrub_bytes_per_second=rate))
     asyncio.run(scrubber.scrub())
     return scrubber
 
@@ -277,7 +277,7 @@ def test_a_segment_that_goes_meanwhile_is_not_damaged(log: Log) -> None:
     partition.delete_records(partition.high_watermark)
     partition.retain(NOW)
     assert not partition.has(segment)
-    scrubber = Scrubber(log.disk.fs, lambda: [partition], StorageOptions())
+    scrubber = Scrubber(log.disk.fs, lambda: [partition], BrokerConfig())
     pause = Pause(1 << 40, threading.Event())
     assert asyncio.run(scrubber._check(partition, segment, one, pause)) and segment.damage is None
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from broker_clients import create
+from broker_clients import create, read_all
 from confluent_kafka import Consumer, KafkaError, Producer
 from kafka import KafkaConsumer
 from kafka.errors import CorruptRecordError
@@ -105,3 +105,25 @@ def test_the_scrub_says_so_where_nobody_reads(
         while "1 damaged" not in caplog.text and time.monotonic() < until:
             time.sleep(0.05)
     assert "partition t-0 is damaged" in caplog.text and "1 damaged" in caplog.text
+
+
+def test_what_was_compacted_is_no_damage_when_nobody_knows_any_more(tmp_path: Path) -> None:
+    """The checkpoint that says so cannot be read: the gaps that compaction left are none of the disk's."""
+    eager = {"log.cleaner.backoff.ms": "50", "log.cleaner.min.cleanable.ratio": "0.01"}
+    with EmbeddedBroker(data=tmp_path, config=eager) as broker:
+        create(broker.bootstrap, "t", 1, **{"cleanup.policy": "compact", "segment.bytes": "14000"})
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for number in range(300):
+            producer.produce("t", b"x" * 500, b"k%d" % (number % 7))
+            producer.flush(10)
+        deadline = time.monotonic() + 30
+        while (left := len(read_all(broker.bootstrap, "t"))) > 100:
+            assert time.monotonic() < deadline, f"{left} records are there still"
+            time.sleep(0.1)
+    lazy = {"log.cleaner.enable": "false"}
+    with EmbeddedBroker(data=tmp_path, config=lazy) as broker:
+        left = len(read_all(broker.bootstrap, "t"))
+    (tmp_path / "cleaner-offset-checkpoint").write_text("nonsense")
+    for _ in range(2):
+        with EmbeddedBroker(data=tmp_path, config=lazy) as broker:
+            assert len(read_all(broker.bootstrap, "t")) == left

@@ -1,0 +1,131 @@
+"""Requests of many parts: nobody waits for what another asks, and each part is told once, in order."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from broker_clients import Wire
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.frames import encode_request
+from eoslog.testing import EmbeddedBroker
+
+MANY = 20_000
+NAMES = [f"n{number}" for number in range(MANY)]
+TOPICS = [f"t{number}" for number in range(300)]
+
+ASKED: dict[str, tuple[ApiKey, int, dict[str, Any], str, str]] = {
+    "metadata": (
+        ApiKey.METADATA, 9,
+        {"topics": [{"name": name} for name in NAMES], "allow_auto_topic_creation": False}, "topics", "name",
+    ),
+    "offsets": (
+        ApiKey.LIST_OFFSETS, 5,
+        {"topics": [
+            {"name": name, "partitions": [{"partition_index": 0, "timestamp": -1}]} for name in NAMES
+        ]}, "topics", "name",
+    ),
+    "configs": (
+        ApiKey.DESCRIBE_CONFIGS, 4,
+        {"resources": [{"resource_type": 2, "resource_name": name} for name in TOPICS]},
+        "results", "resource_name",
+    ),
+    "groups": (ApiKey.DESCRIBE_GROUPS, 5, {"groups": NAMES}, "groups", "group_id"),
+    "deleted groups": (ApiKey.DELETE_GROUPS, 2, {"groups_names": NAMES}, "results", "group_id"),
+    "group offsets": (
+        ApiKey.OFFSET_FETCH, 8,
+        {"groups": [{"group_id": name, "topics": None} for name in NAMES], "require_stable": False},
+        "groups", "group_id",
+    ),
+    "coordinators": (
+        ApiKey.FIND_COORDINATOR, 4, {"coordinator_keys": NAMES, "key_type": 0}, "coordinators", "key",
+    ),
+    "transactions": (
+        ApiKey.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": NAMES}, "transaction_states",
+        "transactional_id",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as started:
+        admin = AdminClient({"bootstrap.servers": started.bootstrap})
+        for done in admin.create_topics([NewTopic(name, 1) for name in TOPICS]).values():
+            done.result(30)
+        yield started
+
+
+class Other(threading.Thread):
+    """Asks something small again and again; `worst`: the longest it waited, in seconds."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        super().__init__(daemon=True)
+        self._wire = Wire(broker.host, broker.port)
+        self._frame = b"".join(encode_request(ApiKey.METADATA, 9, 1, "other", {"topics": []}))
+        self.worst, self.on = 0.0, True
+
+    def run(self) -> None:
+        while self.on:
+            begun = time.perf_counter()
+            self._wire.socket.sendall(self._frame)
+            self._wire.receive(ApiKey.METADATA, 9)
+            self.worst = max(self.worst, time.perf_counter() - begun)
+            time.sleep(0.002)
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_another_waits_for_a_step_only(broker: EmbeddedBroker, what: str) -> None:
+    """By what it takes in all: a machine with other work is slower in both."""
+    key, version, body, told, name = ASKED[what]
+    frame = b"".join(encode_request(key, version, 1, "many", body))
+    with Wire(broker.host, broker.port) as wire:
+        waits = []
+        for _ in range(3):
+            other = Other(broker)
+            other.start()
+            begun = time.perf_counter()
+            wire.socket.sendall(frame)
+            size = int.from_bytes(wire.exactly(4), "big")
+            waits.append((other.worst, time.perf_counter() - begun))
+            other.on = False
+            answer = wire.exactly(size)
+            other.join()
+        worst, took = min(waits)
+        assert worst < 0.1 or worst < took / 3, waits
+        wire.send(key, version, **body)
+        found = wire.receive(key, version)[told]
+        names = TOPICS if what == "configs" else NAMES
+        assert [one[name] for one in found] == names
+        assert answer
+
+
+def test_the_next_request_begins_after_it(broker: EmbeddedBroker) -> None:
+    key, version, body, told, _ = ASKED["groups"]
+    with Wire(broker.host, broker.port) as wire:
+        wire.send(key, version, **body)
+        wire.send(ApiKey.METADATA, 9, topics=[])
+        assert len(wire.receive(key, version)[told]) == MANY
+        assert wire.receive(ApiKey.METADATA, 9)["brokers"]
+
+
+def test_a_large_request_that_makes_no_sense_closes_the_connection(broker: EmbeddedBroker) -> None:
+    frame = b"".join(encode_request(ApiKey.DESCRIBE_GROUPS, 5, 1, "many", {"groups": NAMES}))
+    with Wire(broker.host, broker.port) as wire:
+        wire.socket.sendall(frame[:100] + b"\xff" * (len(frame) - 100))
+        with pytest.raises(ConnectionError):
+            wire.exactly(4)
+    with Wire(broker.host, broker.port) as wire:
+        assert wire.call(ApiKey.METADATA, 9, topics=[])["brokers"]
+    assert "Traceback" not in broker.output()
+
+
+def test_a_resource_named_twice_is_told_once(broker: EmbeddedBroker) -> None:
+    with Wire(broker.host, broker.port) as wire:
+        resources = [{"resource_type": 2, "resource_name": "t1"}] * 300
+        assert len(wire.call(ApiKey.DESCRIBE_CONFIGS, 4, resources=resources)["results"]) == 1
