@@ -14,7 +14,7 @@ OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends
+.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -83,6 +83,9 @@ soak-stateful: $(READY) $(if $(filter kafka,$(BROKER)),$(KAFKA))  ## stateful qu
 		$(if $(SEED),--seed $(SEED)) $(if $(QUERIES),--queries $(QUERIES))
 
 SOAK_COPY = PYTHONPATH=. nice -n 5 $(BIN)/python -u tests/soaks
+
+soak-hostile: setup  ## all that hostile clients can do at once, for MINUTES=60: how long a good client waits, what the broker takes (HOSTILE_ARGS="--only deaf,bombs")
+	PYTHONPATH=. $(BIN)/python -u tests/soaks/soak_hostile.py --minutes $(or $(MINUTES),60) $(HOSTILE_ARGS)
 
 soak-copy: setup $(KAFKA) $(SPARK_KAFKA)  ## a copy of 200,000 rows, its driver killed 20 times, with eoslog and with Spark's connector (SEED=n)
 	$(SOAK_COPY)/soak_copy.py $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)

@@ -25,7 +25,7 @@ LIMIT_S = 300
 
 _BEFORE = """\
 set -eo pipefail
-trap 'test -z "$broker" || kill $broker' EXIT
+trap 'test -z "$broker" || {{ kill $broker; wait $broker || true; }}' EXIT
 eoslog() {{
     if [ $1 = broker ]; then exec eoslog "$@"; else command eoslog "$@" --bootstrap-server {address}; fi
 }}"""
