@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eoslog.protocol.apis import ApiKey
@@ -18,15 +19,19 @@ if TYPE_CHECKING:
     from eoslog.broker.dispatch import Handler, RequestContext
 
 LARGE = 32 << 10
+MANY = 20
+"""Things that are served at once: the dearest ones, topics that have to be made, take milliseconds each."""
+
+_FIRST, _MOST = 5, 500  # things in a step: it depends on how long the step before took
+_SHORT, _LONG = 0.002, 0.01  # seconds
 
 
 class _Parts(NamedTuple):
     """Where a request names the things it asks about, each independent of the others, and where the answer
-    tells of them; how many to serve at a time, which takes some milliseconds."""
+    tells of them."""
 
     asked: str
     told: str
-    at_a_time: int = 500
     same: Callable[[Any], Hashable] | None = None
     """What is the same of two that are told once: where an answer is so much longer than its question that to
     ask for one thing a thousand times would be an attack."""
@@ -42,7 +47,7 @@ _PARTS: dict[int, _Parts] = {
     ApiKey.LIST_OFFSETS: _Parts("topics", "topics"),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _Parts("topics", "topics"),
     ApiKey.DESCRIBE_PRODUCERS: _Parts("topics", "topics"),
-    ApiKey.DESCRIBE_CONFIGS: _Parts("resources", "results", 20, _same_resource),
+    ApiKey.DESCRIBE_CONFIGS: _Parts("resources", "results", _same_resource),
     ApiKey.DESCRIBE_GROUPS: _Parts("groups", "groups"),
     ApiKey.CONSUMER_GROUP_DESCRIBE: _Parts("group_ids", "groups"),
     ApiKey.DELETE_GROUPS: _Parts("groups_names", "results"),
@@ -60,7 +65,7 @@ def is_large(key: int, size: int) -> bool:
 def has_many(key: int, request: Message) -> bool:
     """Whether serving it takes long."""
     parts = _PARTS.get(key)
-    return parts is not None and len(request.get(parts.asked) or ()) > parts.at_a_time
+    return parts is not None and len(request.get(parts.asked) or ()) > MANY
 
 
 async def serve(handler: Handler, context: RequestContext, request: Message) -> Message | None:
@@ -74,15 +79,25 @@ async def serve(handler: Handler, context: RequestContext, request: Message) -> 
         everything = list({parts.same(one): one for one in everything}.values())
     answer: Message = {}
     told: list[Message] = []
-    for start in range(0, len(everything), parts.at_a_time):
-        some = everything[start : start + parts.at_a_time]
-        more = await _settled(handler(context, request | {parts.asked: some}))
+    start, size = 0, _FIRST
+    while start < len(everything):
+        some = everything[start : start + size]
+        begun = perf_counter()
+        result = handler(context, request | {parts.asked: some})
+        start, size = start + size, _next_size(size, perf_counter() - begun)
+        more = await _settled(result)
         if more is None or more.get("error_code"):  # the whole is refused
             return more
         told += more[parts.told]
         answer = answer or more
         await asyncio.sleep(0)
     return answer | {parts.told: told}
+
+
+def _next_size(size: int, took: float) -> int:
+    if took < _SHORT:
+        return min(2 * size, _MOST)
+    return max(size // 2, 1) if took > _LONG else size
 
 
 async def _settled(result: Message | Awaitable[Message | None] | None) -> Message | None:

@@ -18,6 +18,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from eoslog.broker.console import doors, watch
 from eoslog.broker.console.aborts import Changed
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
     from eoslog.broker.security.tls import Tls
 
 log = logging.getLogger(__name__)
+
+_requests = logging.getLogger(f"{__name__}.requests")
+# A request that makes no sense is its sender's fault: it is answered with 400, and fills no log.
+_requests.addFilter(
+    lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+)
 
 MOST_AT_ONCE = 8
 _MOST_BODY = 16 << 10
@@ -107,7 +114,12 @@ class Console:
         site = Site(inside, History(), self._place.writable)
         pages = Pages(site, Login(inside, self._place.listener), self._place)
         runner = web.AppRunner(
-            pages.app, access_log=None, handle_signals=False, keepalive_timeout=15, shutdown_timeout=1.0
+            pages.app,
+            access_log=None,
+            logger=_requests,
+            handle_signals=False,
+            keepalive_timeout=15,
+            shutdown_timeout=1.0,
         )
         await runner.setup()
         assert runner.server is not None

@@ -391,3 +391,22 @@ def test_the_end_in_order(tmp_path: Path) -> None:
         assert site.broker.stop() == 0
         assert "ended in order" in site.broker.output()
         connection.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Basic \xff\r\x01\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00" + bytes(range(256)),
+        b"GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/9.9\r\n\r\n",
+    ],
+    ids=["header", "TLS", "length", "version"],
+)
+def test_what_is_no_request_fills_no_log(site: Site, sent: bytes) -> None:
+    before, where = len(site.broker.output()), urlsplit(site.address)
+    for _ in range(5):
+        with socket.create_connection((where.hostname, where.port), PATIENCE) as raw:
+            raw.sendall(sent)
+            assert raw.recv(100).startswith((b"HTTP/1.1 400", b"HTTP/1.0 400")), "it is answered"
+    assert len(site.broker.output()) - before < 200, site.broker.output()[before:]

@@ -80,7 +80,8 @@ def questions(place: Place) -> None:
     with place.wire() as wire:
         while True:
             wire.call(ApiKey.DESCRIBE_GROUPS, 5, groups=names)
-            wire.call(ApiKey.METADATA, 9, topics=[{"name": name} for name in names])
+            named = [{"name": name} for name in names]
+            wire.call(ApiKey.METADATA, 9, topics=named, allow_auto_topic_creation=False)
             resources = [{"resource_type": 2, "resource_name": "good"}] * MANY
             wire.call(ApiKey.DESCRIBE_CONFIGS, 4, resources=resources)
             wire.call(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=names, key_type=0)
