@@ -6,7 +6,11 @@ HERE = "tests/broker/log/"
 CRASH = (f"{HERE}test_log_flush.py", f"{HERE}test_log_crash_model.py", f"{HERE}test_log_disk_errors.py")
 RECOVERY = (f"{HERE}test_log_recovery.py", f"{HERE}test_log_crash_model.py", f"{HERE}test_log_progress.py")
 DAMAGE = (f"{HERE}test_log_damage.py", f"{HERE}test_log_read.py")
-COMPACTION = (f"{HERE}test_log_compaction.py", f"{HERE}test_log_upkeep_model.py")
+COMPACTION = (
+    f"{HERE}test_log_compaction.py",
+    f"{HERE}test_log_compaction_steps.py",
+    f"{HERE}test_log_upkeep_model.py",
+)
 FILES = (f"{HERE}test_os_files.py",)
 
 MUTANTS: list[Mutant] = [

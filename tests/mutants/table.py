@@ -1,10 +1,19 @@
 """All mutants: the rules that a guarantee leans on, each broken once or more."""
 
-from tests.mutants import broker_log_rules, client_rules, commit_rules, sink_rules, source_rules, warm_rules
+from tests.mutants import (
+    broker_log_rules,
+    broker_rules,
+    client_rules,
+    commit_rules,
+    sink_rules,
+    source_rules,
+    warm_rules,
+)
 from tests.mutants.mutant import Mutant
 
 MUTANTS: list[Mutant] = [
     *broker_log_rules.MUTANTS,
+    *broker_rules.MUTANTS,
     *client_rules.MUTANTS,
     *commit_rules.MUTANTS,
     *sink_rules.MUTANTS,

@@ -1,0 +1,378 @@
+"""Rules of the bundled broker beside its log, broken: who may do what, who is who, what is durable before it
+counts, what comes back after a failed disk, who waits for whom."""
+
+from tests.mutants.mutant import Break, Mutant, mutants_of
+
+B = "tests/broker/"
+LOG = f"{B}log/"
+SECURITY = f"{B}security/"
+RIGHTS = (f"{SECURITY}test_authorize.py", f"{SECURITY}test_acl_rules.py", f"{SECURITY}test_regex_rights.py")
+LOGINS = (
+    f"{SECURITY}test_sasl_clients.py", f"{SECURITY}test_scram_users.py", f"{SECURITY}test_listeners.py",
+)  # fmt: skip
+COORDINATOR = (f"{B}test_transaction_coordinator.py", f"{B}test_transaction_shell_model.py")
+RETURN = (f"{LOG}test_log_return.py",)
+GROUPS_RETURN = (f"{B}groups/test_groups_return.py",)
+
+MUTANTS: list[Mutant] = [
+    # A partition that comes back
+    *mutants_of(
+        "broker/log/reading_back.py",
+        RETURN,
+        Break(
+            "what no sync made safe is read back",
+            "            file.truncate(size)\n            file.sync()\n",
+            "            pass\n",
+        ),
+        Break(
+            "nobody asks whether the disk takes more",
+            "    if file.write([bytes(PROBE_BYTES)], 0) < PROBE_BYTES:",
+            "    if False:",
+        ),
+    ),
+    *mutants_of(
+        "broker/log/partition.py",
+        RETURN,
+        Break(
+            "a job of before writes on",
+            "        if self._in_progress or self._flush.is_busy(self):",
+            "        if self._flush.is_busy(self):",
+        ),
+        Break(
+            "with page cache durability the end is cut, too",
+            "        if not self._lazy and len(self._log):",
+            "        if len(self._log):",
+        ),
+        Break(
+            "a partition that was closed meanwhile is open again",
+            "        if self._closed:\n            Segments(",
+            "        if False:\n            Segments(",
+        ),
+        Break("who reads is not told", "        self._watch.stir()\n", ""),
+    ),
+    *mutants_of(
+        "broker/log/upkeep.py",
+        RETURN,
+        Break(
+            "a damaged log is tried again and again",
+            "                partition.stay_offline(str(error))\n",
+            "                pass\n",
+        ),
+        Break(
+            "why it stays offline is said each time",
+            "        if self._refusals.get(partition) != str(error):",
+            "        if True:",
+        ),
+    ),
+    *mutants_of(
+        "broker/log/opening.py",
+        (*RETURN, f"{LOG}test_log_damage_wire.py"),
+        Break("who could not be opened stays offline for ever", "        partition.may_return = True\n", ""),
+        Break(
+            "the recovery point of who could not be opened is forgotten",
+            "reason, known.recovery_point\n",
+            "reason, 0\n",
+        ),
+        Break(
+            "what was compacted is damage when nobody knows",
+            "        if checkpoints.cleaned_forgotten and",
+            "        if False and",
+        ),
+    ),
+    *mutants_of(
+        "broker/coordinator/groups.py",
+        GROUPS_RETURN,
+        Break("offsets that were refused are told", "        self._offsets.unload(partition)\n", ""),
+        Break("who waits in a group waits on", "        self._members.unload(partition)\n", ""),
+        Break("members that were refused stay", "        self.consumers.unload(partition)\n", ""),
+        Break(
+            "what the log says is not read",
+            "        self._journal.replay(partition, self._read)\n        self._members.start(partition)",
+            "        self._members.start(partition)",
+        ),
+        Break("sessions do not begin again", "        self.consumers.start(partition)\n", ""),
+    ),
+    *mutants_of(
+        "broker/coordinator/transactions.py",
+        COORDINATOR,
+        Break(
+            "ids that were never recorded stay",
+            "            if not entry.busy and said.get(entry.id) is None:",
+            "            if False:",
+        ),
+        Break(
+            "ids stay uncertain",
+            "            if metadata is not None and not entry.busy:",
+            "            if False:",
+        ),
+        Break(
+            "a stranger's epoch is taken",
+            "        if newest is not None and epoch > newest:",
+            "        if False:",
+        ),
+    ),
+    *mutants_of(
+        "broker/coordinator/transaction_entry.py",
+        COORDINATOR,
+        Break(
+            "what is known again stays lost",
+            "        self.metadata, self._lost = metadata, None\n",
+            "        self.metadata = metadata\n",
+        ),
+    ),
+    *mutants_of(
+        "broker/coordinator/transaction_markers.py",
+        COORDINATOR,
+        Break(
+            "a partition under a later epoch holds the id",
+            "            if _is_superseded(partition, metadata.producer_id, error):",
+            "            if False:",
+        ),
+        Break(
+            "a marker is left out where a transaction is open",
+            " and partition.ongoing(producer_id) is None",
+            "",
+        ),
+    ),
+    # What is durable before it counts
+    *mutants_of(
+        "broker/coordinator/producer_ids.py",
+        COORDINATOR,
+        Break(
+            "producer ids are used before their block is on the disk",
+            '            write_whole(self._fs, self._path, f"{_HEAD}{end}\\n".encode())\n',
+            "            pass\n",
+        ),
+        Break(
+            "an id that a log knows is given out again",
+            "        self._next = self._end = used + 1",
+            "        self._end = used + 1",
+        ),
+    ),
+    *mutants_of(
+        "broker/authorize/store.py",
+        (*RIGHTS, f"{SECURITY}test_stored_first.py"),
+        Break(
+            "access rules count before they are on the disk",
+            "            files.write_whole(self._fs, self._path, encode(acls))\n",
+            "            self.acls = acls\n            files.write_whole(self._fs, self._path, encode(acls))\n",
+        ),
+        Break(
+            "what was decided before a change holds on", "        self._decided.clear()\n\n\ndef", "\n\ndef"
+        ),
+        Break(
+            "who names itself like a super user is one",
+            "if client.principal in self._super_users:",
+            "if client.principal.lower() in self._super_users:",
+        ),
+    ),
+    *mutants_of(
+        "broker/security/credentials.py",
+        (*LOGINS, f"{SECURITY}test_stored_first.py"),
+        Break(
+            "credentials count before they are on the disk",
+            "            files.write_whole(self._fs, self._path, encode(changed))\n",
+            "            self._known = changed\n            files.write_whole(self._fs, self._path, encode(changed))\n",
+        ),
+    ),
+    *mutants_of(
+        "broker/quotas.py",
+        (f"{SECURITY}test_stored_first.py",),
+        Break(
+            "quotas count before they are on the disk",
+            '        self._file.save({"quotas": stored}, "the quotas are as they were")\n        self._limits = changed\n',
+            '        self._limits = changed\n        self._file.save({"quotas": stored}, "the quotas are as they were")\n',
+        ),
+    ),
+    # Who is who
+    *mutants_of(
+        "broker/security/scram.py",
+        LOGINS,
+        Break("the nonce is not compared", "or not hmac.compare_digest(found[2], self._nonce)", "or False"),
+        Break(
+            "the channel binding is not compared",
+            "        if bound != self._gs2.encode() or",
+            "        if False or",
+        ),
+        Break(
+            "a salt that changes tells who is unknown",
+            'return hmac.digest(_DECOY, user.encode(), "sha256")[:16]',
+            "return secrets.token_bytes(16)",
+        ),
+        Break(
+            "acting for another is possible",
+            "        if head[3] and _name(head[3]) != self._user:",
+            "        if False:",
+        ),
+        Break("any proof holds", "not proof_holds(self._mechanism, known, signed, proof)", "not proof"),
+    ),
+    *mutants_of(
+        "broker/security/plain.py",
+        LOGINS,
+        Break("an empty password is one", "        if not user or not password:", "        if not user:"),
+        Break(
+            "any password fits", "        if not self._passwords.fits(user, password):", "        if False:"
+        ),
+        Break(
+            "acting for another is possible",
+            '        if authorization_id not in ("", user):',
+            "        if False:",
+        ),
+    ),
+    *mutants_of(
+        "broker/security/oauth.py",
+        LOGINS,
+        Break(
+            "the issuer is not looked at",
+            "                issuer=config.oauth_issuer or None,",
+            "                issuer=None,",
+        ),
+        Break("the audience is not looked at", '"verify_aud": bool(self._audience)', '"verify_aud": False'),
+        Break(
+            "a token never expires",
+            '"require": ["exp", config.oauth_subject_claim],',
+            '"verify_exp": False,\n                    "require": ["exp", config.oauth_subject_claim],',
+        ),
+        Break(
+            "a token without expiry is fine",
+            '"require": ["exp", config.oauth_subject_claim],',
+            '"require": [config.oauth_subject_claim],',
+        ),
+        Break(
+            "a session outlives its token",
+            '        return user, max(1, int((claims["exp"] - time.time()) * 1000))',
+            "        return user, 0",
+        ),
+        Break(
+            "acting for another is possible",
+            '        if found[1] and found[1].decode("utf-8", "replace") != user:',
+            "        if False:",
+        ),
+    ),
+    *mutants_of(
+        "broker/security/sasl.py",
+        LOGINS,
+        Break(
+            "a session is renewed by another", ' and session.principal != f"User:{step.user}":', " and False:"
+        ),
+        Break(
+            "who failed may go on",
+            "            session.state, session.exchange = State.FAILED, None\n",
+            "            session.exchange = None\n",
+        ),
+        Break(
+            "a failure is told at once",
+            "            await asyncio.sleep(self._config.failed_authentication_delay_ms / 1000)\n",
+            "",
+        ),
+    ),
+    *mutants_of(
+        "broker/security/tls.py",
+        (*LOGINS, f"{SECURITY}test_tls_limits.py"),
+        Break(
+            "old versions of TLS are spoken",
+            "        self.context.minimum_version, self.context.maximum_version = self._versions()\n",
+            "        self._versions()\n",
+        ),
+        Break("nobody needs a certificate", "        self.context.verify_mode = _AUTH[auth]\n", ""),
+    ),
+    # Who may do what
+    *mutants_of(
+        "broker/authorize/data.py",
+        RIGHTS,
+        Break(
+            "transactional batches need no right to their id",
+            "    if not _has_transactional(asked.request) or (",
+            "    if True or (",
+        ),
+        Break(
+            "a transactional batch needs no id",
+            "        transactional_id is not None\n        and asked",
+            "        transactional_id is None or asked",
+        ),
+        Break(
+            "followers need no right",
+            "    if asked.may_cluster(Operation.CLUSTER_ACTION):\n        return None\n    return Refused",
+            "    return None\n    return Refused",
+        ),
+        Break(
+            "who reads may write",
+            "    topics(\n        Operation.WRITE,",
+            "    topics(\n        Operation.READ,",
+        ),
+    ),
+    *mutants_of(
+        "broker/authorize/groups.py",
+        RIGHTS,
+        Break(
+            "groups are listed to everybody",
+            '        groups = [\n            group\n            for group in answer["groups"]\n            if asked.may(Operation.DESCRIBE, _GROUP, group["group_id"], told=False)',
+            '        groups = [\n            group\n            for group in answer["groups"]\n            if True',
+        ),
+        Break(
+            "a group tells topics that may not be seen",
+            "    if all(asked.may(Operation.DESCRIBE, ResourceType.TOPIC, name, told=False) for name in names):",
+            "    if True:",
+        ),
+        Break(
+            "all offsets are told",
+            '        if asked.may(Operation.DESCRIBE, ResourceType.TOPIC, asked.topic_name(topic) or "", told=False)',
+            "        if True",
+        ),
+    ),
+    *mutants_of(
+        "broker/authorize/transactions.py",
+        RIGHTS,
+        Break("two-phase commit needs no right", 'not asked.request["enable2_pc"] or asked', "True or asked"),
+        Break(
+            "a transaction tells topics that may not be seen",
+            'if asked.may(Operation.DESCRIBE, ResourceType.TOPIC, topic["topic"], told=False)',
+            "if True",
+        ),
+        Break(
+            "ids are listed to everybody",
+            'if asked.may(Operation.DESCRIBE, _ID, state["transactional_id"], told=False)',
+            "if True",
+        ),
+        Break(
+            "markers need no right",
+            "    if asked.may_cluster(Operation.ALTER, told=False) or asked.may_cluster(Operation.CLUSTER_ACTION):",
+            "    if True:",
+        ),
+        Break(
+            "partitions need no right to their topic",
+            '    denied = {t["name"] for t in topics if not asked.may_topic(Operation.WRITE, t["name"])}',
+            "    denied: set[str] = set()",
+        ),
+    ),
+    # Who waits for whom
+    *mutants_of(
+        "broker/limits.py",
+        (f"{B}test_server_limits.py",),
+        Break(
+            "nothing is kept for those who hold nothing",
+            "return self.answers >= self._answer_limit + self._answer_reserve",
+            "return self.answers >= self._answer_limit",
+        ),
+    ),
+    *mutants_of(
+        "broker/steps.py",
+        (f"{B}test_server_steps.py",),
+        Break(
+            "many things are served at once",
+            "    start, size = 0, _FIRST\n",
+            "    start, size = 0, len(everything)\n",
+        ),
+        Break("one thing is told a thousand times", "    if parts.same is not None:", "    if False:"),
+        Break(
+            "large requests are read while others wait",
+            "    return size > LARGE and key != ApiKey.PRODUCE",
+            "    return False",
+        ),
+    ),
+    *mutants_of(
+        "broker/console/server.py",
+        ("tests/console/test_console_http.py",),
+        Break("what is no request fills the log", "            logger=_requests,\n", ""),
+    ),
+]
