@@ -35,6 +35,9 @@ class _Parts(NamedTuple):
     same: Callable[[Any], Hashable] | None = None
     """What is the same of two that are told once: where an answer is so much longer than its question that to
     ask for one thing a thousand times would be an attack."""
+    name: str = ""
+    inner: str = ""
+    """Where each thing has a list of its own, as a topic its partitions: its name's field, and the list's."""
 
 
 def _same_resource(wanted: Message) -> Hashable:
@@ -43,9 +46,9 @@ def _same_resource(wanted: Message) -> Hashable:
 
 
 _PARTS: dict[int, _Parts] = {
-    ApiKey.METADATA: _Parts("topics", "topics"),
-    ApiKey.LIST_OFFSETS: _Parts("topics", "topics"),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: _Parts("topics", "topics"),
+    ApiKey.METADATA: _Parts("topics", "topics", lambda topic: (topic["name"], topic["topic_id"])),
+    ApiKey.LIST_OFFSETS: _Parts("topics", "topics", name="name", inner="partitions"),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _Parts("topics", "topics", name="topic", inner="partitions"),
     ApiKey.DESCRIBE_PRODUCERS: _Parts("topics", "topics"),
     ApiKey.DESCRIBE_CONFIGS: _Parts("resources", "results", _same_resource),
     ApiKey.DESCRIBE_GROUPS: _Parts("groups", "groups"),
@@ -65,7 +68,10 @@ def is_large(key: int, size: int) -> bool:
 def has_many(key: int, request: Message) -> bool:
     """Whether serving it takes long."""
     parts = _PARTS.get(key)
-    return parts is not None and len(request.get(parts.asked) or ()) > MANY
+    if parts is None:
+        return False
+    things = request.get(parts.asked) or ()
+    return len(things) > MANY or (bool(parts.inner) and any(len(one[parts.inner]) > _MOST for one in things))
 
 
 async def serve(handler: Handler, context: RequestContext, request: Message) -> Message | None:
@@ -74,9 +80,7 @@ async def serve(handler: Handler, context: RequestContext, request: Message) -> 
     if not has_many(key, request):
         return await _settled(handler(context, request))
     parts = _PARTS[key]
-    everything: list[Any] = request[parts.asked]
-    if parts.same is not None:
-        everything = list({parts.same(one): one for one in everything}.values())
+    everything = _apart(parts, request[parts.asked])
     answer: Message = {}
     told: list[Message] = []
     start, size = 0, _FIRST
@@ -91,7 +95,26 @@ async def serve(handler: Handler, context: RequestContext, request: Message) -> 
         told += more[parts.told]
         answer = answer or more
         await asyncio.sleep(0)
-    return answer | {parts.told: told}
+    return answer | {parts.told: _together(parts, told)}
+
+
+def _apart(parts: _Parts, asked: list[Any]) -> list[Any]:
+    """The things one by one."""
+    if parts.same is not None:
+        return list({parts.same(one): one for one in asked}.values())
+    if parts.inner:
+        return [thing | {parts.inner: [one]} for thing in asked for one in thing[parts.inner]]
+    return asked
+
+
+def _together(parts: _Parts, told: list[Message]) -> list[Message]:
+    """The reverse, of what is told of them: each thing once, with its list."""
+    if not parts.inner:
+        return told
+    found: dict[Any, Message] = {}
+    for one in told:
+        found.setdefault(one[parts.name], one | {parts.inner: []})[parts.inner].extend(one[parts.inner])
+    return list(found.values())
 
 
 def _next_size(size: int, took: float) -> int:

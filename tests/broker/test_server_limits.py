@@ -138,7 +138,7 @@ def test_who_reads_does_not_wait_for_those_who_do_not() -> None:
                 (part,) = reader.receive(ApiKey.FETCH, 12)["responses"][0]["partitions"]
                 waits.append(time.monotonic() - begun)
                 offset = [header.next_offset for _, header in iter_headers(part["records"])][-1]
-        assert max(waits) < 0.5, waits
+        assert max(waits) < 3, waits  # without the reserve: until the others are cut off, in a minute
         for wire in deaf:
             wire.socket.close()
 
