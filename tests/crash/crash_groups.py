@@ -53,6 +53,19 @@ class Member:
             await self._commit(channel, self.commits[-1])
 
     async def _join(self, channel: Channel) -> None:
+        """Until the group has taken it in: a coordinator whose disk failed in between knows no more of it."""
+        for _ in range(3):
+            generation, code = await self._join_once(channel)
+            if code not in _REJOIN:
+                break
+        expect(code, f"{self.name} syncs")
+        if generation <= self.generation:
+            raise Violation(f"{self.name}: generation {self.generation} was followed by {generation}")
+        self.generation = generation
+
+    async def _join_once(self, channel: Channel) -> tuple[int, int]:
+        """The generation, and what its sync was answered."""
+
         def ask() -> asyncio.Future[Any]:
             return channel.ask(
                 ApiKey.JOIN_GROUP, 5, group_id=self.name, session_timeout_ms=30_000,
@@ -75,10 +88,7 @@ class Member:
                 assignments=[{"member_id": self.member_id, "assignment": b"all"}],
             ), top,
         )  # fmt: skip
-        expect(top(message), f"{self.name} syncs")
-        if generation <= self.generation:
-            raise Violation(f"{self.name}: generation {self.generation} was followed by {generation}")
-        self.generation = generation
+        return generation, top(message)
 
     async def _rejoin(self, channel: Channel) -> None:
         """A new generation; the old one may commit no more."""

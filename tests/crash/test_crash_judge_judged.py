@@ -12,7 +12,7 @@ from crash_machine import Disk, FakeFile, FakeFileSystem, Outcome
 
 from eoslog.broker.coordinator.transaction_journal import TransactionJournal
 from eoslog.broker.coordinator.transaction_markers import Curtain, MarkerWriter
-from eoslog.broker.log import opening, recovery
+from eoslog.broker.log import reading_back, recovery
 from eoslog.broker.log.partition import Partition
 from eoslog.broker.rules.producer import ProducerStates
 from eoslog.broker.rules.transaction_state import PREPARED, State
@@ -98,7 +98,7 @@ def decisions_stay_unfinished(patch: Patch) -> None:
 
 
 def _window(patch: Patch, kept: int) -> None:
-    load = opening.load_producers
+    load = reading_back.load_producers
 
     def broken(*arguments: Any, **more: Any) -> ProducerStates:
         states = load(*arguments, **more)
@@ -107,7 +107,7 @@ def _window(patch: Patch, kept: int) -> None:
                 del state.batches[0]
         return states
 
-    patch.setattr(opening, "load_producers", broken)
+    patch.setattr(reading_back, "load_producers", broken)
 
 
 def only_the_last_batch_is_known_after_a_restart(patch: Patch) -> None:
@@ -135,7 +135,7 @@ def the_torn_tail_is_not_cut(patch: Patch) -> None:
 
 
 def no_recovery_scan(patch: Patch) -> None:
-    scan = opening.open_segments
+    scan = reading_back.open_segments
 
     def broken(fs: Any, directory: str, settings: Any, known: Any, *more: Any) -> Any:
         return scan(fs, directory, settings, recovery.Known(known.recovery_point, clean=True), *more)
@@ -146,7 +146,7 @@ def no_recovery_scan(patch: Patch) -> None:
         segments[-1].trust()
         return True
 
-    patch.setattr(opening, "open_segments", broken)
+    patch.setattr(reading_back, "open_segments", broken)
     patch.setattr(recovery, "_trusted", trusted)
 
 
