@@ -496,6 +496,41 @@ def test_a_transaction_whose_marker_failed_ends_when_the_disk_works(life: Callab
     life(test)
 
 
+def test_an_id_that_was_never_recorded_is_free_again(life: Callable[[Test], None]) -> None:
+    async def test(life: Life) -> None:
+        coordinator = life.machine.transactions
+        await life.writer()
+        life.fs.fail_sync = "__transaction_state"
+        await refused(E.COORDINATOR_NOT_AVAILABLE, coordinator.init_producer_id("new", 1000))
+        with pytest.raises(KafkaError, match="not known"):
+            coordinator.describe("new")
+        life.fs.fail_sync = None
+        await come_back(life)
+        assert coordinator.describe("new") is None
+        assert (await coordinator.init_producer_id("new", 1000))[1] == 0
+
+    life(test)
+
+
+def test_what_is_open_under_a_later_epoch_is_not_left_behind(life: Callable[[Test], None]) -> None:
+    """No marker may end it, nobody may forget it: it is tried again."""
+
+    async def test(life: Life) -> None:
+        client = await life.writer(B)
+        pid, epoch = client.producer
+        coordinator = life.machine.transactions
+        await coordinator.add_partitions("x", pid, epoch, [A])
+        later = encode_records(
+            [(b"", b"x")], 1, producer_id=pid, producer_epoch=32767, base_sequence=0, transactional=True
+        )
+        life.machine.partition(A).append(later, now_ms=1)
+        end = coordinator.end_txn("x", pid, epoch, True, bump=True)
+        await refused(E.CONCURRENT_TRANSACTIONS, end)
+        assert life.known().partitions == [A]
+
+    life(test)
+
+
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_partition_under_a_strangers_epoch_does_not_hold_the_transaction(
     life: Callable[[Test], None], commit: bool

@@ -8,9 +8,13 @@ LOG = f"{B}log/"
 SECURITY = f"{B}security/"
 RIGHTS = (f"{SECURITY}test_authorize.py", f"{SECURITY}test_acl_rules.py", f"{SECURITY}test_regex_rights.py")
 LOGINS = (
-    f"{SECURITY}test_sasl_clients.py", f"{SECURITY}test_scram_users.py", f"{SECURITY}test_listeners.py",
+    f"{SECURITY}test_exchanges.py", f"{SECURITY}test_sasl_clients.py", f"{SECURITY}test_scram_users.py", f"{SECURITY}test_listeners.py",
 )  # fmt: skip
-COORDINATOR = (f"{B}test_transaction_coordinator.py", f"{B}test_transaction_shell_model.py")
+COORDINATOR = (
+    f"{B}test_transaction_coordinator.py",
+    f"{B}transactions/test_strangers_epoch_wire.py",
+    f"{B}test_transaction_shell_model.py",
+)
 RETURN = (f"{LOG}test_log_return.py",)
 GROUPS_RETURN = (f"{B}groups/test_groups_return.py",)
 

@@ -102,13 +102,12 @@ async def test_a_consumer_group_is_back_and_its_sessions_run(data: Path) -> None
     short = {"group.consumer.session.timeout.ms": "400", "group.consumer.min.session.timeout.ms": "1"}
     shell = Shell(data, short | {"group.consumer.heartbeat.interval.ms": "100"})
     shell.topic()
-    member = await shell.groups.consumer_heartbeat("g", beating("m", 0))
+    await shell.groups.consumer_heartbeat("g", beating("m", 0))
     with failing_disk(), pytest.raises(KafkaError):
         await shell.groups.consumer_heartbeat("g", beating("n", 0))
     await come_back(shell)
     group = shell.groups.describe_consumer("g")
     assert group is not None and list(group.members) == ["m"]
-    assert (await shell.groups.consumer_heartbeat("g", beating("m", member.epoch))).member_id == "m"
     await asyncio.sleep(0.6)
     left = shell.groups.describe_consumer("g")
     assert left is not None and not left.members, "nobody beats any more"

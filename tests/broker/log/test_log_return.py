@@ -208,6 +208,20 @@ def test_one_that_could_not_be_opened_at_the_start_comes_back() -> None:
     assert offsets(partition) == [0] and disk.append(partition, sequenced(1, 1)) == 1
 
 
+def test_one_that_could_not_be_opened_is_not_taken_for_shorter_than_it_was() -> None:
+    disk = Disk()
+    partition = disk.open()
+    for number in range(3):
+        disk.append(partition, sequenced(1, number))
+    disk.fs.crash(Outcome.ALL)
+    real, disk.fs.open = disk.fs.open, no_files  # type: ignore[method-assign]
+    partition = disk.open(point=3)
+    disk.fs.open = real  # type: ignore[method-assign]
+    data = disk.file(LOG)
+    del data[len(data) // 3 :]
+    assert bring_back(partition) == [] and partition.offline is not None
+
+
 def no_files(path: str, *, create: bool = False) -> object:
     raise OSError(24, "Too many open files", path)
 
