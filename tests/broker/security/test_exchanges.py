@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from securitykit import ALICE, Issuer
+from securitykit import ALICE, Issuer, Pki
 
 from eoslog.broker.config import BrokerConfig
+from eoslog.broker.security.listeners import listeners_of
 from eoslog.broker.security.mechanism import AuthenticationFailed
-from eoslog.broker.security.oauth import Tokens
+from eoslog.broker.security.oauth import OauthExchange, Tokens
 from eoslog.broker.security.plain import PlainExchange
 from eoslog.broker.security.scram import ScramExchange, credential_of_password
+from eoslog.broker.security.tls import Tls
 from eoslog.broker.security.users import Passwords
 
 MECHANISM, PASSWORD = "SCRAM-SHA-256", "a password"
@@ -79,3 +81,28 @@ def test_tokens_have_the_issuer_and_an_end(tmp_path: Path, claims: dict[str, Any
     else:
         with pytest.raises(AuthenticationFailed):
             asyncio.run(tokens.user_of(token))
+
+
+def test_a_token_acts_for_nobody_else(tmp_path: Path) -> None:
+    issuer = Issuer(tmp_path / "jwks.json", "ES256")
+    tokens = Tokens(BrokerConfig.from_options({"sasl.oauthbearer.jwks.endpoint.url": issuer.url}))
+
+    def login(as_whom: str) -> str | None:
+        message = f"n,a={as_whom},\x01auth=Bearer {issuer.token()}\x01\x01".encode()
+        return asyncio.run(OauthExchange(tokens).step(message)).user
+
+    assert login(ALICE) == ALICE
+    with pytest.raises(AuthenticationFailed, match="acting for another"):
+        login("admin")
+
+
+@pytest.mark.parametrize(
+    ("protocols", "lowest", "highest"),
+    [("", "TLSv1_2", "TLSv1_3"), ("TLSv1.3", "TLSv1_3", "TLSv1_3"), ("TLSv1.2", "TLSv1_2", "TLSv1_2")],
+)
+def test_versions_of_tls(tmp_path: Path, protocols: str, lowest: str, highest: str) -> None:
+    options = {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": str(Pki(tmp_path).broker)}
+    config = BrokerConfig.from_options(options | ({"ssl.enabled.protocols": protocols} if protocols else {}))
+    (listener,) = listeners_of(config)
+    context = Tls(listener, config).context
+    assert (context.minimum_version.name, context.maximum_version.name) == (lowest, highest)
