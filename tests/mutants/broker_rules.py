@@ -6,7 +6,12 @@ from tests.mutants.mutant import Break, Mutant, mutants_of
 B = "tests/broker/"
 LOG = f"{B}log/"
 SECURITY = f"{B}security/"
-RIGHTS = (f"{SECURITY}test_authorize.py", f"{SECURITY}test_acl_rules.py", f"{SECURITY}test_regex_rights.py")
+RIGHTS = (
+    f"{SECURITY}test_hidden.py",
+    f"{SECURITY}test_authorize.py",
+    f"{SECURITY}test_acl_rules.py",
+    f"{SECURITY}test_regex_rights.py",
+)
 LOGINS = (
     f"{SECURITY}test_exchanges.py", f"{SECURITY}test_sasl_clients.py", f"{SECURITY}test_scram_users.py", f"{SECURITY}test_listeners.py",
 )  # fmt: skip

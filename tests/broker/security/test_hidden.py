@@ -1,0 +1,64 @@
+"""What answers leave out: groups, transactional ids and topics that the client may not see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from eoslog.broker.authorize import groups, transactions
+from eoslog.broker.authorize.guard import Asked
+from eoslog.broker.authorize.store import Authorizer
+from eoslog.broker.ports import OsFileSystem
+from eoslog.broker.rules.acls import Acl, Client, Operation, Pattern, Permission, ResourceType
+from eoslog.broker.topics import Topics
+from eoslog.protocol.errors import ErrorCode
+
+ALICE = Client("User:alice", "127.0.0.1")
+MAY_DESCRIBE = [
+    (ResourceType.GROUP, "mine"), (ResourceType.TRANSACTIONAL_ID, "mine"), (ResourceType.TOPIC, "t"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def authorizer(tmp_path: Path) -> Authorizer:
+    made = Authorizer(OsFileSystem(), str(tmp_path))
+    made.add([
+        Acl(kind, name, Pattern.LITERAL, "User:alice", "*", Operation.DESCRIBE, Permission.ALLOW)
+        for kind, name in MAY_DESCRIBE
+    ])  # fmt: skip
+    return made
+
+
+def told(authorizer: Authorizer, check: Any, request: dict[str, Any], answer: dict[str, Any]) -> Any:
+    mend = check(Asked(authorizer, ALICE, 0, 0, request, cast(Topics, None)))
+    return answer if mend is None else mend(answer)
+
+
+def test_groups_that_may_not_be_described_are_not_listed(authorizer: Authorizer) -> None:
+    answer = {"groups": [{"group_id": "mine"}, {"group_id": "secret"}]}
+    assert told(authorizer, groups.list_groups, {}, answer)["groups"] == [{"group_id": "mine"}]
+
+
+def test_transactional_ids_that_may_not_be_described_are_not_listed(authorizer: Authorizer) -> None:
+    answer = {"transaction_states": [{"transactional_id": "mine"}, {"transactional_id": "secret"}]}
+    found = told(authorizer, transactions.list_transactions, {}, answer)
+    assert found["transaction_states"] == [{"transactional_id": "mine"}]
+
+
+def test_a_transaction_tells_the_topics_that_may_be_seen(authorizer: Authorizer) -> None:
+    state = {"transactional_id": "mine", "topics": [{"topic": "t"}, {"topic": "secret"}]}
+    request = {"transactional_ids": ["mine"]}
+    found = told(authorizer, transactions.describe_transactions, request, {"transaction_states": [state]})
+    assert found["transaction_states"][0]["topics"] == [{"topic": "t"}]
+
+
+@pytest.mark.parametrize("held", ["assignment", "target_assignment"])
+def test_a_group_with_a_topic_that_may_not_be_seen_is_not_told(authorizer: Authorizer, held: str) -> None:
+    for topic, code in (("t", None), ("secret", ErrorCode.TOPIC_AUTHORIZATION_FAILED)):
+        member = {held: {"topic_partitions": [{"topic_name": topic}]}}
+        request = {"group_ids": ["mine"], "include_authorized_operations": False}
+        answer = {"groups": [{"group_id": "mine", "members": [member]}]}
+        (group,) = told(authorizer, groups.describe("group_ids"), request, answer)["groups"]
+        assert group.get("error_code") == code and ("members" in group) == (code is None)
