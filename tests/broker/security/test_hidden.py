@@ -1,4 +1,4 @@
-"""What answers leave out: groups, transactional ids and topics that the client may not see."""
+"""What the client may not see or do: what answers leave out, which batches and fetches are refused."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from eoslog.broker.authorize import groups, transactions
-from eoslog.broker.authorize.guard import Asked
+from eoslog.broker.authorize import data, groups, transactions
+from eoslog.broker.authorize.guard import Asked, Refused
 from eoslog.broker.authorize.store import Authorizer
 from eoslog.broker.ports import OsFileSystem
 from eoslog.broker.rules.acls import Acl, Client, Operation, Pattern, Permission, ResourceType
 from eoslog.broker.topics import Topics
 from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.plain_records import encode_records
 
 ALICE = Client("User:alice", "127.0.0.1")
 MAY_DESCRIBE = [
@@ -62,3 +63,36 @@ def test_a_group_with_a_topic_that_may_not_be_seen_is_not_told(authorizer: Autho
         answer = {"groups": [{"group_id": "mine", "members": [member]}]}
         (group,) = told(authorizer, groups.describe("group_ids"), request, answer)["groups"]
         assert group.get("error_code") == code and ("members" in group) == (code is None)
+
+
+def produce(transactional_id: str | None, *, transactional: bool) -> dict[str, Any]:
+    records = encode_records([(b"", b"x")], 1, producer_id=1, producer_epoch=0, transactional=transactional)
+    part = {"index": 0, "records": records}
+    topics = [{"name": "w", "topic_id": bytes(16), "partition_data": [part]}]
+    return {"transactional_id": transactional_id, "acks": -1, "topic_data": topics}
+
+
+@pytest.mark.parametrize(
+    ("transactional_id", "transactional", "refused"),
+    [("secret", True, True), (None, True, True), ("secret", False, False), (None, False, False)],
+)
+def test_a_transactional_batch_needs_the_right_to_its_id(
+    authorizer: Authorizer, transactional_id: str | None, transactional: bool, refused: bool
+) -> None:
+    authorizer.add([
+        Acl(ResourceType.TOPIC, "w", Pattern.LITERAL, "User:alice", "*", Operation.WRITE, Permission.ALLOW)
+    ])  # fmt: skip
+    request = produce(transactional_id, transactional=transactional)
+    asked = Asked(authorizer, ALICE, 0, 9, request, cast(Topics, None))
+    assert isinstance(data.produce(asked), Refused) == refused
+
+
+@pytest.mark.parametrize("field", [{"replica_id": 5}, {"replica_state": {"replica_id": 5}}])
+def test_a_follower_needs_the_right_of_brokers(authorizer: Authorizer, field: dict[str, Any]) -> None:
+    authorizer.add([
+        Acl(ResourceType.TOPIC, "t", Pattern.LITERAL, "User:alice", "*", Operation.READ, Permission.ALLOW)
+    ])  # fmt: skip
+    request = {"topics": [{"topic": "t", "partitions": [{"partition": 0}]}]} | field
+    found = data.fetch(Asked(authorizer, ALICE, 1, 12, request, cast(Topics, None)))
+    assert isinstance(found, Refused) and found.answer is not None
+    assert found.answer["responses"][0]["partitions"][0]["error_code"] == 29
