@@ -216,7 +216,7 @@ class Connection(Answers):
         slot = Slot(header, len(frame))
         if large or has_many(header.api_key, request):
             slot.beside = self._blocked = True
-            slot.answer = self._serve_large(handler, self._context(header), read)
+            slot.answer = self._serve_large(handler, self._context(header), read if large else request)
             self._enter(slot)
             return
         try:
@@ -232,12 +232,16 @@ class Connection(Answers):
                 self._fill(slot, result)
         self._enter(slot)
 
-    async def _serve_large(self, handler: Handler, context: RequestContext, read: Read) -> Message | None:
-        try:
-            request = await asyncio.to_thread(read)
-        except ProtocolError as error:
-            self._refuse(f"{error}")
-            return None
+    async def _serve_large(
+        self, handler: Handler, context: RequestContext, request: Message | Read
+    ) -> Message | None:
+        """`request`: or what is still to read it."""
+        if callable(request):
+            try:
+                request = await asyncio.to_thread(request)
+            except ProtocolError as error:
+                self._refuse(f"{error}")
+                return None
         return await serve(handler, context, request)
 
     def _token(self, frame: memoryview) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from eoslog.broker.log.recovery import DamagedLog
 from eoslog.broker.log.scan import DamagedBatch
@@ -30,6 +30,7 @@ BUSY_INTERVAL_MS, BUSY, IDLE = 1000, 64 << 20, 1 << 20
 RETURN_INTERVAL_MS = 5000
 """How often partitions that are offline are looked at: whether the disk works again."""
 
+T = TypeVar("T")
 Partitions = Callable[[], Iterable["Partition"]]
 
 
@@ -61,7 +62,7 @@ class Upkeep:
         for partition in busy:
             try:
                 job = partition.begin_progress()
-                await asyncio.get_running_loop().run_in_executor(None, job)
+                await _in_thread(job)
                 partition.end_progress()
             except (KafkaError, OSError) as error:
                 partition.progress_failed()
@@ -86,7 +87,7 @@ class Upkeep:
                 job = partition.begin_return(self._clock.now_ms())
                 if job is None:
                     continue
-                found = await asyncio.get_running_loop().run_in_executor(None, job)
+                found = await _in_thread(job)
             except (DamagedLog, DamagedBatch) as error:
                 partition.stay_offline(str(error))
             except OSError as error:
@@ -108,3 +109,14 @@ class Upkeep:
         if self._refusals.get(partition) != str(error):
             self._refusals[partition] = str(error)
             _LOG.warning("partition %s is offline still: %s", partition, error)
+
+
+async def _in_thread(job: Callable[[], T]) -> T:
+    """Run it to its end, also if we are cancelled: when the broker has ended and given its lock back, nothing
+    of it may touch a file that is the next one's."""
+    running = asyncio.get_running_loop().run_in_executor(None, job)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        raise

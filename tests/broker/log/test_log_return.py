@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -259,3 +260,41 @@ def test_a_partition_closed_meanwhile_stays_closed() -> None:
     partition.close()
     partition.end_return(found)
     assert partition.closed and partition.offline is not None
+
+
+@pytest.mark.parametrize("begin", ["bring_back", "save_progress"])
+def test_a_broker_that_ends_waits_for_what_is_at_work_on_its_files(
+    begin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk hangs. Once the lock is given back the files are the next broker's."""
+    disk = Disk()
+    partition = disk.open()
+    disk.append(partition, sequenced(1, 0))
+    if begin == "bring_back":
+        failed_sync(disk, partition)
+        heal(disk)
+    hangs, done = threading.Event(), list[str]()
+
+    def job(*_: object) -> Callable[[], None]:
+        def run() -> None:
+            hangs.wait(10)
+            done.append("written")
+
+        return run
+
+    monkeypatch.setattr(partition, "begin_return", job)
+    monkeypatch.setattr(partition, "begin_progress", job)
+
+    async def run() -> None:
+        upkeep = Upkeep(lambda: [partition], FakeClock(NOW))
+        at_work = upkeep.bring_back(lambda _: None) if begin == "bring_back" else upkeep.save_progress(1)
+        task = asyncio.ensure_future(at_work)
+        await asyncio.sleep(0.05)
+        task.cancel()
+        await asyncio.sleep(0.05)
+        assert not task.done(), "it waits"
+        hangs.set()
+        await asyncio.gather(task, return_exceptions=True)
+        assert done == ["written"]
+
+    asyncio.run(run())
