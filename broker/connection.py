@@ -32,7 +32,7 @@ from eoslog.broker.limits import SMALL
 from eoslog.broker.presence import Presence
 from eoslog.broker.security.principals import principal_of
 from eoslog.broker.security.session import State
-from eoslog.broker.steps import has_many, is_large, serve
+from eoslog.broker.steps import has_many, is_large, serve, settled
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import RequestHeader
 from eoslog.protocol.schema import Message, ProtocolError
@@ -236,13 +236,17 @@ class Connection(Answers):
         self, handler: Handler, context: RequestContext, request: Message | Read
     ) -> Message | None:
         """`request`: or what is still to read it."""
-        if callable(request):
+        if not callable(request):
+            return await serve(handler, context, request)
+        async with self._server.large:
             try:
                 request = await asyncio.to_thread(request)
             except ProtocolError as error:
                 self._refuse(f"{error}")
                 return None
-        return await serve(handler, context, request)
+            if has_many(context.header.api_key, request):
+                return await serve(handler, context, request)
+        return await settled(handler(context, request))
 
     def _token(self, frame: memoryview) -> None:
         """A frame that is a SASL token as it is, after SaslHandshake version 0."""

@@ -8,6 +8,7 @@ from time import perf_counter
 
 from eoslog.broker.dispatch import Handler, RequestContext
 from eoslog.broker.security.session import Session
+from eoslog.broker.steps import most_things
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.frames import RequestHeader, decode_request_header, encode_response
@@ -78,7 +79,7 @@ def begin(
             f"{api.name} version {version} is not served, only {api.min_version} to {api.max_version}"
         )
     header, position = decode_request_header(frame)
-    return header, handler, lambda: api.request.read(version, frame, position)[0]
+    return header, handler, lambda: api.request.read(version, frame, position, most_things(key))[0]
 
 
 def _unsupported_api_versions(context: RequestContext, request: Message) -> Message:

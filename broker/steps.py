@@ -3,6 +3,9 @@
 The broker does one thing at a time. A request of `LARGE` bytes is read beside all else, in a thread; one that
 names many things is served so many at a time, others have their turn in between, and the answer is encoded in
 a thread again. The connection's next request begins after it.
+
+A request may name so many things, in all its arrays together, as are served in 100 ms or in steps. More would
+cost memory, too: a name of one byte takes a hundred when it is read.
 """
 
 from __future__ import annotations
@@ -19,6 +22,11 @@ if TYPE_CHECKING:
     from eoslog.broker.dispatch import Handler, RequestContext
 
 LARGE = 32 << 10
+MOST_THINGS = 20_000
+MOST_IN_STEPS = 100_000
+MOST_OFFSETS = 50_000  # they take little time each
+LARGE_AT_ONCE = 4
+"""Large requests that are read, or served in steps, at the same time; others wait for their turn."""
 MANY = 20
 """Things that are served at once: the dearest ones, topics that have to be made, take milliseconds each."""
 
@@ -37,7 +45,9 @@ class _Parts(NamedTuple):
     ask for one thing a thousand times would be an attack."""
     name: str = ""
     inner: str = ""
-    """Where each thing has a list of its own, as a topic its partitions: its name's field, and the list's."""
+    number: str = ""
+    """Where each thing has a list of its own, as a topic its partitions: its name's field, the list's, and
+    the number's in it. What is named twice is asked for at once, as that is an error."""
 
 
 def _same_resource(wanted: Message) -> Hashable:
@@ -47,8 +57,8 @@ def _same_resource(wanted: Message) -> Hashable:
 
 _PARTS: dict[int, _Parts] = {
     ApiKey.METADATA: _Parts("topics", "topics", lambda topic: (topic["name"], topic["topic_id"])),
-    ApiKey.LIST_OFFSETS: _Parts("topics", "topics", name="name", inner="partitions"),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: _Parts("topics", "topics", name="topic", inner="partitions"),
+    ApiKey.LIST_OFFSETS: _Parts("topics", "topics", None, "name", "partitions", "partition_index"),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _Parts("topics", "topics", None, "topic", "partitions", "partition"),
     ApiKey.DESCRIBE_PRODUCERS: _Parts("topics", "topics"),
     ApiKey.DESCRIBE_CONFIGS: _Parts("resources", "results", _same_resource),
     ApiKey.DESCRIBE_GROUPS: _Parts("groups", "groups"),
@@ -60,9 +70,21 @@ _PARTS: dict[int, _Parts] = {
 }
 
 
+_OFFSETS = frozenset({
+    ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT, ApiKey.OFFSET_DELETE, ApiKey.ADD_PARTITIONS_TO_TXN,
+})  # fmt: skip
+
+
 def is_large(key: int, size: int) -> bool:
     """Whether reading a request of so many bytes takes long. Records do not: nothing looks into them."""
     return size > LARGE and key != ApiKey.PRODUCE
+
+
+def most_things(key: int) -> int:
+    """How many things a request may name. A Fetch reads its partitions in steps of its own."""
+    if key in _PARTS or key == ApiKey.FETCH:
+        return MOST_IN_STEPS
+    return MOST_OFFSETS if key in _OFFSETS else MOST_THINGS
 
 
 def has_many(key: int, request: Message) -> bool:
@@ -75,11 +97,8 @@ def has_many(key: int, request: Message) -> bool:
 
 
 async def serve(handler: Handler, context: RequestContext, request: Message) -> Message | None:
-    """The handler's answer, made in steps where the request has many parts."""
-    key = context.header.api_key
-    if not has_many(key, request):
-        return await _settled(handler(context, request))
-    parts = _PARTS[key]
+    """The handler's answer to a request of many parts, made in steps."""
+    parts = _PARTS[context.header.api_key]
     everything = _apart(parts, request[parts.asked])
     answer: Message = {}
     told: list[Message] = []
@@ -89,7 +108,7 @@ async def serve(handler: Handler, context: RequestContext, request: Message) -> 
         begun = perf_counter()
         result = handler(context, request | {parts.asked: some})
         start, size = start + size, _next_size(size, perf_counter() - begun)
-        more = await _settled(result)
+        more = await settled(result)
         if more is None or more.get("error_code"):  # the whole is refused
             return more
         told += more[parts.told]
@@ -102,9 +121,14 @@ def _apart(parts: _Parts, asked: list[Any]) -> list[Any]:
     """The things one by one."""
     if parts.same is not None:
         return list({parts.same(one): one for one in asked}.values())
-    if parts.inner:
-        return [thing | {parts.inner: [one]} for thing in asked for one in thing[parts.inner]]
-    return asked
+    if not parts.inner:
+        return asked
+    places: dict[tuple[str, int], Message] = {}
+    for thing in asked:
+        for one in thing[parts.inner]:
+            place = thing[parts.name], one[parts.number]
+            places.setdefault(place, thing | {parts.inner: []})[parts.inner].append(one)
+    return list(places.values())
 
 
 def _together(parts: _Parts, told: list[Message]) -> list[Message]:
@@ -123,5 +147,6 @@ def _next_size(size: int, took: float) -> int:
     return max(size // 2, 1) if took > _LONG else size
 
 
-async def _settled(result: Message | Awaitable[Message | None] | None) -> Message | None:
+async def settled(result: Message | Awaitable[Message | None] | None) -> Message | None:
+    """What a handler answers, now or later."""
     return await result if isinstance(result, Awaitable) else result

@@ -26,6 +26,11 @@ def cut_short() -> NoReturn:
     raise ProtocolError("a length points beyond the end of the message")
 
 
+def too_many_things() -> NoReturn:
+    """All arrays of a message together hold more than its reader allows."""
+    raise ProtocolError("its arrays hold more things than are read in one message")
+
+
 def null_value(field: str) -> NoReturn:
     """Refuse null (a negative length) in `field`, which must have a value."""
     raise ProtocolError(f"{field} is null and must not be")

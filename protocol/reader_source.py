@@ -1,9 +1,10 @@
 """Makes the Python source of a reader for one message at one version, and compiles it.
 
-A generated reader is one flat function `read(buf, pos) -> (message, pos)`: neighbouring fields of fixed size
-are unpacked together, nested arrays become nested loops, so that a request costs microseconds. It may leave
-with IndexError, struct.error or UnicodeDecodeError on bad bytes; `Schema.read` makes ProtocolError of those.
-Every length is compared with what is left before anything of that length is made.
+A generated reader is one flat function `read(buf, pos, left) -> (message, pos)`: neighbouring fields of fixed
+size are unpacked together, nested arrays become nested loops, so that a request costs microseconds. It may
+leave with IndexError, struct.error or UnicodeDecodeError on bad bytes; `Schema.read` makes ProtocolError of
+those. Every length is compared with what is left before anything of that length is made, and all arrays
+together hold at most `left` things.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import Any
 from eoslog.protocol import primitives
 from eoslog.protocol.fields import Array, Blob, Field, Fixed, Struct, Text, Type, default_source, least_size
 
-Reader = Callable[[memoryview, int], tuple[dict[str, Any], int]]
+Reader = Callable[[memoryview, int, int], tuple[dict[str, Any], int]]
 
 
 def compile_reader(name: str, struct_type: Struct, version: int, flexible: bool) -> Reader:
     """Make the reader of `struct_type` at `version`; `name` appears in its errors."""
     source = ReaderSource(version, flexible)
-    source.line("def read(buf, pos):")
+    source.line("def read(buf, pos, left):")
     source.depth += 1
     source.line("size = len(buf)")
     result = source.struct(struct_type, name)
@@ -138,6 +139,8 @@ class ReaderSource:
         self.or_null(count, target, nullable, path)
         least = least_size(type.of, self.version, self.flexible)
         self.line(f"if {count} * {least} > size - pos: cut_short()")
+        self.line(f"left -= {count}")
+        self.line("if left < 0: too_many_things()")
         if isinstance(type.of, Fixed) and type.of.name != "uuid":
             self.line(f"{target} = list(unpack_from(f'>{{{count}}}{type.of.code}', buf, pos))")
             self.line(f"pos += {count} * {type.of.size}")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from eoslog.protocol.fields import LATEST, Array, Field, Struct, Versions
-from eoslog.protocol.primitives import Buffer, ProtocolError
+from eoslog.protocol.primitives import MAX_LENGTH, Buffer, ProtocolError
 from eoslog.protocol.reader_source import Reader, compile_reader
 from eoslog.protocol.writer_source import Writer, compile_writer
 
@@ -48,8 +48,8 @@ class Schema:
         """Whether `version` has compact lengths and tagged fields."""
         return version >= self.flexible_from
 
-    def read(self, version: int, buf: Buffer, pos: int = 0) -> tuple[Message, int]:
-        """Read a message at `pos`; answers it and the position after it.
+    def read(self, version: int, buf: Buffer, pos: int = 0, most: int = MAX_LENGTH) -> tuple[Message, int]:
+        """Read a message at `pos` whose arrays hold at most `most` things; answers it and where it ends.
 
         The message has every field of the schema: those that `version` lacks have their defaults. Records are
         views of `buf`. ProtocolError, and nothing else, for bytes that are cut short or make no sense.
@@ -61,7 +61,7 @@ class Schema:
         if not 0 <= pos <= len(view):
             raise ProtocolError(f"{self.name} v{version} cannot start at {pos} of {len(view)} bytes")
         try:
-            return reader(view, pos)
+            return reader(view, pos, most)
         except _CUT as error:
             raise ProtocolError(self._complaint(version, view, pos, "the bytes are cut short")) from error
         except UnicodeDecodeError as error:

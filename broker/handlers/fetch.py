@@ -13,7 +13,7 @@ epoch is not reported, for only they tell in which one they fetched last (consum
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,7 @@ _TOPIC_IDS = 13
 _READ_COMMITTED = 1
 _MAX_WAIT_MS = 24 * 3_600_000
 _HELD_WHILE_WAITING = 64 << 10
+_AT_ONCE = 1000  # partitions: some milliseconds
 
 
 def handle(context: RequestContext, request: Message) -> Message | Settled:
@@ -41,7 +42,7 @@ def handle(context: RequestContext, request: Message) -> Message | Settled:
         fetch = _Fetch(context, request)
     except KafkaError as error:
         return {"error_code": error.code}
-    if context.broker.memory.answers_short:
+    if context.broker.memory.answers_short or fetch.is_long:
         return Settled(fetch.wait())
     fetch.read(fetch.places)
     if fetch.satisfied or request["max_wait_ms"] <= 0:
@@ -70,19 +71,38 @@ class _Fetch:
         self._found = 0
 
     @property
-    def places(self) -> Iterable[Place]:
+    def places(self) -> Sequence[Place]:
         """All partitions, in the order to read them."""
-        return self._parts
+        return list(self._parts)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether there are more partitions than are read at once."""
+        return len(self._parts) > _AT_ONCE
 
     @property
     def satisfied(self) -> bool:
         """Whether there is nothing to wait for any more."""
         return self._failed or self._found >= self._request["min_bytes"] or not self._parts
 
-    def read(self, places: Iterable[Place]) -> None:
+    def read(self, places: Sequence[Place]) -> None:
         """Look at these partitions, anew if they were looked at before."""
+        self._begin_round()
+        self._read_some(places)
+
+    async def _read_in_steps(self, places: Sequence[Place]) -> None:
+        """The same, while others have their turn."""
+        self._begin_round()
+        for start in range(0, len(places), _AT_ONCE):
+            if start:
+                await asyncio.sleep(0)
+            self._read_some(places[start : start + _AT_ONCE])
+
+    def _begin_round(self) -> None:
         self._room = min(self._max_bytes, self._memory.room())
         self._held_back = False
+
+    def _read_some(self, places: Sequence[Place]) -> None:
         for place in places:
             before = self._answers.get(place)
             if before is not None:
@@ -162,31 +182,36 @@ class _Fetch:
             stirred.set()
 
         timer = loop.call_later(min(self._request["max_wait_ms"], _MAX_WAIT_MS) / 1000, time_over)
-        watched = self._watch(stir)
+        watched: list[tuple[Partition, Callable[[], None]]] = []
         try:
+            await self._watch(stir, watched)
             await self._memory.until_room()
-            self.read(self._parts)  # something may have come since the first look
+            await self._read_in_steps(self.places)  # something may have come since the first look
             while not self.satisfied and not over.is_set():
                 forgotten = self.forget(most=_HELD_WHILE_WAITING)
                 if self._held_back:
                     await self._memory.until_below_limit()
                     forgotten = True
                 else:
-                    stirred.clear()
                     await stirred.wait()
                     await self._memory.until_room()
-                self.read([place for place in self._parts if forgotten or place in moved])
+                stirred.clear()
+                stirring = [place for place in self._parts if forgotten or place in moved]
                 moved.clear()
+                await self._read_in_steps(stirring)
             return self.answer()
         finally:
             timer.cancel()
             for partition, callback in watched:
                 partition.unsubscribe(callback)
 
-    def _watch(self, stir: Callable[[Place], None]) -> list[tuple[Partition, Callable[[], None]]]:
-        """Hear of each partition that is there."""
-        watched: list[tuple[Partition, Callable[[], None]]] = []
-        for place in self._parts:
+    async def _watch(
+        self, stir: Callable[[Place], None], watched: list[tuple[Partition, Callable[[], None]]]
+    ) -> None:
+        """Hear of each partition that is there; `watched`: takes them."""
+        for number, place in enumerate(self._parts, 1):
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
             try:
                 partition = self._partition(place)
             except KafkaError:  # its answer says so already
@@ -194,7 +219,6 @@ class _Fetch:
             callback = partial(stir, place)
             partition.subscribe(callback)
             watched.append((partition, callback))
-        return watched
 
 
 def _refused(index: int, error: KafkaError) -> Message:

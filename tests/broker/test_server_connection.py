@@ -12,15 +12,18 @@ from typing import Any
 import pytest
 
 from eoslog.broker import connection as connection_module
+from eoslog.broker.answers import joined
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.dispatch import CloseConnection, Settled
 from eoslog.broker.limits import Memory
 from eoslog.broker.security.listeners import Listener
 from eoslog.broker.server import Server
+from eoslog.broker.steps import LARGE_AT_ONCE
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import decode_response, encode_request
 
 FETCH, PRODUCE, END_TXN, HEARTBEAT = ApiKey.FETCH, ApiKey.PRODUCE, ApiKey.END_TXN, ApiKey.HEARTBEAT
+GROUPS = ApiKey.DESCRIBE_GROUPS
 
 Table = dict[ApiKey, Callable[..., Any]]
 
@@ -395,3 +398,42 @@ def test_small_chunks_make_the_same_requests(monkeypatch: pytest.MonkeyPatch) ->
             assert (await client.receive())[0] == 1
 
     run(test)
+
+
+def test_large_requests_are_served_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they take while they are read and served is bounded; small ones pass them."""
+
+    async def test() -> None:
+        gate = asyncio.Event()
+        begun = 0
+
+        async def describe(context: Any, request: dict[str, Any]) -> dict[str, Any]:
+            nonlocal begun
+            begun += 1
+            await gate.wait()
+            return {"groups": []}
+
+        groups = {"groups": [f"a-group-of-some-length-{number}" for number in range(2000)]}
+        async with serving(monkeypatch, {GROUPS: describe, HEARTBEAT: heartbeat}) as (_, connect):
+            clients = [await connect() for _ in range(LARGE_AT_ONCE + 2)]
+            for client in clients:
+                client.send(GROUPS, 5, groups)
+            other = await connect()
+            while begun < LARGE_AT_ONCE:
+                await asyncio.sleep(0.01)
+            other.send(HEARTBEAT, 4)
+            assert (await other.receive())[1]["error_code"] == 0
+            assert begun == LARGE_AT_ONCE
+            gate.set()
+            for client in clients:
+                await client.receive()
+
+    run(test)
+
+
+def test_small_parts_of_an_answer_leave_together() -> None:
+    """Each piece would be a system call; large parts are not copied."""
+    parts: list[Any] = [b"a" * 10] * 5000 + [b"b" * 20_000] + [b"c"] * 2_000_000
+    pieces = [bytes(piece) for piece in joined(parts) if piece]
+    assert b"".join(pieces) == b"".join(parts)
+    assert [len(piece) for piece in pieces] == [50_000, 20_000, (1 << 20) + 1, 2_000_000 - (1 << 20) - 1]

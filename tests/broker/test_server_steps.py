@@ -30,6 +30,12 @@ ASKED: dict[str, tuple[ApiKey, int, dict[str, Any], str, str]] = {
             {"name": name, "partitions": [{"partition_index": 0, "timestamp": -1}]} for name in NAMES
         ]}, "topics", "name",
     ),
+    "fetched partitions": (
+        ApiKey.FETCH, 12,
+        {"session_epoch": -1, "topics": [
+            {"topic": name, "partitions": [{"partition": 0, "fetch_offset": 0}]} for name in NAMES
+        ]}, "responses", "topic",
+    ),
     "configs": (
         ApiKey.DESCRIBE_CONFIGS, 4,
         {"resources": [{"resource_type": 2, "resource_name": name} for name in TOPICS]},
@@ -138,3 +144,32 @@ def test_partitions_of_one_topic_are_told_together(broker: EmbeddedBroker) -> No
     assert [part["partition_index"] for part in first["partitions"]] == list(range(3000))
     assert [part["error_code"] for part in first["partitions"]] == [0] + [3] * 2999
     assert (second["name"], len(second["partitions"])) == ("t2", 2)
+
+
+def test_partitions_that_are_asked_for_twice_are_refused_in_whatever_step(broker: EmbeddedBroker) -> None:
+    wanted = [{"partition_index": index % 2999, "timestamp": -1} for index in range(3000)]
+    with Wire(broker.host, broker.port) as wire:
+        topics = [{"name": "t1", "partitions": wanted}]
+        (told,) = wire.call(ApiKey.LIST_OFFSETS, 5, topics=topics)["topics"]
+    codes = sorted((part["partition_index"], part["error_code"]) for part in told["partitions"])
+    assert codes == [(0, 42), (0, 42), *((index, 3) for index in range(1, 2999))]
+
+
+@pytest.mark.parametrize(("key", "most"), [(ApiKey.METADATA, 100_000), (ApiKey.DELETE_TOPICS, 20_000)])
+def test_who_names_too_many_things_is_told_so_in_the_log(
+    broker: EmbeddedBroker, key: ApiKey, most: int
+) -> None:
+    """They would hold everybody up, or take the memory."""
+    version = 5 if key == ApiKey.DELETE_TOPICS else 9
+
+    def body(count: int) -> dict[str, Any]:
+        if key == ApiKey.DELETE_TOPICS:
+            return {"topic_names": ["no-topic"] * count, "timeout_ms": 1000}
+        return {"topics": [{"name": "no-topic"}] * count, "allow_auto_topic_creation": False}
+
+    with Wire(broker.host, broker.port) as wire:
+        assert wire.call(key, version, **body(most))
+        wire.send(key, version, **body(most + 1))
+        with pytest.raises(ConnectionError):
+            wire.exactly(4)
+    assert "more things than are read in one message" in broker.output()

@@ -174,6 +174,20 @@ def test_counts_are_checked_against_the_least_size_of_an_item() -> None:
     assert schema.read(0, data)[0] == {"partitions": [1], "ids": [b"a" * 16, b"b" * 16]}
 
 
+def test_things_are_counted_over_all_arrays() -> None:
+    """Those of nested arrays and of numbers, too: each takes memory when it is read."""
+    inner = STRUCT(F("name", STRING), F("partitions", ARRAY(INT32)))
+    schema = Schema("Things", "0", fields=[F("topics", ARRAY(inner)), F("names", ARRAY(STRING))])
+    body = {
+        "topics": [{"name": "a", "partitions": [1, 2, 3]}, {"name": "b", "partitions": []}],
+        "names": ["c"],
+    }
+    data = b"".join(schema.write(0, body))
+    assert schema.read(0, data, 0, 6)[0] == body
+    with pytest.raises(ProtocolError, match="more things than are read in one message"):
+        schema.read(0, data, 0, 5)
+
+
 @pytest.mark.parametrize(
     ("data", "why"),
     [

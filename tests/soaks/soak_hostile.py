@@ -87,6 +87,21 @@ def questions(place: Place) -> None:
             wire.call(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=names, key_type=0)
 
 
+def lists(place: Place) -> None:
+    """The longest lists that a request may have, of the shortest names, and longer ones."""
+    partitions = [{"partition": number, "fetch_offset": 0} for number in range(99_999)]
+    with place.wire() as wire:
+        while True:
+            wire.call(
+                ApiKey.FETCH, 12, max_wait_ms=0, session_epoch=-1,
+                topics=[{"topic": "not-there", "partitions": partitions}],
+            )  # fmt: skip
+            wire.call(ApiKey.LIST_OFFSETS, 7, topics=[{"name": "", "partitions": []}] * 100_000)
+            wire.call(ApiKey.DELETE_TOPICS, 5, topic_names=[""] * MANY, timeout_ms=1000)
+            with contextlib.suppress(OSError), place.wire() as longer:
+                longer.call(ApiKey.LIST_OFFSETS, 7, topics=[{"name": "", "partitions": []}] * 1_000_000)
+
+
 def bombs(place: Place) -> None:
     """A few kilobytes that unpack to a quarter of a gigabyte, for a topic whose records are looked at."""
     records = encode_records([(b"k", bytes(250 * MB))], 1)[HEADER_SIZE:]
@@ -161,7 +176,7 @@ def console(place: Place) -> None:
 
 
 HARMS: tuple[Callable[[Place], None], ...] = (
-    denied, questions, bombs, deaf, guesses, handshakes, garbage, console,
+    denied, questions, lists, bombs, deaf, guesses, handshakes, garbage, console,
 )  # fmt: skip
 
 
