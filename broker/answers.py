@@ -199,6 +199,8 @@ class Answers(asyncio.BufferedProtocol):
         else:
             self._send()
             for part in joined(parts):
+                if self._transport.is_closing():
+                    return
                 self._transport.write(part)
         if self._session.listener.sasl:
             self._authenticating()

@@ -33,6 +33,7 @@ from eoslog.broker.quotas import Quotas
 from eoslog.broker.rules.fetch_session import Sessions
 from eoslog.broker.security.credentials import Credentials
 from eoslog.broker.security.listeners import listeners_of
+from eoslog.broker.steps import Turns
 from eoslog.broker.throttle import Throttle
 from eoslog.broker.topics import Topics
 from eoslog.protocol.errors import KafkaError
@@ -64,6 +65,7 @@ class Broker:
         self.memory = Memory(
             config.queued_max_request_bytes, config.queued_max_response_bytes, config.request_max_bytes
         )
+        self.turns = Turns()
         fs = fs or OsFileSystem()
         self.guard: Guard | None = None
         """Judges every request; None: everybody may do everything."""

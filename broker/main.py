@@ -8,6 +8,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+SWITCH_INTERVAL = 0.001
+"""Seconds for which a thread that reads something large may hold up the event loop; Python has 5 ms."""
+
+
 class StartError(Exception):
     """The broker cannot start, or not end in order; the text says why and what to do."""
 
@@ -44,6 +49,7 @@ _DAMAGE = (DamagedTransactionLog, BadFile, KafkaError)
 
 def run(config: BrokerConfig, on_ready: Callable[[str], None]) -> None:
     """Run a broker until SIGTERM or SIGINT; `on_ready` gets the line that says where. Raises StartError."""
+    sys.setswitchinterval(SWITCH_INTERVAL)
     asyncio.run(_run(config, on_ready))
 
 

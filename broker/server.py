@@ -14,7 +14,6 @@ from eoslog.broker.connection import Connection
 from eoslog.broker.limits import Memory
 from eoslog.broker.metrics import Metrics
 from eoslog.broker.security.listeners import Listener
-from eoslog.broker.steps import LARGE_AT_ONCE
 from eoslog.broker.tls_door import TlsDoor
 
 if TYPE_CHECKING:
@@ -36,8 +35,6 @@ class Server:
         self.metrics = Metrics()
         self.buffer = memoryview(bytearray(256 << 10))
         """What is read goes through here, for all connections: see Connection.get_buffer."""
-        self.large = asyncio.Semaphore(LARGE_AT_ONCE)
-        """A large request holds a place while it is read and, if it has many parts, served."""
         self.tls: dict[str, Tls] = {}
         """The TLS of each listener that has it, by name; given before `bind`."""
         self._broker: Broker

@@ -31,7 +31,21 @@ MANY = 20
 """Things that are served at once: the dearest ones, topics that have to be made, take milliseconds each."""
 
 _FIRST, _MOST = 5, 500  # things in a step: it depends on how long the step before took
-_SHORT, _LONG = 0.002, 0.01  # seconds
+_SHORT, _LONG = 0.001, 0.004  # seconds
+
+
+class Turns:
+    """Who may do something long next."""
+
+    def __init__(self) -> None:
+        self.large = asyncio.Semaphore(LARGE_AT_ONCE)
+        """A large request holds a place while it is read and, if it has many parts, served."""
+        self._step = asyncio.Lock()
+
+    async def next(self) -> None:
+        """Return in a round of the event loop in which no other step is done."""
+        async with self._step:
+            await asyncio.sleep(0)
 
 
 class _Parts(NamedTuple):
@@ -104,6 +118,7 @@ async def serve(handler: Handler, context: RequestContext, request: Message) -> 
     told: list[Message] = []
     start, size = 0, _FIRST
     while start < len(everything):
+        await context.broker.turns.next()
         some = everything[start : start + size]
         begun = perf_counter()
         result = handler(context, request | {parts.asked: some})
@@ -113,7 +128,6 @@ async def serve(handler: Handler, context: RequestContext, request: Message) -> 
             return more
         told += more[parts.told]
         answer = answer or more
-        await asyncio.sleep(0)
     return answer | {parts.told: _together(parts, told)}
 
 

@@ -7,12 +7,12 @@ code, or say nothing, and the request goes on as it is. An API without a check i
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from eoslog.broker.authorize.audit import Audit
 from eoslog.broker.authorize.store import Authorizer
 from eoslog.broker.coordinator.cluster_view import Sight
 from eoslog.broker.dispatch import CloseConnection, Settled
@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from eoslog.broker.dispatch import Handler, RequestContext
     from eoslog.broker.topics import Topics
     from eoslog.protocol.frames import RequestHeader
-
-audit = logging.getLogger("eoslog.broker.authorizer")
-
-MOST_TOLD = 20
-"""Refusals of one request that are logged each; of the others it is said how many there are."""
 
 Mend = Callable[[Message], Message]
 """Puts into an answer what was cut out of its request."""
@@ -43,14 +38,20 @@ class Refused:
 class Asked:
     """A request to be judged, and who asks."""
 
-    __slots__ = ("_authorizer", "_denied", "client", "key", "request", "topics", "version")
+    __slots__ = ("_audit", "_authorizer", "client", "key", "request", "topics", "version")
 
     def __init__(
-        self, authorizer: Authorizer, client: Client, key: int, version: int, request: Message, topics: Topics
+        self,
+        authorizer: Authorizer,
+        audit: Audit,
+        client: Client,
+        key: int,
+        version: int,
+        request: Message,
+        topics: Topics,
     ) -> None:
         """`request` is changed by what is cut out of it."""
-        self._authorizer = authorizer
-        self._denied = 0
+        self._authorizer, self._audit = authorizer, audit
         self.client = client
         self.key, self.version, self.request = key, version, request
         self.topics = topics
@@ -59,22 +60,8 @@ class Asked:
         """Whether the client may. `told`: a refusal is one of something asked for, so it is logged."""
         allowed = self._authorizer.allows(self.client, operation, resource, name)
         if not allowed and told:
-            self._denied += 1
-            if self._denied <= MOST_TOLD:
-                audit.info(
-                    "Principal = %s is Denied operation = %s from host = %s on resource = %s:LITERAL:%s"
-                    " for request = %d",
-                    self.client.principal, operation.name, self.client.host, resource.name, name, self.key,
-                )  # fmt: skip
+            self._audit.denied(self.client, self.key, operation, resource, name)
         return allowed
-
-    def tell_the_rest(self) -> None:
-        """Log how many refusals more there were."""
-        if self._denied > MOST_TOLD:
-            audit.info(
-                "Principal = %s is Denied %d times more from host = %s for request = %d",
-                self.client.principal, self._denied - MOST_TOLD, self.client.host, self.key,
-            )  # fmt: skip
 
     def may_topic(self, operation: Operation, name: str) -> bool:
         """Whether the client may do this to a topic."""
@@ -108,7 +95,7 @@ class Guard:
     """Puts the checks before the handlers."""
 
     def __init__(self, authorizer: Authorizer) -> None:
-        self.authorizer = authorizer
+        self.authorizer, self._audit = authorizer, Audit()
 
     def around(self, header: RequestHeader, handler: Handler) -> Handler:
         """The handler with its API's check before it."""
@@ -121,7 +108,6 @@ class Guard:
                 raise CloseConnection(f"API key {header.api_key} has no access rule, so nobody may use it")
             asked = self.asked(context, request)
             verdict = check(asked)
-            asked.tell_the_rest()
             if isinstance(verdict, Refused):
                 if verdict.answer is None:
                     raise CloseConnection(f"{context.principal} may not use API key {header.api_key}")
@@ -141,8 +127,9 @@ class Guard:
         """The request as checks see it."""
         header = context.header
         client = Client(context.principal, context.client_host)
+        topics = context.broker.topics
         return Asked(
-            self.authorizer, client, header.api_key, header.api_version, request, context.broker.topics
+            self.authorizer, self._audit, client, header.api_key, header.api_version, request, topics
         )
 
 

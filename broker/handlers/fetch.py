@@ -33,7 +33,7 @@ _TOPIC_IDS = 13
 _READ_COMMITTED = 1
 _MAX_WAIT_MS = 24 * 3_600_000
 _HELD_WHILE_WAITING = 64 << 10
-_AT_ONCE = 1000  # partitions: some milliseconds
+_AT_ONCE = 500  # partitions: a few milliseconds
 
 
 def handle(context: RequestContext, request: Message) -> Message | Settled:
@@ -61,7 +61,7 @@ class _Fetch:
         self._by_id = context.header.api_version >= _TOPIC_IDS
         self._committed = request["isolation_level"] == _READ_COMMITTED
         self._max_bytes = min(request["max_bytes"], broker.config.fetch_max_bytes)
-        self._memory = broker.memory
+        self._memory, self._turns = broker.memory, broker.turns
         self._replica = max(request["replica_id"], request["replica_state"]["replica_id"])
         self._wanted = broker.fetch_sessions.wanted(request, self._by_id, broker.clock.now_ms())
         self._parts = dict(self._wanted.parts)
@@ -95,7 +95,7 @@ class _Fetch:
         self._begin_round()
         for start in range(0, len(places), _AT_ONCE):
             if start:
-                await asyncio.sleep(0)
+                await self._turns.next()
             self._read_some(places[start : start + _AT_ONCE])
 
     def _begin_round(self) -> None:
@@ -211,7 +211,7 @@ class _Fetch:
         """Hear of each partition that is there; `watched`: takes them."""
         for number, place in enumerate(self._parts, 1):
             if number % _AT_ONCE == 0:
-                await asyncio.sleep(0)
+                await self._turns.next()
             try:
                 partition = self._partition(place)
             except KafkaError:  # its answer says so already

@@ -18,7 +18,7 @@ from eoslog.broker.dispatch import CloseConnection, Settled
 from eoslog.broker.limits import Memory
 from eoslog.broker.security.listeners import Listener
 from eoslog.broker.server import Server
-from eoslog.broker.steps import LARGE_AT_ONCE
+from eoslog.broker.steps import LARGE_AT_ONCE, Turns
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import decode_response, encode_request
 
@@ -61,7 +61,9 @@ async def serving(
     config = replace(BrokerConfig(), request_max_bytes=max_bytes, **options)
     memory = Memory(config.queued_max_request_bytes, config.queued_max_response_bytes)
     throttle = SimpleNamespace(idle=True)
-    broker: Any = SimpleNamespace(config=config, memory=memory, throttle=throttle, faults=None, guard=None)
+    broker: Any = SimpleNamespace(
+        config=config, memory=memory, throttle=throttle, faults=None, guard=None, turns=Turns()
+    )
     server = Server()
     port = (await server.bind(Listener())).port
     await server.serve(broker)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
 from eoslog.broker.authorize import data, groups, transactions
+from eoslog.broker.authorize.audit import Audit
 from eoslog.broker.authorize.guard import Asked, Refused
 from eoslog.broker.authorize.store import Authorizer
 from eoslog.broker.ports import OsFileSystem
@@ -33,7 +35,7 @@ def authorizer(tmp_path: Path) -> Authorizer:
 
 
 def told(authorizer: Authorizer, check: Any, request: dict[str, Any], answer: dict[str, Any]) -> Any:
-    mend = check(Asked(authorizer, ALICE, 0, 0, request, cast(Topics, None)))
+    mend = check(Asked(authorizer, cast(Audit, Mock()), ALICE, 0, 0, request, cast(Topics, None)))
     return answer if mend is None else mend(answer)
 
 
@@ -83,7 +85,7 @@ def test_a_transactional_batch_needs_the_right_to_its_id(
         Acl(ResourceType.TOPIC, "w", Pattern.LITERAL, "User:alice", "*", Operation.WRITE, Permission.ALLOW)
     ])  # fmt: skip
     request = produce(transactional_id, transactional=transactional)
-    asked = Asked(authorizer, ALICE, 0, 9, request, cast(Topics, None))
+    asked = Asked(authorizer, cast(Audit, Mock()), ALICE, 0, 9, request, cast(Topics, None))
     assert isinstance(data.produce(asked), Refused) == refused
 
 
@@ -93,6 +95,6 @@ def test_a_follower_needs_the_right_of_brokers(authorizer: Authorizer, field: di
         Acl(ResourceType.TOPIC, "t", Pattern.LITERAL, "User:alice", "*", Operation.READ, Permission.ALLOW)
     ])  # fmt: skip
     request = {"topics": [{"topic": "t", "partitions": [{"partition": 0}]}]} | field
-    found = data.fetch(Asked(authorizer, ALICE, 1, 12, request, cast(Topics, None)))
+    found = data.fetch(Asked(authorizer, cast(Audit, Mock()), ALICE, 1, 12, request, cast(Topics, None)))
     assert isinstance(found, Refused) and found.answer is not None
     assert found.answer["responses"][0]["partitions"][0]["error_code"] == 29

@@ -1,0 +1,48 @@
+"""The log of refusals, in the words of Kafka's authorizer, and bounded, however much is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+
+from eoslog.broker.rules.acls import Client, Operation, ResourceType
+
+_LOG = logging.getLogger("eoslog.broker.authorizer")
+
+MOST_TOLD = 20
+"""Refusals of one principal that are logged each, in `WINDOW_S`; the others are counted."""
+WINDOW_S = 1.0
+
+
+class Audit:
+    """Says what was refused to whom; on the event loop."""
+
+    def __init__(self) -> None:
+        self._told: Counter[str] = Counter()  # by principal, in this window
+        self._more: Counter[tuple[str, str, int]] = Counter()  # by principal, host and API key
+
+    def denied(
+        self, client: Client, key: int, operation: Operation, resource: ResourceType, name: str
+    ) -> None:
+        """A client may not do what it asked for by the API `key`."""
+        if not self._told:
+            asyncio.get_running_loop().call_later(WINDOW_S, self._end_window)
+        self._told[client.principal] += 1
+        if self._told[client.principal] > MOST_TOLD:
+            self._more[client.principal, client.host, key] += 1
+            return
+        _LOG.info(
+            "Principal = %s is Denied operation = %s from host = %s on resource = %s:LITERAL:%s"
+            " for request = %d",
+            client.principal, operation.name, client.host, resource.name, name, key,
+        )  # fmt: skip
+
+    def _end_window(self) -> None:
+        self._told.clear()
+        for (principal, host, key), count in self._more.most_common(MOST_TOLD):
+            _LOG.info(
+                "Principal = %s is Denied %d times more from host = %s for request = %d",
+                principal, count, host, key,
+            )  # fmt: skip
+        self._more.clear()
