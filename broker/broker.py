@@ -17,6 +17,7 @@ from eoslog.broker.coordinator.transactions import TransactionCoordinator
 from eoslog.broker.dynamic_options import DynamicOptions
 from eoslog.broker.faults import Faults
 from eoslog.broker.limits import Memory
+from eoslog.broker.log.backup import BACKUP_INTERVAL_MS, Backups
 from eoslog.broker.log.cleaner import Cleaner
 from eoslog.broker.log.flush import GroupFlush
 from eoslog.broker.log.scrub import SCRUB_INTERVAL_MS, Scrubber
@@ -79,6 +80,7 @@ class Broker:
         self.options.followers.append(self.topics.defaults_changed)
         self.upkeep = Upkeep(self.topics.all_partitions, self.clock)
         self.cleaner = Cleaner(self.topics.fs, self.topics.all_partitions, self.clock, config)
+        self.backups = Backups(self.topics.fs, config.log_dirs, self.topics.all_partitions, self.clock)
         self.scrubber = Scrubber(self.topics.fs, self.topics.all_partitions, config)
         if config.authorizer:
             self.guard = _guard(fs, config)
@@ -120,6 +122,7 @@ class Broker:
             asyncio.create_task(_every(BUSY_INTERVAL_MS, self._checkpoint_busy)),
             asyncio.create_task(_every(config.cleaner_backoff_ms, self.cleaner.clean)),
             asyncio.create_task(_every(SCRUB_INTERVAL_MS, self.scrubber.scrub)),
+            asyncio.create_task(_every(BACKUP_INTERVAL_MS, self.backups.look)),
             asyncio.create_task(_every(config.offsets_retention_check_interval_ms, self.groups.expire)),
         ]
 

@@ -6,6 +6,7 @@ test can lose unsynced bytes, tear a write, fill the disk, fail an fsync, or mov
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -59,6 +60,9 @@ class FileSystem(Protocol):
 
     def rename(self, old: str, new: str) -> None:
         """Rename atomically, replacing a file at `new`."""
+
+    def link(self, old: str, new: str) -> None:
+        """Give a file a second name; IsADirectoryError for a directory."""
 
     def remove(self, path: str) -> None:
         """Remove one file."""
@@ -163,6 +167,12 @@ class OsFileSystem:
     def rename(self, old: str, new: str) -> None:
         """See `FileSystem.rename`."""
         os.replace(old, new)
+
+    def link(self, old: str, new: str) -> None:
+        """See `FileSystem.link`: a hard link."""
+        if os.path.isdir(old):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), old)
+        os.link(old, new)
 
     def remove(self, path: str) -> None:
         """See `FileSystem.remove`."""

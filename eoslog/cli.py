@@ -20,6 +20,7 @@ COMMANDS = {
     "acls": ("eoslog.commands.acls", "List, add and remove access rules; say which a query needs."),
     "users": ("eoslog.commands.users", "List, add and remove users with passwords (SCRAM)."),
     "log": ("eoslog.commands.log", "Read and verify the files of a log, without a broker."),
+    "backup": ("eoslog.commands.backup", "Copy the data directory of a broker, which may be running."),
     "produce": ("eoslog.commands.produce", "Write lines of standard input to a topic."),
     "consume": ("eoslog.commands.consume", "Print the records of a topic."),
     "top": ("eoslog.top.command", "Watch brokers, topics, groups and open transactions live."),

@@ -145,13 +145,17 @@ class TransactionIndex:
         self._dirty = False
         self.entries: list[Aborted] = []
 
+    @property
+    def size(self) -> int:
+        """Bytes of the entries."""
+        return len(self.entries) * TXN_ENTRY.size
+
     def append(self, entry: Aborted) -> None:
         """Add an entry to file and memory. Raises OSError."""
         if self._file is None:
             self._file = self._fs.open(self.path, create=True)
         self._dirty = True
-        position = len(self.entries) * TXN_ENTRY.size
-        if self._file.write([TXN_ENTRY.pack(0, *entry)], position) != TXN_ENTRY.size:
+        if self._file.write([TXN_ENTRY.pack(0, *entry)], self.size) != TXN_ENTRY.size:
             raise OSError(f"{self.path}: wrote only a part of an entry (disk full?)")
         self.entries.append(entry)
 
@@ -185,8 +189,8 @@ class TransactionIndex:
             ):
                 raise BadIndex(f"{self.path} has a wrong entry: {entry}")
             self.entries.append(entry)
-        if len(self.entries) * TXN_ENTRY.size < len(data):
-            file.truncate(len(self.entries) * TXN_ENTRY.size)
+        if self.size < len(data):
+            file.truncate(self.size)
             self._dirty = True
 
     def clear(self) -> None:

@@ -113,6 +113,11 @@ class PartitionReads(PartitionBase):
         except (DamagedBatch, OSError) as error:
             raise self._unreadable(error) from error
 
+    @property
+    def segments(self) -> list[Segment]:
+        """Its segments in order; none while it is offline or closed."""
+        return [] if self.offline is not None or self._closed else list(self._log)
+
     def unchecked_segments(self) -> list[tuple[Segment, Unchecked]]:
         """What the scrub has to read still, and has not found to be damaged."""
         if self.offline is not None or self._closed:

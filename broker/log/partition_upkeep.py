@@ -152,7 +152,7 @@ class PartitionUpkeep(PartitionReads):
         """Take the files of segments, which are not in the log any more, out of the way, the oldest first."""
         due = now_ms + self.settings.file_delete_delay_ms
         for segment in segments:
-            self._flush.when_free(self, segment.close)
+            self._flush.when_free(self, segment.retire)
             for path in (*segment.paths(), self._path(segment.base_offset, files.SNAPSHOT)):
                 if self._fs.exists(path):
                     self._fs.rename(path, path + files.REMOVED)

@@ -270,6 +270,12 @@ class SegmentBase:
         saved = [index.save(self._fs) for index in self._indexes]
         return [file for file in saved if file is not None]
 
+    def retire(self) -> None:
+        """It is not in the log any more. Its file closes when nobody is to sync it any more: one that was
+        rolled a moment ago, and deleted, may have that before it."""
+        self.seal()
+        self.close()
+
     def close(self) -> None:
         """Close the files; nothing is saved."""
         self.transactions.close()

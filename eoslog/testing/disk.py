@@ -233,6 +233,14 @@ class FaultyFileSystem:
             if file.path == old or file.path.startswith(old + os.sep):
                 file.path = new + file.path[len(old) :]
 
+    def link(self, old: str, new: str) -> None:
+        """See `FileSystem.link`."""
+        old, new = os.path.abspath(old), os.path.abspath(new)
+        with self.lock_of_all:
+            self.check()
+            self._inner.link(old, new)
+            self.unsynced.created(new)
+
     def remove(self, path: str) -> None:
         """See `FileSystem.remove`."""
         path = os.path.abspath(path)

@@ -12,6 +12,7 @@ COMPACTION = (
     f"{HERE}test_log_upkeep_model.py",
 )
 FILES = (f"{HERE}test_os_files.py",)
+BACKUP = (f"{HERE}test_log_backup.py", "tests/broker/operations/test_command_backup.py")
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
@@ -191,5 +192,27 @@ MUTANTS: list[Mutant] = [
         Break("aborts that a crash undid stay", "            if entry.last_offset >= below:\n                break", "            if False:\n                break"),
         Break("zeros of a lost page are entries", "                or entry.first_offset >= entry.last_offset", "                or False"),
         Break("the search ends too early", "            if entry.last_stable_offset >= upper:", "            if True:"),
+    ),
+    *mutants_of(
+        "broker/log/backup.py",
+        BACKUP,
+        Break("what has changed since is not in it", "linked.get(partition) != now:", "partition not in linked:"),
+        Break("a log that cannot be read is in it", "        if partition.offline is not None:\n            raise", "        if False:\n            raise"),
+        Break("who is gone has the place for ever", "        except BlockingIOError:\n            return True\n        return False", "        except BlockingIOError:\n            return True\n        return True"),
+        Break("small files are not in it", "                    self._link_into(self._place, self._root, name)", "                    pass"),
+        Break("producers are not in it", "            elif suffix == files.SNAPSHOT:", "            elif False:"),
+        Break("half-made files are in it", "            if stem in bases and suffix in files.OF_SEGMENT:", "            if True:"),
+    ),
+    *mutants_of(
+        "eoslog/commands/backup_source.py",
+        BACKUP,
+        Break("a copy of many instants", "known.get(each, os.path.getsize(file))", "os.path.getsize(file)"),
+        Break("what is missing is not missed", "                if log.endswith(files.LOG) and log not in names:", "                if False:"),
+    ),
+    *mutants_of(
+        "eoslog/commands/backup_copy.py",
+        BACKUP,
+        Break("a copy within the data", "    if os.path.commonpath([inside, os.path.realpath(to)]) == inside:", "    if False:"),
+        Break("a disk without room is tried", "    if free < source.size:", "    if False:"),
     ),
 ]  # fmt: skip

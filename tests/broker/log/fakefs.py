@@ -273,6 +273,14 @@ class FakeFileSystem:
         value = parent.entries[name]
         parent.set((new_name, value), (name, None))
 
+    def link(self, old: str, new: str) -> None:
+        inode = self.find(old)
+        if not isinstance(inode, Inode):
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", old)
+        parent, name = self._parent(new)
+        self.step()
+        parent.set((name, inode))
+
     def remove(self, path: str) -> None:
         parent, name = self._parent(path)
         if name not in parent.entries:

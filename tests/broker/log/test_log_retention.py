@@ -245,3 +245,16 @@ def test_jitter_makes_segments_roll_earlier_but_not_all_alike() -> None:
     assert len(spans) > 20
     assert min(spans) >= 500
     assert max(spans) <= 1000
+
+
+def test_a_segment_that_is_deleted_before_it_was_synced_takes_nothing_offline() -> None:
+    """With flush=os a roll leaves the sync to the next flush; its file must be open still by then."""
+    disk = Disk(SMALL, flush="os")
+    partition = disk.open()
+    while len(partition.segments) < 3:
+        partition.append(batch(b"x" * 400), now_ms=NOW)
+    partition.delete_records(partition.segments[-1].base_offset)
+    assert partition.retain(NOW) == 2
+    disk.sync(partition)
+    assert partition.offline is None
+    assert partition.recovery_point == partition.log_end_offset

@@ -1,0 +1,133 @@
+"""What a backup copies: the files of a data directory, of each so many bytes, as they were at one instant.
+
+Of a running broker these are the files in `.backup`, which it fills (see `broker.log.backup`); without one
+all that the directory holds, which is locked meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from eoslog.broker.log import files
+from eoslog.broker.log.backup import ANSWER, DIRECTORY
+from eoslog.broker.log.backup import LOCK as WANTED
+from eoslog.broker.ports import OsFileSystem
+from eoslog.commands.log_files import whole
+from eoslog.commands.log_places import LOCK, DataDirectory, partition_of
+
+ANSWER_WITHIN = 60.0
+"""Seconds; a broker looks twice a second, and gives 10,000 partitions second names in a few."""
+_LOOK_EVERY = 0.05
+
+
+class NoBackup(Exception):
+    """There can be no copy; the text says why, and what to do."""
+
+
+class File(NamedTuple):
+    """A file to copy."""
+
+    path: str
+    name: str  # in the copy, with its directory
+    size: int  # bytes of it to copy
+
+
+class Source(NamedTuple):
+    """All of them."""
+
+    directory: str
+    now_ms: int
+    """The instant; milliseconds since the epoch."""
+    files: list[File]
+
+    @property
+    def size(self) -> int:
+        """Bytes to copy."""
+        return sum(file.size for file in self.files)
+
+
+@contextmanager
+def source(directory: str) -> Iterator[Source]:
+    """What the data directory holds; it can be copied within the context.
+
+    Raises NoBackup, OSError.
+    """
+    if not DataDirectory(directory).ours:
+        raise NoBackup(f"{directory} is no data directory of eoslog: it has no {files.LIFE_EPOCH}")
+    try:
+        lock = OsFileSystem().lock(os.path.join(directory, LOCK))
+    except BlockingIOError:
+        with _asked(directory) as found:
+            yield found
+        return
+    try:
+        yield Source(directory, time.time_ns() // 1_000_000, list(_files(directory, {}, running=False)))
+    finally:
+        lock.close()
+
+
+@contextmanager
+def _asked(directory: str) -> Iterator[Source]:
+    """What the broker gives that is running there."""
+    place = os.path.join(directory, DIRECTORY)
+    made = tempfile.mkdtemp(prefix=f"{DIRECTORY}-", dir=directory)
+    lock = OsFileSystem().lock(os.path.join(made, WANTED))
+    try:
+        try:
+            os.rename(made, place)
+        except OSError as error:
+            shutil.rmtree(made)
+            raise NoBackup(
+                f"another backup of {directory} is being made ({place}): wait for its end"
+            ) from error
+        try:
+            now_ms, sizes = _answer(place)
+            found = list(_files(place, sizes, running=True))
+            names = {file.name for file in found}
+            for log in (os.path.join(one, each) for one, known in sizes.items() for each in known):
+                if log.endswith(files.LOG) and log not in names:
+                    raise NoBackup(f"the broker has not given {log}, which it writes to")
+            yield Source(directory, now_ms, found)
+        finally:
+            shutil.rmtree(place)
+    finally:
+        lock.close()
+
+
+def _answer(place: str) -> tuple[int, dict[str, dict[str, int]]]:
+    """The instant, and by partition how much of the files that are written to."""
+    deadline = time.monotonic() + ANSWER_WITHIN
+    while time.monotonic() < deadline:
+        try:
+            answer = json.loads(whole(os.path.join(place, ANSWER)))
+        except FileNotFoundError:
+            time.sleep(_LOOK_EVERY)
+            continue
+        if "error" in answer:
+            raise NoBackup(f"the broker says: {answer['error']}")
+        return answer["now_ms"], answer["sizes"]
+    raise NoBackup(
+        f"the broker did not answer within {ANSWER_WITHIN:.0f} s: it hangs, or is older than this command. "
+        "Stop it, then try again"
+    )
+
+
+def _files(place: str, sizes: Mapping[str, Mapping[str, int]], *, running: bool) -> Iterator[File]:
+    """`sizes`: by partition, of the files that a broker writes to."""
+    for name in sorted(os.listdir(place)):
+        path = os.path.join(place, name)
+        if not os.path.isdir(path):
+            if name not in (LOCK, WANTED, ANSWER):
+                yield File(path, name, os.path.getsize(path))
+        elif name in sizes if running else partition_of(name) is not None:
+            known = sizes.get(name, {})
+            for each in sorted(os.listdir(path)):
+                file = os.path.join(path, each)
+                yield File(file, os.path.join(name, each), known.get(each, os.path.getsize(file)))
