@@ -35,6 +35,8 @@ BACKUP_INTERVAL_MS = 500
 """How often the broker looks whether somebody wants one."""
 
 DIRECTORY, LOCK, ANSWER = ".backup", "lock", "answer.json"
+UNUSED = f"{DIRECTORY}-"
+"""How directories begin that are none yet, or none any more; the next start removes what a kill has left."""
 _LEFT_OUT = frozenset({".lock", files.CLEAN_SHUTDOWN})
 
 

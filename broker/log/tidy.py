@@ -11,7 +11,7 @@ import re
 import uuid
 from collections.abc import Container, Iterable, Mapping
 
-from eoslog.broker.log import files, registry
+from eoslog.broker.log import backup, files, registry
 from eoslog.broker.log.data_dir import META, DataDirError
 from eoslog.broker.ports import FileSystem
 
@@ -54,7 +54,7 @@ def tidy(fs: FileSystem, root: str, known: Mapping[bytes, int], deleting: Contai
     """
     for name in fs.list(root):
         path = os.path.join(root, name)
-        if _REMOVED.fullmatch(name):
+        if _REMOVED.fullmatch(name) or name.startswith(backup.UNUSED):
             fs.remove_tree(path)
         elif name.removesuffix(files.TEMPORARY) in _WRITTEN_WHOLE and name.endswith(files.TEMPORARY):
             fs.remove(path)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from eoslog.broker.log import files
-from eoslog.broker.log.backup import ANSWER, DIRECTORY
+from eoslog.broker.log.backup import ANSWER, DIRECTORY, UNUSED
 from eoslog.broker.log.backup import LOCK as WANTED
 from eoslog.broker.ports import OsFileSystem
 from eoslog.commands.log_files import whole
@@ -77,7 +77,7 @@ def source(directory: str) -> Iterator[Source]:
 def _asked(directory: str) -> Iterator[Source]:
     """What the broker gives that is running there."""
     place = os.path.join(directory, DIRECTORY)
-    made = tempfile.mkdtemp(prefix=f"{DIRECTORY}-", dir=directory)
+    made = tempfile.mkdtemp(prefix=UNUSED, dir=directory)
     lock = OsFileSystem().lock(os.path.join(made, WANTED))
     try:
         try:
@@ -96,7 +96,8 @@ def _asked(directory: str) -> Iterator[Source]:
                     raise NoBackup(f"the broker has not given {log}, which it writes to")
             yield Source(directory, now_ms, found)
         finally:
-            shutil.rmtree(place)
+            os.rename(place, made)  # the broker looks there no more
+            shutil.rmtree(made)
     finally:
         lock.close()
 

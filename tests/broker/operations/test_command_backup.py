@@ -184,7 +184,10 @@ def test_a_copy_of_a_broker_that_has_ended(tmp_path: Path) -> None:
     result = backed_up(tmp_path / "data", tmp_path / "copy")
     assert result.exit_code == 0, result.output
     assert "0 findings" in result.stdout
+    killed = tmp_path / "copy" / f"{backup.UNUSED}killed"
+    killed.mkdir()
     with EmbeddedBroker(tmp_path / "copy") as restored:
+        assert not killed.exists()
         assert "checked" not in restored.output(), "it was copied as it was closed: in order"
         rows = read_all(restored.bootstrap, "plain")
         assert len(rows) == PARTITIONS * committed_up_to(work.ended)

@@ -14,7 +14,7 @@ from eoslog.testing import EmbeddedBroker
 
 PAGE = Path(__file__).parents[3] / "docs" / "operating.md"
 ORDERS = "a:one\nb:two\na:three\n"
-OFFLINE = ("broker", "log")
+OFFLINE = ("backup", "broker", "log")
 
 
 def blocks() -> Iterator[str]:
