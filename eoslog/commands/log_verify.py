@@ -153,7 +153,7 @@ class Log:
             self._damaged(file, damage, size)
         self._report.counts["bytes"] += done
         mend = Mend() if self._whole and not self._ends_early(after) else None
-        for path, text in said:
+        for path, text in said if self._whole else ():  # else it is said of the log
             self._report.add(path, 0, text, mend)
 
     def _ends_early(self, after: int | None) -> bool:
@@ -171,6 +171,7 @@ class Log:
             self._report.add(path, position, f"{damage.reason}. {COPY}")
             self._producers.lost()
             self._whole = False
+            before = header.base_offset  # those behind it are told of only if they do not follow this one
         self.has_gaps |= header.base_offset > before
         if header.count > header.last_offset_delta + 1:
             self._report.add(

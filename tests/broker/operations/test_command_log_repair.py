@@ -130,6 +130,18 @@ def test_damage_of_records_is_found_and_left_alone(copy: Path, damage: Damage, w
     assert state(copy) == before
 
 
+def test_a_wrong_offset_is_told_once_and_where_the_others_go_on(copy: Path) -> None:
+    """The CRC does not cover it. What comes after it is in order, and its indexes are not to blame."""
+    path = segments(copy)[1]
+    content = bytearray(path.read_bytes())
+    second = 12 + int.from_bytes(content[8:12], "big")
+    content[second] ^= 1
+    path.write_bytes(content)
+    texts = [(one["path"], one["text"]) for one in findings(copy)]
+    assert [place for place, _ in texts] == [str(path)] * 2, texts
+    assert "are missing before the batch" in texts[0][1] and "must follow" in texts[1][1]
+
+
 def test_a_torn_tail_is_what_the_next_start_mends(tmp_path: Path) -> None:
     place = tmp_path / "killed"
     with EmbeddedBroker(place) as broker:
