@@ -365,6 +365,9 @@ def _replay(segment: Segment, start: int, states: ProducerStates, now_ms: int) -
         return
     for position, header in headers(segment.file, found[0], segment.size):
         data = segment.file.read(header.size, position) if header.is_control else b""
-        aborted = replay(states, header, data, now_ms)
+        try:
+            aborted = replay(states, header, data, now_ms)
+        except CorruptBatch as error:
+            raise DamagedBatch(segment.path, position, str(error)) from error
         if aborted is not None:
             yield aborted

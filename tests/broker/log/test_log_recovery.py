@@ -362,3 +362,21 @@ def test_a_log_that_was_closed_elsewhere_is_not_taken_as_it_is(point: int) -> No
     partition = disk.open(clean=True, point=point)
     assert disk.fs.bytes_read[".log"] >= len(disk.file(LOG)), "all of it is checked"
     assert (partition.offline is None) == (point < 5)
+
+
+def test_a_marker_that_makes_no_sense_takes_its_partition_offline_and_no_more() -> None:
+    """After an orderly end no CRC is looked at; without a snapshot all markers are read."""
+    disk = Disk()
+    partition = disk.open()
+    disk.append(partition, sequenced(1, 0, transactional=True))
+    marker = partition.append_marker(1, 0, True, 0, NOW)
+    disk.sync(partition)
+    partition.save()
+    partition.close()
+    for name in disk.fs.list(DIRECTORY):
+        if name.endswith(".snapshot"):
+            disk.fs.remove(f"{DIRECTORY}/{name}")
+    content = disk.file(LOG)
+    content[-1 - 12] ^= 0x80  # within the marker's record
+    again = disk.open(clean=True, point=2)
+    assert again.offline is not None and "position" in again.offline, marker
