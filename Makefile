@@ -84,7 +84,7 @@ soak-stateful: $(READY) $(if $(filter kafka,$(BROKER)),$(KAFKA))  ## stateful qu
 
 SOAK_COPY = PYTHONPATH=. nice -n 5 $(BIN)/python -u tests/soaks
 
-soak-hostile: setup  ## all that hostile clients can do at once, for MINUTES=60: how long a good client waits, what the broker takes (HOSTILE_ARGS="--only deaf,bombs")
+soak-hostile: setup compiled  ## all that hostile clients can do at once, for MINUTES=60: how long a good client waits, what the broker takes (HOSTILE_ARGS="--only deaf,bombs")
 	PYTHONPATH=. $(BIN)/python -u tests/soaks/soak_hostile.py --minutes $(or $(MINUTES),60) $(HOSTILE_ARGS)
 
 soak-copy: setup $(KAFKA) $(SPARK_KAFKA)  ## a copy of 200,000 rows, its driver killed 20 times, with eoslog and with Spark's connector (SEED=n)

@@ -10,12 +10,13 @@ import asyncio
 import logging
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from eoslog.broker.dispatch import CloseConnection, Settled
 from eoslog.broker.exchange import TOP_LEVEL_ERROR, Slot, encode, with_wait
+from eoslog.broker.metrics import errors_in
 from eoslog.broker.security.session import Session, State
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
@@ -131,13 +132,10 @@ class Answers(asyncio.BufferedProtocol):
         slot.answer = None
         if len(self._line) == 1:
             self._blocked = False  # only the last one begun can be the one that blocks
-        if not slot.beside:
+        if slot.beside and message is not None:
+            await self._fill_beside(slot, message)
+        else:
             self._fill(slot, message)
-        elif (told := self._counted(slot, message)) is not None:
-            try:
-                slot.parts = await asyncio.to_thread(encode, slot.header, told)
-            except ProtocolError as error:
-                self._misfit(slot, error)
 
     def _cancelled(self, slot: Slot, error: asyncio.CancelledError, abandonable: bool) -> Message | None:
         """Someone was cancelled: we ourselves at the end, or what we waited for, which leaves no answer."""
@@ -149,18 +147,28 @@ class Answers(asyncio.BufferedProtocol):
         raise error
 
     def _fill(self, slot: Slot, message: Message | None) -> None:
-        message = self._counted(slot, message)
-        if message is not None:
+        told = self._counted(slot, message, errors_in(slot.header.api_key, message))
+        if told is not None:
             try:
-                slot.parts = encode(slot.header, message)
+                slot.parts = encode(slot.header, told)
             except ProtocolError as error:
                 self._misfit(slot, error)
 
-    def _counted(self, slot: Slot, message: Message | None) -> Message | None:
+    async def _fill_beside(self, slot: Slot, message: Message) -> None:
+        """As `_fill`; what takes the longer the longer the answer is, is done in a thread."""
+        errors = await asyncio.to_thread(errors_in, slot.header.api_key, message)
+        told = self._counted(slot, message, errors)
+        if told is not None:
+            try:
+                slot.parts = await asyncio.to_thread(_in_few_parts, slot.header, told)
+            except ProtocolError as error:
+                self._misfit(slot, error)
+
+    def _counted(self, slot: Slot, message: Message | None, errors: Mapping[int, int]) -> Message | None:
         """The message to send, if there is one and somebody to send it to."""
         if self._closing:
             return None
-        self._metrics.answered(slot.header.api_key, perf_counter() - slot.begun, message)
+        self._metrics.answered(slot.header.api_key, perf_counter() - slot.begun, errors)
         return message if message is None or self._throttle.idle else self._throttled(slot, message)
 
     def _misfit(self, slot: Slot, error: ProtocolError) -> None:
@@ -234,6 +242,10 @@ class Answers(asyncio.BufferedProtocol):
             return {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR}
         self.close()
         return None
+
+
+def _in_few_parts(header: RequestHeader, message: Message) -> list[Buffer]:
+    return list(joined(encode(header, message)))
 
 
 def joined(parts: list[Buffer]) -> Iterator[Buffer]:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from eoslog.broker import garbage
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config_store import ConfigStore
 from eoslog.broker.coordinator.groups import GroupCoordinator
@@ -106,10 +107,12 @@ class Broker:
         """Rebuild the coordinators' state from their logs and begin what is periodic; on the event loop."""
         self.flush.start()
         self.topics.beside = partial(asyncio.get_running_loop().run_in_executor, None)
+        self.topics.load_decoder()
         self.transactions.load()
         self.groups.load()
         config = self.config
         self._tasks = [
+            asyncio.create_task(garbage.watch(lambda: self.turns.busy)),
             asyncio.create_task(_every(config.transaction_abort_interval_ms, self.transactions.tick)),
             asyncio.create_task(
                 _every(config.transactional_id_cleanup_interval_ms, self.transactions.forget_idle)

@@ -238,7 +238,7 @@ class Connection(Answers):
         """`request`: or what is still to read it."""
         if not callable(request):
             return await serve(handler, context, request)
-        async with self._broker.turns.large:
+        async with self._broker.turns.large():
             try:
                 request = await asyncio.to_thread(request)
             except ProtocolError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -49,29 +50,37 @@ class Metrics:
         self.syncs = Histogram()
         self.failed_syncs = 0
 
-    def answered(self, key: int, seconds: float, answer: Message | None) -> None:
-        """A request was carried out, `seconds` after it began; None: without an answer (acks=0)."""
+    def answered(self, key: int, seconds: float, errors: Mapping[int, int]) -> None:
+        """A request was carried out, `seconds` after it began; `errors`: how often its answer has which."""
         histogram = self.latency.get(key)
         if histogram is None:
             histogram = self.latency[key] = Histogram()
         histogram.observe(seconds)
-        places = _error_places(key)
-        if answer is not None and places is not None:
-            self._count_errors(key, answer, places)
-
-    def _count_errors(self, key: int, message: Message, places: _Places) -> None:
-        for name in places.codes:
-            code = message.get(name)
-            if code:
-                self.errors[key, code] = self.errors.get((key, code), 0) + 1
-        for name, deeper in places.structs:
-            for item in message.get(name) or ():
-                self._count_errors(key, item, deeper)
+        for code, count in errors.items():
+            self.errors[key, code] = self.errors.get((key, code), 0) + count
 
     def synced(self, seconds: float, failed: bool) -> None:
         """A partition's files were synced, or could not be."""
         self.syncs.observe(seconds)
         self.failed_syncs += failed
+
+
+def errors_in(key: int, answer: Message | None) -> dict[int, int]:
+    """How often an answer has which error code; None: there is no answer (acks=0). In any thread."""
+    places, found = _error_places(key), dict[int, int]()
+    if answer is not None and places is not None:
+        _count(answer, places, found)
+    return found
+
+
+def _count(message: Message, places: _Places, found: dict[int, int]) -> None:
+    for name in places.codes:
+        code = message.get(name)
+        if code:
+            found[code] = found.get(code, 0) + 1
+    for name, deeper in places.structs:
+        for item in message.get(name) or ():
+            _count(item, deeper, found)
 
 
 class _Places(NamedTuple):

@@ -10,9 +10,14 @@ import asyncio
 import logging
 import socket
 import ssl
+from asyncio import sslproto
 from collections.abc import Callable, Sequence
 
 log = logging.getLogger(__name__)
+
+BUFFER = 32 << 10
+"""Bytes that a connection by TLS takes from its socket at once. Each connection holds such a buffer from
+before its handshake on; Python's own has 256 KiB."""
 
 HANDSHAKE_SECONDS = 10.0
 _AGAIN_SECONDS = 1.0
@@ -43,6 +48,7 @@ class TlsDoor:
         for one in self._sockets:
             one.setblocking(False)
             one.listen(backlog)
+            sslproto.SSLProtocol.max_size = BUFFER
             self._tasks.append(asyncio.create_task(self._accept(one)))
 
     def close(self) -> None:
@@ -71,6 +77,7 @@ class TlsDoor:
             task = asyncio.create_task(self._shake_hands(raw, address[0]))
             self._arriving.add(task)
             task.add_done_callback(self._arriving.discard)
+            await asyncio.sleep(0)  # a hundred at once would hold up all others
 
     async def _shake_hands(self, raw: socket.socket, host: str) -> None:
         try:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log import epochs, files, registry
+from eoslog.broker.log import decoder, epochs, files, registry
 from eoslog.broker.log.closing import save_all
 from eoslog.broker.log.data_dir import DataDir, DataDirError, new_id
 from eoslog.broker.log.flush import GroupFlush
@@ -223,6 +223,7 @@ class Topics(KnownTopics):
             for partition in made:
                 partition.reconfigure(settings)
             self._put(topic)
+            _load_decoder(topic.name, settings)
         except (OSError, KafkaError) as error:
             self._maker.undo(made, [partition.directory for partition in made])
             if isinstance(error, KafkaError):
@@ -246,7 +247,13 @@ class Topics(KnownTopics):
             raise storage_error(f"the configs of topic {name} are as they were", error) from error
         for partition in topic.partitions:
             partition.reconfigure(settings)
+        _load_decoder(name, settings)
         return changed
+
+    def load_decoder(self) -> None:
+        """At a start: have it at hand if a topic needs it."""
+        for name, topic in self._by_name.items():
+            _load_decoder(name, LogSettings.of(self._config, topic.configs))
 
     def check_configs(self, name: str, configs: Mapping[str, str]) -> LogSettings:
         """The settings of a topic with these configs. Raises KafkaError as `set_configs`."""
@@ -403,3 +410,9 @@ class Topics(KnownTopics):
     def _close_files(self) -> None:
         for partition in self.all_partitions():
             partition.close()
+
+
+def _load_decoder(name: str, settings: LogSettings) -> None:
+    """Have it at hand where records that clients write are looked at."""
+    if settings.compacted and not is_internal(name) and not decoder.is_loaded():
+        decoder.load_beside()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.dispatch import RequestContext, Settled
 from eoslog.broker.handlers.list_offsets import check_leader_epoch
-from eoslog.broker.rules.fetch_session import Place
+from eoslog.broker.rules.fetch_session import Place, Wanted, asked
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
@@ -34,15 +34,19 @@ _READ_COMMITTED = 1
 _MAX_WAIT_MS = 24 * 3_600_000
 _HELD_WHILE_WAITING = 64 << 10
 _AT_ONCE = 500  # partitions: a few milliseconds
+_BESIDE = 10_000
 
 
 def handle(context: RequestContext, request: Message) -> Message | Settled:
     """Answer at once if there is enough, else when there is."""
+    if sum(len(topic["partitions"]) for topic in request["topics"]) > _BESIDE:
+        return Settled(_beside(context, request))
     try:
-        fetch = _Fetch(context, request)
+        sessions, now_ms = context.broker.fetch_sessions, context.broker.clock.now_ms()
+        fetch = _Fetch(context, request, sessions.wanted(request, _by_id(context), now_ms))
     except KafkaError as error:
         return {"error_code": error.code}
-    if context.broker.memory.answers_short or fetch.is_long:
+    if context.broker.memory.answers_short or fetch.is_long or context.broker.turns.has_read_enough:
         return Settled(fetch.wait())
     fetch.read(fetch.places)
     if fetch.satisfied or request["max_wait_ms"] <= 0:
@@ -51,19 +55,30 @@ def handle(context: RequestContext, request: Message) -> Message | Settled:
     return Settled(fetch.wait())
 
 
+async def _beside(context: RequestContext, request: Message) -> Message:
+    """A request so long that even the list of its partitions is made in a thread. It gets no session."""
+    context.broker.fetch_sessions.end(request["session_id"])
+    named = await asyncio.to_thread(list, asked(request, _by_id(context)))
+    return await _Fetch(context, request, Wanted(named)).wait()
+
+
+def _by_id(context: RequestContext) -> bool:
+    return context.header.api_version >= _TOPIC_IDS
+
+
 class _Fetch:
     """One Fetch request and the answer in the making."""
 
-    def __init__(self, context: RequestContext, request: Message) -> None:
+    def __init__(self, context: RequestContext, request: Message, wanted: Wanted) -> None:
         broker = context.broker
         self._topics = broker.topics
         self._request = request
-        self._by_id = context.header.api_version >= _TOPIC_IDS
+        self._by_id = _by_id(context)
         self._committed = request["isolation_level"] == _READ_COMMITTED
         self._max_bytes = min(request["max_bytes"], broker.config.fetch_max_bytes)
         self._memory, self._turns = broker.memory, broker.turns
         self._replica = max(request["replica_id"], request["replica_state"]["replica_id"])
-        self._wanted = broker.fetch_sessions.wanted(request, self._by_id, broker.clock.now_ms())
+        self._wanted = wanted
         self._parts = dict(self._wanted.parts)
         self._answers: dict[Place, Message] = {}
         self._failed = False
@@ -89,14 +104,19 @@ class _Fetch:
         """Look at these partitions, anew if they were looked at before."""
         self._begin_round()
         self._read_some(places)
+        self._turns.has_read(self._found)
 
     async def _read_in_steps(self, places: Sequence[Place]) -> None:
         """The same, while others have their turn."""
+        while self._turns.has_read_enough:
+            await self._turns.next()
         self._begin_round()
         for start in range(0, len(places), _AT_ONCE):
             if start:
                 await self._turns.next()
+            before = self._found
             self._read_some(places[start : start + _AT_ONCE])
+            self._turns.has_read(max(0, self._found - before))
 
     def _begin_round(self) -> None:
         self._room = min(self._max_bytes, self._memory.room())

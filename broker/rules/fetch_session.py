@@ -11,7 +11,9 @@ Pure; one `Sessions` a broker. A request says which session it means and its epo
 | above 0 | another epoch is next | INVALID_FETCH_SESSION_EPOCH |
 | above 0 | topics by id where the session has names, or the other way | FETCH_SESSION_TOPIC_ID_ERROR |
 
-There is room if fewer than `slots` sessions are kept, or one has not been used for `eviction_ms`.
+There is room if fewer than `slots` sessions are kept, or one has not been used for `eviction_ms`; and if all
+sessions together follow no more than `MOST_FOLLOWED` partitions: what a session follows need not be there, so
+it would cost memory alone. A session that grows beyond that is forgotten.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ Place = tuple[TopicKey, int]
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 _LAST_EPOCH = 2**31 - 1
+MOST_FOLLOWED = 200_000
 
 
 @dataclass(slots=True)
@@ -117,14 +120,17 @@ class Sessions:
         """What the request asks for. Raises KafkaError as the table at the head says."""
         epoch, number = request["session_epoch"], request["session_id"]
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            self._sessions.pop(number, None)
+            self.end(number)
             session = self._begin(request, by_id, now_ms) if epoch == INITIAL_EPOCH else None
             return Wanted(list(asked(request, by_id)), session)
         session = self._go_on(number, epoch, by_id, now_ms)
         session.take(request)
+        if request["topics"] and self._follow_too_many():
+            self.end(number)
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         parts = [(place, followed.part) for place, followed in session.partitions.items()]
         if not parts:
-            del self._sessions[number]
+            self.end(number)
             return Wanted([])
         return Wanted(parts, session, incremental=True)
 
@@ -136,7 +142,17 @@ class Sessions:
             number = self._new_id()
         session = self._sessions[number] = Session(number, by_id, now_ms)
         session.take(request)
+        if self._follow_too_many():
+            self.end(number)
+            return None
         return session
+
+    def _follow_too_many(self) -> bool:
+        return sum(len(session.partitions) for session in self._sessions.values()) > MOST_FOLLOWED
+
+    def end(self, number: int) -> None:
+        """Forget a session, if there is one of this number."""
+        self._sessions.pop(number, None)
 
     def _room(self, now_ms: int) -> bool:
         if len(self._sessions) < self._slots:

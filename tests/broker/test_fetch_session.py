@@ -5,14 +5,15 @@ import time
 from typing import Any
 
 import pytest
-from broker_clients import Wire
+from broker_clients import Wire, create
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eoslog.broker.rules.fetch_session import Message, Place, Sessions
+from eoslog.broker.rules.fetch_session import MOST_FOLLOWED, Message, Place, Sessions
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import encode_records
+from eoslog.testing import EmbeddedBroker
 
 SLOTS, EVICTION_MS = 2, 1000
 
@@ -221,3 +222,41 @@ def test_by_the_wire(wire: Wire, version: int) -> None:
     assert partitions(fetch(session, 4, wait=200)) == {} and time.monotonic() - started >= 0.19
     assert fetch(session, -1, (2, 0))["session_id"] == 0
     assert fetch(session, 5)["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def many(name: str, count: int, session: int = 0, epoch: int = 0) -> Message:
+    parts = [{"partition": number, "fetch_offset": 0} for number in range(count)]
+    return {
+        "session_id": session, "session_epoch": epoch, "forgotten_topics_data": [],
+        "topics": [{"topic": name, "topic_id": name, "partitions": parts}],
+    }  # fmt: skip
+
+
+def test_sessions_do_not_follow_more_than_memory_can_bear() -> None:
+    """What they follow need not be there: a client that means harm could name any number."""
+    room = Sessions(10, EVICTION_MS, itertools.count(1).__next__)
+    half = room.wanted(many("a", MOST_FOLLOWED // 2), False, 0).session
+    assert half is not None
+    assert room.wanted(many("b", MOST_FOLLOWED // 2 + 1), False, 0).session is None  # served without one
+    assert len(room) == 1
+    grown = many("b", MOST_FOLLOWED // 2 + 1, half.id, 1)
+    with pytest.raises(KafkaError) as raised:
+        room.wanted(grown, False, 0)
+    assert raised.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(room) == 0
+    assert room.wanted(many("b", MOST_FOLLOWED), False, 0).session is not None
+
+
+def test_a_fetch_of_very_many_partitions_is_answered_without_a_session() -> None:
+    """And it ends the session that it names: the client begins anew with a whole fetch."""
+    with EmbeddedBroker() as broker, Wire(broker.host, broker.port) as wire:
+        create(broker.bootstrap, "t", 1)
+        begun = wire.call(ApiKey.FETCH, 12, max_wait_ms=0, **many("t", 1))
+        number = begun["session_id"]
+        assert number
+        told = wire.call(ApiKey.FETCH, 12, max_wait_ms=0, **many("t", 20_000, number, 1))
+        assert told["session_id"] == 0
+        codes = [part["error_code"] for part in told["responses"][0]["partitions"]]
+        assert codes == [0] + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 19_999
+        gone = wire.call(ApiKey.FETCH, 12, max_wait_ms=0, **many("t", 1, number, 2))
+        assert gone["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND

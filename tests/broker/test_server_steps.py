@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from broker_clients import Wire
+from broker_clients import Wire, create
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from eoslog.broker.steps import Turns
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import encode_request
+from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
 
 MANY = 20_000
@@ -173,3 +179,70 @@ def test_who_names_too_many_things_is_told_so_in_the_log(
         with pytest.raises(ConnectionError):
             wire.exactly(4)
     assert "more things than are read in one message" in broker.output()
+
+
+def test_fetches_of_much_are_read_in_rounds_of_their_own() -> None:
+    """Of the event loop: sixty at once would hold up all others."""
+
+    async def read() -> list[bool]:
+        turns = Turns()
+        told = [turns.has_read_enough]
+        turns.has_read(3 << 20)
+        told.append(turns.has_read_enough)
+        turns.has_read(2 << 20)
+        told.append(turns.has_read_enough)
+        await asyncio.sleep(0)
+        return [*told, turns.has_read_enough]
+
+    assert asyncio.run(read()) == [False, False, True, False]
+
+
+def test_who_comes_when_much_was_read_waits_for_the_next_round() -> None:
+    async def read() -> list[int]:
+        turns, rounds, loop = Turns(), [0], asyncio.get_running_loop()
+
+        def next_round() -> None:
+            rounds[0] += 1
+            loop.call_soon(next_round)
+
+        async def one() -> int:
+            while turns.has_read_enough:
+                await turns.next()
+            turns.has_read(5 << 20)
+            return rounds[0]
+
+        loop.call_soon(next_round)
+        return await asyncio.gather(*(one() for _ in range(5)))
+
+    assert len(set(asyncio.run(read()))) == 5
+
+
+def test_another_is_served_between_fetches_of_much(broker: EmbeddedBroker) -> None:
+    """The broker stands still until all have asked, so that it finds their requests in one round."""
+    create(broker.bootstrap, "large", 1)
+    with Wire(broker.host, broker.port) as wire:
+        for _ in range(8):
+            part = {"index": 0, "records": encode_records([(b"", bytes(1_000_000))], 1)}
+            wire.call(ApiKey.PRODUCE, 9, acks=-1, topic_data=[{"name": "large", "partition_data": [part]}])
+    partition = {"partition": 0, "partition_max_bytes": 1 << 30}
+    counts = []
+    for _ in range(3):
+        with contextlib.ExitStack() as stack:
+            many = [stack.enter_context(Wire(broker.host, broker.port)) for _ in range(30)]
+            for wire in many:
+                wire.call(ApiKey.METADATA, 9, topics=[])
+            other = Other(broker)
+            os.kill(broker.pid, signal.SIGSTOP)
+            for wire in many:
+                wire.send(
+                    ApiKey.FETCH, 12, max_bytes=1 << 30, max_wait_ms=1, session_epoch=-1,
+                    topics=[{"topic": "large", "partitions": [partition]}],
+                )  # fmt: skip
+            other.start()
+            os.kill(broker.pid, signal.SIGCONT)
+            for wire in many:
+                assert int.from_bytes(wire.exactly(4), "big") > 1 << 20
+            counts.append(other.answered)
+            other.on = False
+            other.join()
+    assert sorted(counts)[1] >= 10, counts

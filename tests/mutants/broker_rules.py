@@ -375,6 +375,41 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
+        "broker/handlers/fetch.py",
+        (f"{B}test_server_steps.py",),
+        Break(
+            "all that is asked for is read in one round",
+            "fetch.is_long or context.broker.turns.has_read_enough:",
+            "fetch.is_long:",
+        ),
+    ),
+    *mutants_of(
+        "broker/rules/fetch_session.py",
+        (f"{B}test_fetch_session.py",),
+        Break(
+            "a new session follows any number",
+            "        session.take(request)\n        if self._follow_too_many():",
+            "        session.take(request)\n        if False:",
+        ),
+        Break(
+            "a session grows to any number",
+            'if request["topics"] and self._follow_too_many():',
+            "if False:",
+        ),
+    ),
+    *mutants_of(
+        "broker/tls_door.py",
+        (f"{SECURITY}test_tls_limits.py",),
+        Break("handshakes begin all at once", "            await asyncio.sleep(0)  # a", "            # a"),
+        Break("buffers are Python's", "            sslproto.SSLProtocol.max_size = BUFFER\n", ""),
+    ),
+    *mutants_of(
+        "broker/garbage.py",
+        (f"{B}test_garbage.py",),
+        Break("in the midst of large requests", "        if busy and now", "        if False and now"),
+        Break("Python looks as well", "gc.set_threshold(youngest, middle, _NEVER)", "pass"),
+    ),
+    *mutants_of(
         "broker/console/server.py",
         ("tests/console/test_console_http.py",),
         Break("what is no request fills the log", "            logger=_requests,\n", ""),

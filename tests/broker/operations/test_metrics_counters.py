@@ -1,6 +1,6 @@
 """The counters: error codes wherever an answer has them, and times in their buckets."""
 
-from eoslog.broker.metrics import BOUNDS, Histogram, Metrics
+from eoslog.broker.metrics import BOUNDS, Histogram, Metrics, errors_in
 from eoslog.protocol.apis import ApiKey
 
 PRODUCE, END_TXN, JOIN = ApiKey.PRODUCE, ApiKey.END_TXN, ApiKey.JOIN_GROUP
@@ -13,15 +13,17 @@ def produced(*codes: int) -> dict[str, object]:
 
 def test_errors_are_counted_where_they_stand() -> None:
     metrics = Metrics()
-    metrics.answered(PRODUCE, 0.001, produced(0, 3, 3, 10))
-    metrics.answered(END_TXN, 0.001, {"error_code": 53})
-    metrics.answered(END_TXN, 0.001, {"error_code": 0})
-    assert metrics.errors == {(PRODUCE, 3): 2, (PRODUCE, 10): 1, (END_TXN, 53): 1}
+    for key, answer in (
+        (PRODUCE, produced(0, 3, 3, 10)), (END_TXN, {"error_code": 53}), (END_TXN, {"error_code": 0}),
+        (PRODUCE, produced(3)),
+    ):  # fmt: skip
+        metrics.answered(key, 0.001, errors_in(key, answer))
+    assert metrics.errors == {(PRODUCE, 3): 3, (PRODUCE, 10): 1, (END_TXN, 53): 1}
 
 
 def test_a_request_without_an_answer_is_counted_too() -> None:
     metrics = Metrics()
-    metrics.answered(PRODUCE, 0.001, None)
+    metrics.answered(PRODUCE, 0.001, errors_in(PRODUCE, None))
     assert sum(metrics.latency[PRODUCE].counts) == 1
 
 

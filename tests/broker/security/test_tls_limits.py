@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import select
 import socket
@@ -15,6 +16,7 @@ import pytest
 from broker_clients import create
 from securitykit import Pki, free_ports
 
+from eoslog.broker.tls_door import TlsDoor
 from eoslog.testing import EmbeddedBroker
 
 MOST = 10
@@ -91,3 +93,58 @@ def test_the_other_listener_has_its_places_by_the_same_count(site: tuple[Embedde
     while not served(port, pki):  # the client that made the topic goes
         assert time.monotonic() < until
         time.sleep(0.1)
+
+
+def test_a_connection_before_its_handshake_is_done_costs_little(tmp_path: Path) -> None:
+    pki, (port,) = Pki(tmp_path), free_ports(1)
+    config = {"listeners": f"SSL://127.0.0.1:{port}", "ssl.keystore.location": str(pki.broker)}
+    with EmbeddedBroker(config=config) as broker:
+        assert served(port, pki)
+        process = psutil.Process(broker.pid)
+        before = process.memory_info().rss
+        held = silent(port, MANY)
+        until = time.monotonic() + 20
+        while process.num_fds() < MANY:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        time.sleep(0.5)  # the last ones have their buffers now
+        each = (process.memory_info().rss - before) / MANY
+        assert each < 100 << 10, f"{each:.0f} bytes a connection"
+        for one in held:
+            one.close()
+
+
+def test_handshakes_begin_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred that begin in one round of the event loop would hold up all others."""
+    begun: list[int] = []
+
+    async def opened() -> None:
+        listening = socket.create_server(("127.0.0.1", 0), backlog=MANY)
+        context = Pki(tmp_path)
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(context.broker)
+        door = TlsDoor([listening], tls, asyncio.Protocol, lambda: None)
+        loop, rounds = asyncio.get_running_loop(), [0]
+
+        def next_round() -> None:
+            rounds[0] += 1
+            loop.call_soon(next_round)
+
+        async def shake_hands(raw: socket.socket, host: str) -> None:
+            begun.append(rounds[0])
+            raw.close()
+
+        monkeypatch.setattr(door, "_shake_hands", shake_hands)
+        clients = silent(listening.getsockname()[1], 50)  # all wait before the door is open
+        loop.call_soon(next_round)
+        door.open(MANY)
+        until = time.monotonic() + 20
+        while len(begun) < 50:
+            assert time.monotonic() < until
+            await asyncio.sleep(0.01)
+        door.close()
+        for one in clients:
+            one.close()
+
+    asyncio.run(opened())
+    assert len(set(begun)) == 50, begun
