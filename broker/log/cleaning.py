@@ -120,7 +120,7 @@ class Run:
     def clean(self, group: list[Source]) -> Segment | None:
         """Write what stays of a group's segments as one `.cleaned` segment; None if all of it stays as it is.
 
-        The new segment's files are durable. Raises Stopped, TooLarge, DamagedBatch, CorruptBatch, OSError.
+        What the new segment's files hold is durable; their names are when they are moved in. Raises Stopped, TooLarge, DamagedBatch, CorruptBatch, OSError.
         """
         plan = self._plan
         base = group[0].segment.base_offset
@@ -167,7 +167,6 @@ class Run:
         for file in new.save_indexes():
             sync_and_close(file)()
         new.transactions.sync()
-        self._fs.sync_dir(self._plan.directory)
 
     def _judged(
         self, chunk: list[Batch], end: int, new: Segment

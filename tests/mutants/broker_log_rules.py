@@ -167,7 +167,6 @@ MUTANTS: list[Mutant] = [
         COMPACTION,
         Break("a compacted log is not synced", "        new.file.sync()\n", ""),
         Break("nor its transaction index", "        new.transactions.sync()\n", ""),
-        Break("nor its names", "        new.transactions.sync()\n        self._fs.sync_dir(self._plan.directory)\n", "        new.transactions.sync()\n"),
         Break("an entry of an earlier try stays", "        self._remove_stale_index(base)\n", ""),
         Break("aborted transactions are forgotten", "            new.transactions.append(entry)\n", "            pass\n"),
     ),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import struct
 
 import pytest
-from fakefs import Outcome
+from fakefs import Directory, Outcome
 from logkit import DIRECTORY, NOW, Disk, batch, offsets, sequenced, stored
 
+from eoslog.broker.log import recovery
 from eoslog.broker.log.partition import Partition
 from eoslog.broker.log.settings import LogSettings
 from eoslog.protocol.batch import iter_headers
@@ -160,7 +162,7 @@ def test_a_log_closed_in_order_that_does_not_look_so_is_checked() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
-@pytest.mark.parametrize("damage", ["remove", "garbage", "cut", "empty", "zeros"])
+@pytest.mark.parametrize("damage", ["remove", "garbage", "cut", "empty", "zeros", "past the end"])
 @pytest.mark.parametrize("clean", [True, False])
 def test_sparse_indexes_are_made_anew_if_they_do_not_fit(suffix: str, damage: str, clean: bool) -> None:
     disk = Disk(LogSettings(segment_bytes=5000, index_interval_bytes=200))
@@ -180,6 +182,8 @@ def test_sparse_indexes_are_made_anew_if_they_do_not_fit(suffix: str, damage: st
             del data[-3:]
         elif damage == "empty":
             del data[:]
+        elif damage == "past the end":
+            struct.pack_into(">i", data, len(data) - 4, 1 << 30)  # a position, or an offset
         else:
             data[:] = bytes(len(data))
     reopened = disk.open(clean=clean, point=60)
@@ -251,15 +255,51 @@ def test_a_torn_snapshot_is_replaced_by_reading_more_of_the_log(damage: bytes | 
     _check_busy(disk, disk.open(clean=True, point=point))
 
 
-def test_a_damaged_transaction_index_is_made_anew() -> None:
+@pytest.mark.parametrize("damage", ["version", "zeros"])
+def test_a_damaged_transaction_index_is_made_anew(damage: str) -> None:
     disk = Disk(LogSettings(segment_bytes=300))
     partition = _busy(disk)
     point = partition.log_end_offset
     partition.save()
     partition.close()
     (name,) = [name for name in disk.fs.list(DIRECTORY) if name.endswith(".txnindex")]
-    disk.file(name)[0] = 9
+    data = disk.file(name)
+    if damage == "version":
+        data[0] = 9
+    else:
+        data[:] = bytes(len(data))  # a page that never reached the disk
     _check_busy(disk, disk.open(clean=True, point=point))
+
+
+def test_an_index_that_leads_past_its_batch_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies between was not synced, and has to be checked."""
+    monkeypatch.setattr(recovery, "WORTH_SKIPPING", 0)
+    disk = Disk(LogSettings(index_interval_bytes=200))
+    partition = fill(disk, 30)
+    partition.save()
+    partition.close()
+    batches, index = positions(disk), disk.file(LOG.replace(".log", ".index"))
+    below = [entry for entry in struct.iter_unpack(">ii", index) if entry[0] < 10]
+    index[:] = b"".join(struct.pack(">ii", *entry) for entry in below)
+    assert disk.open(point=10).offline is None
+    index[-4:] = struct.pack(">i", batches[25])
+    disk.file(LOG)[batches[15] + 80] ^= 1
+    assert "a valid batch of offset 16" in str(disk.open(point=10).offline)
+
+
+def test_segments_of_deleted_records_that_a_crash_brings_back_are_removed() -> None:
+    disk = Disk(SMALL)
+    partition = fill(disk, 30)
+    directory = disk.fs.find(DIRECTORY)
+    assert isinstance(directory, Directory)
+    before = dict(directory.entries)
+    partition.delete_records(20)
+    partition.close()
+    for name, inode in before.items():
+        directory.set((name, inode))
+    partition = disk.open(point=30)
+    assert (partition.log_start_offset, partition.log_end_offset) == (20, 30)
+    assert LOG in before and LOG not in disk.fs.list(DIRECTORY)
 
 
 def test_a_snapshot_past_the_end_of_a_cut_log_is_not_used() -> None:
