@@ -120,7 +120,8 @@ class Run:
     def clean(self, group: list[Source]) -> Segment | None:
         """Write what stays of a group's segments as one `.cleaned` segment; None if all of it stays as it is.
 
-        What the new segment's files hold is durable; their names are when they are moved in. Raises Stopped, TooLarge, DamagedBatch, CorruptBatch, OSError.
+        What the new segment's files hold is durable; their names are not yet: see `leftovers`.
+        Raises Stopped, TooLarge, DamagedBatch, CorruptBatch, OSError.
         """
         plan = self._plan
         base = group[0].segment.base_offset
