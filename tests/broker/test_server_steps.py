@@ -9,13 +9,14 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from broker_clients import Wire, create
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from eoslog.broker.steps import Turns
+from eoslog.broker.steps import Turns, serve
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import encode_request
 from eoslog.protocol.plain_records import encode_records
@@ -267,3 +268,30 @@ def test_another_is_served_between_fetches_of_much(broker: EmbeddedBroker) -> No
             other.on = False
             other.join()
     assert sorted(counts)[1] >= 10, counts
+
+
+def test_what_is_served_in_a_round_is_bounded() -> None:
+    """Many things are not handed to their handler at once, and not twice in a round of the event loop."""
+    handed: list[tuple[int, int]] = []
+
+    async def served() -> list[str]:
+        rounds, loop = [0], asyncio.get_running_loop()
+
+        def next_round() -> None:
+            rounds[0] += 1
+            loop.call_soon(next_round)
+
+        def handler(context: object, request: dict[str, Any]) -> dict[str, Any]:
+            handed.append((rounds[0], len(request["groups"])))
+            return {"groups": [{"group_id": name} for name in request["groups"]]}
+
+        loop.call_soon(next_round)
+        header = SimpleNamespace(api_key=ApiKey.DESCRIBE_GROUPS)
+        context: Any = SimpleNamespace(header=header, broker=SimpleNamespace(turns=Turns()))
+        answer = await serve(handler, context, {"groups": NAMES})
+        assert answer is not None
+        return [group["group_id"] for group in answer["groups"]]
+
+    assert asyncio.run(served()) == NAMES
+    assert max(size for _, size in handed) <= 500
+    assert len({number for number, _ in handed}) == len(handed)
