@@ -4,11 +4,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 GUARANTEE ?= exactly_once
 BIN := .venv/bin
-# The stamp's name holds the list of modules, so that a new module is linked into the environment.
-MODULES := $(shell find eoslog protocol broker connector -name '*.py' | LC_ALL=C sort | cksum | tr ' ' -)
-READY := .venv/.ready-$(MODULES)
-# Asked when a recipe runs: setup makes it.
-LINKED = $$(ls -d build/__editable__.eoslog-*/)
+READY := .venv/.ready
 KAFKA := .peers/kafka-4.3.1
 OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
@@ -29,12 +25,12 @@ $(READY): setup.cfg pyproject.toml
 		else echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)"; exit 1; fi; }
 	@echo "installing eoslog, PySpark and what the tests need into .venv: a minute or two, mostly downloads"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@$(BIN)/python -m compileall -q $(LINKED)  # as pip does with what it installs for users
-	@rm -f .venv/.ready-* && touch $@
+	@$(BIN)/python -m compileall -q eoslog  # as pip does with what it installs for users
+	@touch $@
 	@echo "ready: .venv/bin/eoslog, or . .venv/bin/activate"
 
 compiled: $(READY)
-	@$(BIN)/python -m compileall -q $(LINKED) eoslog broker connector protocol
+	@$(BIN)/python -m compileall -q eoslog
 
 java:
 	@major=$$(java -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p'); \
@@ -53,9 +49,8 @@ test: setup  ## all tests
 lint: $(READY) docs  ## ruff, mypy (strict), the import rules, and the docs as a site
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	cd $(LINKED) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/setup.cfg --cache-dir $(CURDIR)/.mypy_cache -p eoslog
-	MYPYPATH=$(LINKED) $(BIN)/mypy --config-file setup.cfg --cache-dir .mypy_cache -p benchmarks
-	cd $(LINKED) && $(CURDIR)/$(BIN)/lint-imports --config $(CURDIR)/setup.cfg --no-logo --no-cache
+	$(BIN)/mypy --config-file setup.cfg -p eoslog -p benchmarks
+	$(BIN)/lint-imports --config setup.cfg --no-logo --no-cache
 
 model: $(READY)  ## the commit protocol's model, deeper than in the suite: DEPTH=2 faults a history, MINUTES=10, SEED=1
 	$(BIN)/python -m tests.connector.commit.run_model --depth $(or $(DEPTH),2) --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)

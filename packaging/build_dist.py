@@ -38,14 +38,18 @@ def _copy_source(to: Path) -> None:
             continue
         target = to / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, target)
+        shutil.copy2(ROOT / name, target, follow_symlinks=False)
 
 
 def source_files() -> list[str]:
     """The files that git knows, or would take."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return sorted({name for name in listed.split("\0") if name and (ROOT / name).is_file()})
+    return sorted({name for name in listed.split("\0") if name and _is_there(ROOT / name)})
+
+
+def _is_there(path: Path) -> bool:
+    return path.is_file() or path.is_symlink()
 
 
 def _last_change() -> dict[str, str]:
