@@ -4,10 +4,10 @@ At its first use of a data source Spark looks through the top-level modules name
 registers the class `DefaultSource` of each. If this fails, Spark logs why and goes on without.
 """
 
-from eoslog.connector.libraries import check_versions
+from eoslog.connector.spark.libraries import check_versions
 
 check_versions()  # before the next line, which an older Spark refuses with the name of a module of its own
 
-from eoslog.connector.source import EoslogDataSource as DefaultSource  # noqa: E402
+from eoslog.connector.data_source import EoslogDataSource as DefaultSource  # noqa: E402
 
 __all__ = ["DefaultSource"]

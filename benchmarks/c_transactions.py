@@ -21,8 +21,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from eoslog.connector.calls import called
-from eoslog.connector.sparks_sockets import acknowledging
+from eoslog.connector.spark.calls import called
+from eoslog.connector.spark.sockets import acknowledging
 
 _WAIT_SECONDS = 30
 _kept: dict[tuple[int, str], Any] = {}

@@ -24,8 +24,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from eoslog.connector.calls import called
-from eoslog.connector.sparks_sockets import acknowledging
+from eoslog.connector.spark.calls import called
+from eoslog.connector.spark.sockets import acknowledging
 
 SCHEMA = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
 _BATCH = 10_000

@@ -26,11 +26,11 @@ from benchmarks.peer_cluster import ThreeNodes
 from benchmarks.peer_kafka import ApacheKafka
 from benchmarks.starts import make
 from eoslog.commands.admin_groups import list_groups
-from eoslog.connector.client import transactions
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
-from eoslog.connector.client.listing import LATEST, list_offsets
-from eoslog.connector.client.produce import Producer
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.admin.listing import LATEST, list_offsets
+from eoslog.connector.client.records.produce import Producer
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.commands import Command, End
 from eoslog.connector.commit.decide import commit
@@ -38,7 +38,7 @@ from eoslog.connector.commit.finish import await_readable
 from eoslog.connector.commit.messages import Batch, Begun, Prepared, Run
 from eoslog.connector.commit.names import Identity, Participant, Sink
 from eoslog.connector.commit.prepare import judge, participant_name
-from eoslog.connector.driver import Driver
+from eoslog.connector.run.driver import Driver
 from eoslog.protocol.records import encode_batches
 from eoslog.testing import EmbeddedBroker
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Literal, Self, TypeVar
 
 from benchmarks.peer_kafka import cluster_id, free_port
-from eoslog.connector.client.config import ClientConfig
-from eoslog.connector.client.connection import Connection
+from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.schema import Message

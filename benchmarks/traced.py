@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, InputPartition
 from pyspark.sql.types import StructType
 
-from eoslog.connector.client.connection import Connection
+from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.commit.messages import Begun
-from eoslog.connector.options import sink_options, source_options
-from eoslog.connector.reader import StreamReader
-from eoslog.connector.source import EoslogDataSource
-from eoslog.connector.writer import StreamWriter
+from eoslog.connector.data_source import EoslogDataSource
+from eoslog.connector.options.both import sink_options, source_options
+from eoslog.connector.sink.stream_writer import StreamWriter
+from eoslog.connector.source.reader import StreamReader
 from eoslog.protocol.apis import APIS
 
 if TYPE_CHECKING:

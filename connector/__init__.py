@@ -4,6 +4,6 @@ Nothing here imports the broker; the connector talks to it over a socket, as to 
 Every process that gets a piece of the connector from Spark comes by here first, and says what it lacks.
 """
 
-from eoslog.connector.libraries import check_libraries
+from eoslog.connector.spark.libraries import check_libraries
 
 check_libraries()

@@ -2,7 +2,7 @@
 
 Where pip has installed eoslog, Spark finds it by itself and this changes nothing. A jar reaches the driver
 only as far as Spark is asked to; the connector must be a real module in every Python process of the
-application: its connections, and the names of its transactions, live in modules (connector/task.py), and
+application: its connections, and the names of its transactions, live in modules (connector/sink/task.py), and
 classes that travel by value would each have others. So the jar itself is handed on, and classes by name.
 """
 
@@ -30,7 +30,7 @@ def register(spark: SparkSession) -> None:
     archive = home_archive()
     if archive is not None and not archive.is_file():  # a session that was stopped took its copy away
         archive = _move_to(archive)
-    from eoslog.connector.libraries import check_versions
+    from eoslog.connector.spark.libraries import check_versions
 
     check_versions()
     if not hasattr(spark, "sparkContext"):
@@ -40,7 +40,7 @@ def register(spark: SparkSession) -> None:
         )
     if archive is not None:
         hand_on(spark, archive)
-    from eoslog.connector.source import EoslogDataSource
+    from eoslog.connector.data_source import EoslogDataSource
 
     spark.dataSource.register(EoslogDataSource)
 

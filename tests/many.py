@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from eoslog.commands.session import client_config
-from eoslog.connector.client import transactions
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.offsets import commit_plain
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.admin.offsets import commit_plain
+from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.names import Identity, Sink, Slot
 from eoslog.protocol.sink_names import ANCHOR
 

@@ -20,7 +20,7 @@ from eoslog.protocol.sink_names import ANCHOR as ANCHOR
 KEPT_QUERIES = 16
 """A decision keeps the last batches of so many other queries of its sink, some 60 characters each."""
 CHECKSUMS = 2**32
-"""Checksums of tasks are below it, and so is their sum, that of a batch (connector/tally.py)."""
+"""Checksums of tasks are below it, and so is their sum, that of a batch (connector/sink/tally.py)."""
 METADATA_LIMIT = 4096
 """UTF-16 units a partition's metadata may hold (offset.metadata.max.bytes' default)."""
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.listing import EARLIEST, LATEST, list_offsets
+from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
+from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.errors import EoslogError
 
 TopicPartition = tuple[str, int]

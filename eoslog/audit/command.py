@@ -25,7 +25,7 @@ from eoslog.audit.report import document, lines
 from eoslog.audit.run import Job, Side, audit
 from eoslog.commands.output import show_json
 from eoslog.commands.session import client_config, in_our_terms
-from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol.batch import CorruptBatch
 from eoslog.protocol.decode import PayloadTooLarge

@@ -18,7 +18,7 @@ from eoslog.audit.order import RunningOrder, judge_groups
 from eoslog.audit.read import Way, read
 from eoslog.audit.rows import ITEM, PAIR, Rows
 from eoslog.audit.spill import OneKey, Spill
-from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.errors import EoslogError
 
 LIMIT = 1 << 17

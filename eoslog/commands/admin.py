@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.connection import Connection
-from eoslog.connector.client.retry import check, retrying
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from eoslog.broker.rules.acls import Acl, AclFilter, Operation, Pattern, Permission, ResourceType
 from eoslog.commands.admin import again, ask_controller, not_allowed
-from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

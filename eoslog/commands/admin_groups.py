@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from eoslog.commands.admin import TopicPartition, again, at_coordinator
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.connection import Connection
-from eoslog.connector.client.grouping import by_topic
-from eoslog.connector.client.retry import check
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.grouping import by_topic
+from eoslog.connector.client.wire.retry import check
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.coordinator_records import assigned_partitions
 from eoslog.protocol.errors import ErrorCode, KafkaError

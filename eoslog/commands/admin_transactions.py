@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from eoslog.commands.admin import again
-from eoslog.connector.client import transactions
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.producers import Producer
-from eoslog.connector.client.producers import producers as producers
-from eoslog.connector.client.retry import check
-from eoslog.connector.holders import Holder
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.admin.holders import Holder
+from eoslog.connector.client.admin.producers import Producer
+from eoslog.connector.client.admin.producers import producers as producers
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.retry import check
 from eoslog.protocol.apis import ApiKey
 
 ENDED = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from eoslog.broker.security.scram import NUMBERS
 from eoslog.commands.admin import again, ask_controller, not_allowed
-from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.errors import EoslogError
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

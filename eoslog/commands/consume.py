@@ -12,8 +12,8 @@ import click
 
 from eoslog.commands.output import show_json
 from eoslog.commands.session import Session, cluster_command, partitions_of
-from eoslog.connector.client.fetch import fetch
-from eoslog.connector.client.listing import EARLIEST, LATEST, list_offsets
+from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
+from eoslog.connector.client.records.fetch import fetch
 from eoslog.protocol.records import DecodedRecords
 
 TopicPartition = tuple[str, int]

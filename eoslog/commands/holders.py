@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from eoslog.commands.admin import TopicPartition
-from eoslog.connector import holders
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.listing import LATEST, list_offsets
-from eoslog.connector.client.offsets import fetch_committed
-from eoslog.connector.client.producers import producers
+from eoslog.connector.client.admin import holders
+from eoslog.connector.client.admin.listing import LATEST, list_offsets
+from eoslog.connector.client.admin.offsets import fetch_committed
+from eoslog.connector.client.admin.producers import producers
+from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.decision import ANCHOR, Decision, decode
 from eoslog.connector.commit.names import Sink
 from eoslog.connector.errors import EoslogError

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from eoslog.commands.session import Session, cluster_command
-from eoslog.connector.client.produce import Producer
-from eoslog.connector.client.transactions import end_txn, init_producer_id
+from eoslog.connector.client.admin.transactions import end_txn, init_producer_id
+from eoslog.connector.client.records.produce import Producer
 from eoslog.protocol.partitioner import murmur2_partition
 from eoslog.protocol.records import encode_batches
 

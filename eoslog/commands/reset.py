@@ -9,8 +9,8 @@ from datetime import datetime
 import click
 
 from eoslog.commands.admin import TopicPartition
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.listing import EARLIEST, LATEST, list_offsets
+from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
+from eoslog.connector.client.wire.cluster import Cluster
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from typing import Any
 import click
 
 from eoslog.commands.output import Row, show, show_json
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import BOOTSTRAP_OPTION, ClientConfig, parse_addresses
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import BOOTSTRAP_OPTION, ClientConfig, parse_addresses
 from eoslog.connector.errors import EoslogError, OptionError
-from eoslog.connector.option_table import Use
-from eoslog.connector.options import parse
+from eoslog.connector.options.both import parse
+from eoslog.connector.options.table import Use
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import ProtocolError
 

@@ -9,7 +9,7 @@ import click
 
 from eoslog.commands import admin
 from eoslog.commands.session import Session, cluster_command, pairs
-from eoslog.connector.client.listing import EARLIEST, LATEST, list_offsets
+from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message

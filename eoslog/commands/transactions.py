@@ -10,9 +10,9 @@ from eoslog.commands import admin
 from eoslog.commands import admin_transactions as calls
 from eoslog.commands import holders as held
 from eoslog.commands.session import Session, cluster_command, partitions_of
-from eoslog.connector.client import transactions
-from eoslog.connector.client.producers import Producer
-from eoslog.connector.holders import NEVER_MS
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.admin.holders import NEVER_MS
+from eoslog.connector.client.admin.producers import Producer
 from eoslog.protocol.sink_names import sink_of
 
 _MINUTE_MS = 60_000

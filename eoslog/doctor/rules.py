@@ -7,7 +7,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from eoslog.connector.libraries import LIBRARIES, SPARK, numbers
+from eoslog.connector.spark.libraries import LIBRARIES, SPARK, numbers
 from eoslog.doctor.facts import Facts
 
 DAEMON, LAUNCHER = "pyspark.daemon", "eoslog-python"

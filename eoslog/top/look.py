@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from eoslog.commands import admin_groups
 from eoslog.commands.admin_transactions import ENDED
-from eoslog.connector.client import transactions
-from eoslog.connector.client.cluster import Cluster, Metadata
-from eoslog.connector.client.listing import EARLIEST, LATEST, list_offsets
-from eoslog.connector.client.offsets import fetch_committed
-from eoslog.connector.client.retry import check
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
+from eoslog.connector.client.admin.offsets import fetch_committed
+from eoslog.connector.client.wire.cluster import Cluster, Metadata
+from eoslog.connector.client.wire.retry import check
 from eoslog.connector.errors import EoslogError, UnknownTopic
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError

@@ -13,7 +13,7 @@ from eoslog.warm.serve import Guest
 
 def become(guest: Guest, jvm: int) -> None:
     """Be what Python would be that Spark had started so; returns when that has run."""
-    from eoslog.connector import memory
+    from eoslog.connector.spark import processes
 
     request = guest.request
     assert request is not None
@@ -27,7 +27,7 @@ def become(guest: Guest, jvm: int) -> None:
         os.dup2(stream, standard)
         os.close(stream)
     os.register_at_fork(after_in_child=guest.connection.close)  # a daemon's workers do not stand for it
-    memory.driver_is(jvm)
+    processes.driver_is(jvm)
     gc.enable()
     gc.freeze()
     sys.modules.pop(request.module, None)  # it runs anew, as __main__

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from eoslog.warm.request import SOURCE_RUNNER
 
-_SINKS = "eoslog.connector.writer", "eoslog.connector.batch_writer"
+_SINKS = "eoslog.connector.sink.stream_writer", "eoslog.connector.sink.batch_writer"
 
 
 class Stage(NamedTuple):
@@ -25,11 +25,11 @@ STAGES = (
     Stage(
         (
             "pyspark.sql.worker.create_data_source",
-            "eoslog.connector.spark_columns",
-            "eoslog.connector.reader",
-            "eoslog.connector.client.fetch_small",
-            "eoslog.connector.rows",
-            "eoslog.connector.task",
+            "eoslog.connector.spark.columns",
+            "eoslog.connector.source.reader",
+            "eoslog.connector.client.records.fetch_small",
+            "eoslog.connector.source.rows",
+            "eoslog.connector.sink.task",
             "encodings.idna",
             SOURCE_RUNNER,
             *_SINKS,

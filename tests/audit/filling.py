@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eoslog.connector.client import transactions
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
-from eoslog.connector.client.listing import LATEST, list_offsets
-from eoslog.connector.client.produce import Producer
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.admin.listing import LATEST, list_offsets
+from eoslog.connector.client.records.produce import Producer
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.records import encode_batches
 

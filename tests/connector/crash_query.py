@@ -20,14 +20,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from eoslog.connector import sink
-from eoslog.connector.client.connection import Connection as KafkaConnection
+from eoslog.connector.client.wire.connection import Connection as KafkaConnection
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.messages import Report
-from eoslog.connector.driver import Driver, shared_cluster
-from eoslog.connector.options import SinkOptions, sink_options
-from eoslog.connector.task import write_rows
-from eoslog.connector.task_message import Attempt
+from eoslog.connector.options.both import SinkOptions, sink_options
+from eoslog.connector.run.driver import Driver, shared_cluster
+from eoslog.connector.sink import committer
+from eoslog.connector.sink.task import write_rows
+from eoslog.connector.sink.task_message import Attempt
 from eoslog.protocol.apis import ApiKey
 
 ROWS = 50
@@ -36,7 +36,8 @@ GROUP = "dashboards"
 
 _processes = multiprocessing.get_context("forkserver")
 # pandas: pyarrow looks for it once in each process, 0.4 s in every task.
-_processes.set_forkserver_preload(["eoslog.connector.sink", "eoslog.connector.task", "pandas", "crash_query"])
+_SINK = ["eoslog.connector.sink.committer", "eoslog.connector.sink.task"]
+_processes.set_forkserver_preload([*_SINK, "pandas", "crash_query"])
 _forks = multiprocessing.get_context("fork")
 
 
@@ -228,7 +229,7 @@ def _batch(query: Query, options: SinkOptions, batch: int, crash: Crash | None) 
         _write(query.checkpoint / "offsets" / str(batch), f"v1\n{{}}\n{json.dumps({SOURCE: ends})}")
     reached("offsets logged")
     driver = _driver(options, batch, crash)
-    begun = sink.begin_stream(options, driver)
+    begun = committer.begin_stream(options, driver)
     reached("begun")
     reports: list[Report | None] = [None] * query.partitions
     try:
@@ -238,9 +239,9 @@ def _batch(query: Query, options: SinkOptions, batch: int, crash: Crash | None) 
                 reached("some tasks prepared")
         reached("all tasks prepared")
         with _silence_after_the_decision(point, options, crash):
-            sink.commit_stream(options, reports, batch, driver)
+            committer.commit_stream(options, reports, batch, driver)
     except Exception:
-        sink.abort_batch(options, reports, batch, driver)
+        committer.abort_batch(options, reports, batch, driver)
         raise
     reached("all finished, not logged")
     _write(query.checkpoint / "commits" / str(batch), "v1\n{}")

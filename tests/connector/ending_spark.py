@@ -22,9 +22,9 @@ from pyspark.sql.streaming import StreamingQuery
 from spark_probe import WRITING, ProbeSource
 from stock_kafka import Kafka
 
-from eoslog.connector.client import transactions
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 
 FOLDER = Path(os.environ["EOSLOG_PROBE"])
 LOOKS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5)

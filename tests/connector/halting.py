@@ -13,14 +13,14 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from eoslog.connector import sink
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.messages import Begun
-from eoslog.connector.driver import Driver, shared_cluster
-from eoslog.connector.options import SinkOptions, sink_options
-from eoslog.connector.source import EoslogDataSource
-from eoslog.connector.task_message import reports_of
-from eoslog.connector.writer import StreamWriter
+from eoslog.connector.data_source import EoslogDataSource
+from eoslog.connector.options.both import SinkOptions, sink_options
+from eoslog.connector.run.driver import Driver, shared_cluster
+from eoslog.connector.sink import committer
+from eoslog.connector.sink.stream_writer import StreamWriter
+from eoslog.connector.sink.task_message import reports_of
 
 OWN_TIMEOUT_MS = 15_000
 """Of the sink's own transaction, which holds back the group's offsets when its driver is killed."""
@@ -47,11 +47,11 @@ class HaltingWriter(StreamWriter):
         self._at, self._batch = at, batch
 
     def _begin(self) -> Begun | None:
-        return sink.begin_stream(self._options, self._driver(-1))
+        return committer.begin_stream(self._options, self._driver(-1))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver."""
-        sink.commit_stream(self._options, reports_of(messages), batchId, self._driver(batchId))
+        committer.commit_stream(self._options, reports_of(messages), batchId, self._driver(batchId))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing: the application is dead."""

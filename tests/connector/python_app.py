@@ -14,7 +14,7 @@ def look(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """In a worker: where its PySpark is from, who its forefathers are, its parent's threads."""
     import pyspark
 
-    from eoslog.connector import memory
+    from eoslog.connector.spark import processes
 
     for _ in rows:
         pass
@@ -25,8 +25,8 @@ def look(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     said = {
         "pyspark": pyspark.__file__,
         "threads": int(threads.split()[1]),
-        "grandparent": memory.parent_of(os.getppid()).pid,
-        "driver": memory.driver_process().pid,
+        "grandparent": processes.parent_of(os.getppid()).pid,
+        "driver": processes.driver_process().pid,
     }
     yield pa.RecordBatch.from_pydict({"said": [json.dumps(said)]})
 

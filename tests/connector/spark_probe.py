@@ -20,14 +20,14 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from eoslog.connector import sink
-from eoslog.connector.batch_writer import BatchWriter
 from eoslog.connector.commit import commands as c
-from eoslog.connector.driver import OWN_TIMEOUT_MS, Driver, shared_cluster
-from eoslog.connector.options import SinkOptions, sink_options
-from eoslog.connector.source import EoslogDataSource
-from eoslog.connector.task_message import reports_of
-from eoslog.connector.writer import StreamWriter
+from eoslog.connector.data_source import EoslogDataSource
+from eoslog.connector.options.both import SinkOptions, sink_options
+from eoslog.connector.run.driver import OWN_TIMEOUT_MS, Driver, shared_cluster
+from eoslog.connector.sink import committer
+from eoslog.connector.sink.batch_writer import BatchWriter
+from eoslog.connector.sink.stream_writer import StreamWriter
+from eoslog.connector.sink.task_message import reports_of
 
 STARTED = "started"
 WRITING = "writing"
@@ -122,7 +122,7 @@ class ProbeStreamWriter(StreamWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         at(UNDECIDED, batchId)
         reports = reports_of(messages)
-        sink.commit_stream(self._options, reports, batchId, _watched(self._options, batchId))
+        committer.commit_stream(self._options, reports, batchId, _watched(self._options, batchId))
 
 
 class ProbeBatchWriter(BatchWriter):
@@ -139,7 +139,7 @@ class ProbeBatchWriter(BatchWriter):
         reports = reports_of(messages)
         batch = next((report.stamp.batch.batch_id for report in reports if report), 0)
         at(UNDECIDED, batch)
-        sink.commit_batch(self._options, reports, _watched(self._options, batch))
+        committer.commit_batch(self._options, reports, _watched(self._options, batch))
 
 
 def _watched(options: SinkOptions, batch: int) -> Driver:

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eoslog.connector.deadletters import Limits, Screen
-from eoslog.connector.routing import Router
-from eoslog.connector.tally import Tally
+from eoslog.connector.sink.deadletters import Limits, Screen
+from eoslog.connector.sink.routing import Router
+from eoslog.connector.sink.tally import Tally
 from eoslog.protocol.batch import iter_headers, stamp
 from eoslog.protocol.records import decode_batches
 

@@ -14,9 +14,9 @@ from brokers import ON_KAFKA
 from crash_query import Crash, Query, run, start
 from stock_kafka import Kafka
 
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
-from eoslog.connector.client.transactions import list_transactions
+from eoslog.connector.client.admin.transactions import list_transactions
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.testing import EmbeddedBroker
 
 DECIDED = ("decided, no winner finished", "decided, some winners finished", "all finished, not logged")

@@ -13,9 +13,9 @@ from spark_application import PATIENCE_SECONDS, Application
 from spark_probe import UNDECIDED, WRITING
 from stock_kafka import Kafka
 
-from eoslog.connector.client import offsets, transactions
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
+from eoslog.connector.client.admin import offsets, transactions
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 
 DECIDED = ("decided", "decision sent", "all finished")
 MAYBE_DECIDED = "decision sent, no answer read"

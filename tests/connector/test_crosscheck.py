@@ -6,6 +6,14 @@ from typing import Any
 
 import pytest
 
+from eoslog.connector.checkpoint.crosscheck import (
+    Story,
+    check_given,
+    check_plain_start,
+    check_story,
+    check_taken_over,
+)
+from eoslog.connector.checkpoint.which_cluster import check_cluster, check_group_cluster, check_sink_cluster
 from eoslog.connector.commit.faults import (
     CheckpointMismatch,
     CheckpointOlder,
@@ -15,18 +23,10 @@ from eoslog.connector.commit.faults import (
     TakenOver,
 )
 from eoslog.connector.commit.messages import Batch
-from eoslog.connector.crosscheck import (
-    Story,
-    check_given,
-    check_plain_start,
-    check_story,
-    check_taken_over,
-)
 from eoslog.connector.errors import WrongCluster
-from eoslog.connector.group_notes import Committed, Note, check_notes, read_note
-from eoslog.connector.offsets import TakenFrom, cluster_from_json, stood, to_json
-from eoslog.connector.plan import losses
-from eoslog.connector.which_cluster import check_cluster, check_group_cluster, check_sink_cluster
+from eoslog.connector.offsets.group_notes import Committed, Note, check_notes, read_note
+from eoslog.connector.offsets.offsets import TakenFrom, cluster_from_json, stood, to_json
+from eoslog.connector.offsets.plan import losses
 
 PLACE = ("t", 0)
 

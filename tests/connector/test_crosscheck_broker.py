@@ -17,16 +17,17 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from stock_kafka import Kafka, bare
 from test_source_stream import planned, reader
 
-from eoslog.connector import memory, sink
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
-from eoslog.connector.client.connection import Connection
-from eoslog.connector.client.offsets import commit_plain
+from eoslog.connector.client.admin.offsets import commit_plain
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.commit.faults import DecisionGone, SinkChanged, StartsElsewhere, TakenOver
 from eoslog.connector.errors import DataLoss, OptionError, WrongCluster
-from eoslog.connector.group_notes import Note
-from eoslog.connector.offsets import TakenFrom, cluster_from_json, taken_from_json, to_json
-from eoslog.connector.options import sink_options
+from eoslog.connector.offsets.group_notes import Note
+from eoslog.connector.offsets.offsets import TakenFrom, cluster_from_json, taken_from_json, to_json
+from eoslog.connector.options.both import sink_options
+from eoslog.connector.run import memory
+from eoslog.connector.sink import committer
 
 NO_LIMIT = ReadAllAvailable()
 
@@ -220,7 +221,7 @@ class Bench:
         memory.take(repr(made.client.bootstrap), str(made.transactional_id), who)
         self.caplog.clear()
         with self.caplog.at_level(logging.WARNING):
-            sink.begin_stream(made)
+            committer.begin_stream(made)
         return [record.getMessage() for record in self.caplog.records if record.name.startswith("eoslog")]
 
     def commit(self, *offsets: int) -> None:

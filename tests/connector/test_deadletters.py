@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eoslog.connector.deadletters import HEADER_OVERHEAD, RECORD_OVERHEAD, SOURCE, Limits, Screen
+from eoslog.connector.sink.deadletters import HEADER_OVERHEAD, RECORD_OVERHEAD, SOURCE, Limits, Screen
 from eoslog.protocol.batch import HEADER_SIZE
 
 ITEM = pa.struct([("key", pa.string()), ("value", pa.binary())])

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from eoslog.connector.errors import BrokerUnreachable
-from eoslog.connector.options import source_options
-from eoslog.connector.reader import BatchReader, StreamReader
+from eoslog.connector.options.both import source_options
+from eoslog.connector.source.reader import BatchReader, StreamReader
 
 
 def nobody() -> dict[str, str]:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector import begins
 from eoslog.connector.commit.messages import Begun
-from eoslog.connector.form import FORM
-from eoslog.connector.libraries import EnvironmentUnfit
-from eoslog.connector.task_message import TaskMessage, check_forms
+from eoslog.connector.sink import begins
+from eoslog.connector.sink.task_message import TaskMessage, check_forms
+from eoslog.connector.spark.form import FORM
+from eoslog.connector.spark.libraries import EnvironmentUnfit
 
 
 class Writer(begins.BeginsWhenPickled):

@@ -14,15 +14,17 @@ import pyarrow as pa
 import pytest
 from stock_kafka import Kafka
 
-from eoslog.connector import guard, memory, sink
-from eoslog.connector.client import transactions
+from eoslog.connector.client.admin import transactions
 from eoslog.connector.commit.ending import run_of
 from eoslog.connector.commit.messages import Begun, Prepared
 from eoslog.connector.commit.names import Sink
-from eoslog.connector.driver import Driver, shared_cluster
-from eoslog.connector.options import SinkOptions, sink_options
-from eoslog.connector.task import write_rows
-from eoslog.connector.task_message import Attempt
+from eoslog.connector.options.both import SinkOptions, sink_options
+from eoslog.connector.run import guard, memory
+from eoslog.connector.run.driver import Driver, shared_cluster
+from eoslog.connector.sink import committer
+from eoslog.connector.sink.task import write_rows
+from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.spark import processes
 
 AT_ONCE_SECONDS = 2.0
 
@@ -33,7 +35,7 @@ class Batch:
     def __init__(self, kafka: Kafka, topic: str, **more: str) -> None:
         given = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": topic, "transactional.id": topic}
         self.options: SinkOptions = sink_options(given | more, stream=False)
-        begun = sink.begin_batch(self.options)
+        begun = committer.begin_batch(self.options)
         assert begun is not None
         self.begun: Begun = begun
         self.sink = Sink(begun.sink_id)
@@ -50,7 +52,7 @@ class Batch:
         return report
 
     def driver(self) -> Driver:
-        return sink.driver_for(self.options)
+        return committer.driver_for(self.options)
 
     def open(self) -> list[str]:
         found = transactions.list_transactions(shared_cluster(self.options.client), self.sink.id, ["Ongoing"])
@@ -75,12 +77,12 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]
     """What stands for Spark's: while it lives, the driver does."""
     monkeypatch.setattr(guard, "is_sparks", lambda: True)
     with subprocess.Popen(["sleep", "300"]) as started:
-        told = memory.Started(started.pid, memory._started(started.pid))
-        monkeypatch.setattr(memory, "parent_of", lambda pid: told)
-        memory.driver_process.cache_clear()
+        told = processes.Started(started.pid, processes._started(started.pid))
+        monkeypatch.setattr(processes, "parent_of", lambda pid: told)
+        processes.driver_process.cache_clear()
         yield started
         started.kill()
-    memory.driver_process.cache_clear()
+    processes.driver_process.cache_clear()
 
 
 @pytest.fixture
@@ -142,7 +144,7 @@ def test_a_newer_drivers_transactions_are_left_alone(
     daemon.wait()
     time.sleep(1)
     assert newer.open() == [report.participant.name]
-    sink.commit_batch(newer.options, [report])
+    committer.commit_batch(newer.options, [report])
     assert [row[3] for row in kafka.rows(batch.sink.id)] == [b"row"]
 
 
@@ -151,7 +153,7 @@ def test_abort_does_not_wait_for_dying_tasks_and_looks_again(
 ) -> None:
     batch.task(0)
     began = time.monotonic()
-    sink.abort_write(batch.options, batch.begun, [None])
+    committer.abort_write(batch.options, batch.begun, [None])
     assert time.monotonic() - began < 1 and batch.open() == []
     for number, pause in enumerate((0.0, guard.TASK_KILL_SECONDS)):
         time.sleep(pause)
@@ -184,11 +186,11 @@ def test_a_batch_write_is_watched_until_its_end(
         assert batch.closed_within(AT_ONCE_SECONDS)
         return
     if end == "commit":
-        sink.commit_batch(batch.options, [report])
+        committer.commit_batch(batch.options, [report])
         assert [row[3] for row in kafka.rows(topic)] == [b"row"]
     else:
-        sink.abort_write(batch.options, batch.begun, [report])
-    key = sink._write_key(batch.options, batch.run)
+        committer.abort_write(batch.options, batch.begun, [report])
+    key = committer._write_key(batch.options, batch.run)
     assert memory.look(*key) is None and not batch.open()
 
 
@@ -197,7 +199,7 @@ def test_who_watches_a_batch_write_goes_with_it(kafka: Kafka, watchers: Callable
     """The driver lives and is quiet: no process is left of its writes."""
     batch = Batch(kafka, kafka.topic())
     assert becomes(1, watchers)
-    sink.commit_batch(batch.options, [batch.task(0)])
+    committer.commit_batch(batch.options, [batch.task(0)])
     assert becomes(0, watchers)
 
 
@@ -207,7 +209,7 @@ def test_the_tokens_of_a_stem_are_watched_by_one(
     topic = kafka.topic()
     for number in range(3):
         batch = Batch(kafka, topic, **{"write.token": f"job-{number}"})
-        sink.commit_batch(batch.options, [batch.task(0)])
+        committer.commit_batch(batch.options, [batch.task(0)])
         assert becomes(1, watchers)
         time.sleep(2 * guard.WATCH_SECONDS)
         assert watchers() == 1

@@ -10,17 +10,17 @@ import pyarrow as pa
 import pytest
 from stock_kafka import Kafka
 
-from eoslog.connector import sink
-from eoslog.connector.client import transactions
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.listing import LATEST, list_offsets
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.admin.listing import LATEST, list_offsets
+from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit.commands import FENCED
 from eoslog.connector.commit.messages import Begun, Prepared, Report
-from eoslog.connector.driver import shared_cluster
 from eoslog.connector.errors import ProduceFailed
-from eoslog.connector.options import SinkOptions, sink_options
-from eoslog.connector.task import write_rows
-from eoslog.connector.task_message import Attempt
+from eoslog.connector.options.both import SinkOptions, sink_options
+from eoslog.connector.run.driver import shared_cluster
+from eoslog.connector.sink import committer
+from eoslog.connector.sink.task import write_rows
+from eoslog.connector.sink.task_message import Attempt
 from eoslog.protocol.errors import ErrorCode
 
 
@@ -31,7 +31,7 @@ class Write:
         self.kafka, self.topic = kafka, kafka.topic(2)
         given = {"kafka.bootstrap.servers": kafka.bootstrap, "topic": self.topic, **more}
         self.options: SinkOptions = sink_options(given | {"transactional.id": self.topic}, stream=False)
-        begun = sink.begin_batch(self.options)
+        begun = committer.begin_batch(self.options)
         assert begun is not None and begun.batch is not None
         self.begun: Begun = begun
 
@@ -41,7 +41,7 @@ class Write:
 
     def win(self) -> None:
         """An attempt writes, and its batch is committed, looking for left-overs included."""
-        sink.commit_batch(self.options, [self.attempt(iter([rows(b"winner", 0), rows(b"winner", 1)]))])
+        committer.commit_batch(self.options, [self.attempt(iter([rows(b"winner", 0), rows(b"winner", 1)]))])
 
     def open(self) -> list[str]:
         cluster = shared_cluster(self.options.client)

@@ -15,7 +15,9 @@ from types import ModuleType
 
 import pytest
 
-from eoslog.connector import begins, longlived, read_range, task, writer
+from eoslog.connector.sink import begins, stream_writer, task
+from eoslog.connector.source import read_range
+from eoslog.connector.spark import longlived
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +119,7 @@ def test_a_program_of_the_user_s_keeps_its_collector() -> None:
     """In a process of its own, as it is; and in a fork of it."""
     program = """
 import gc, json, os
-from eoslog.connector import longlived
+from eoslog.connector.spark import longlived
 longlived.settle()
 read, write = os.pipe()
 if os.fork() == 0:
@@ -135,7 +137,7 @@ print(json.dumps([gc.get_freeze_count(), int(os.read(read, 20))]))
     [
         read_range.read_range,
         task.write_rows,
-        writer.StreamWriter.commit,
+        stream_writer.StreamWriter.commit,
         begins.BeginsWhenPickled.__getstate__,
     ],
     ids=lambda function: function.__qualname__,

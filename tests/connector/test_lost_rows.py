@@ -10,17 +10,17 @@ import pytest
 from brokers import start_broker
 from stock_kafka import Kafka
 
-from eoslog.connector import sink
-from eoslog.connector.client import transactions
+from eoslog.connector.client.admin import transactions
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.faults import BatchRefused, ParticipantsLost, ReplayDiffers
 from eoslog.connector.commit.messages import Decided, Report
 from eoslog.connector.commit.token import Token
-from eoslog.connector.driver import Driver, shared_cluster
 from eoslog.connector.errors import OptionError
-from eoslog.connector.options import SinkOptions, sink_options
-from eoslog.connector.task import write_rows
-from eoslog.connector.task_message import Attempt
+from eoslog.connector.options.both import SinkOptions, sink_options
+from eoslog.connector.run.driver import Driver, shared_cluster
+from eoslog.connector.sink import committer
+from eoslog.connector.sink.task import write_rows
+from eoslog.connector.sink.task_message import Attempt
 
 PATIENCE_SECONDS = 120
 
@@ -58,13 +58,13 @@ class Job:
         self, options: SinkOptions, rows: list[list[str]], driver: Driver | None = None
     ) -> list[Report]:
         """Run it: a task for each list of values. Those with a "!" name a partition that does not exist."""
-        begun = sink.begin_batch(options, driver)
+        begun = committer.begin_batch(options, driver)
         query = begun.batch.query_id if begun is not None and begun.batch is not None else ""
         reports = [
             write_rows(options, begun, Attempt(query, 0, number), iter([_batch(values)])).report
             for number, values in enumerate(rows)
         ]
-        sink.commit_batch(options, reports, driver)
+        committer.commit_batch(options, reports, driver)
         return [report for report in reports if report is not None]
 
     def lose(self, rows: list[list[str]], **more: str) -> None:

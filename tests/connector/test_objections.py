@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from eoslog.connector import task
 from eoslog.connector.commit.messages import Batch, Stamp
 from eoslog.connector.commit.names import Identity
 from eoslog.connector.commit.prepare import participant_name
+from eoslog.connector.sink import task
 from tests.connector.commit.model_bench import Bench
 
 STAMP = Stamp("s", Identity(1, 0), Identity(1, 0), 0, 8, Batch("q", 0))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eoslog.connector.errors import OptionError
-from eoslog.connector.offsets import (
+from eoslog.connector.offsets.offsets import (
     EARLIEST,
     LATEST,
     Stood,

@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector.client.config import ClientConfig
+from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.errors import OptionError
-from eoslog.connector.option_refusals import FIXED, FORBIDDEN, NO_EFFECT
-from eoslog.connector.option_table import ALIASES, TABLE, Kind, Use
-from eoslog.connector.options import (
+from eoslog.connector.options.both import (
     Guarantee,
     SinkOptions,
     SourceOptions,
@@ -17,6 +15,8 @@ from eoslog.connector.options import (
     sink_options,
     source_options,
 )
+from eoslog.connector.options.refusals import FIXED, FORBIDDEN, NO_EFFECT
+from eoslog.connector.options.table import ALIASES, TABLE, Kind, Use
 
 BROKERS = {"kafka.bootstrap.servers": "one:9092,two:9093"}
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.connector.plan import Range, losses, ranges, share, split
+from eoslog.connector.offsets.plan import Range, losses, ranges, share, split
 
 PARTITIONS = st.dictionaries(
     st.tuples(st.sampled_from("ab"), st.integers(0, 5)),

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from eoslog.connector import read_range, reader
 from eoslog.connector.errors import DataLoss, OffsetsGone, OptionError, TopicMadeAnew, UnknownTopic
-from eoslog.connector.options import SourceOptions, source_options
-from eoslog.connector.plan import Range
+from eoslog.connector.offsets.plan import Range
+from eoslog.connector.options.both import SourceOptions, source_options
+from eoslog.connector.source import read_range, reader
 from eoslog.protocol.records import DecodedRecords
 
 

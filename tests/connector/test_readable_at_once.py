@@ -9,11 +9,11 @@ from pathlib import Path
 from stock_kafka import Kafka
 from test_round_trips import prepare
 
-from eoslog.connector import sink
-from eoslog.connector.client.listing import list_offsets
+from eoslog.connector.client.admin.listing import list_offsets
 from eoslog.connector.commit.messages import Report
-from eoslog.connector.driver import shared_cluster
-from eoslog.connector.options import SinkOptions, sink_options
+from eoslog.connector.options.both import SinkOptions, sink_options
+from eoslog.connector.run.driver import shared_cluster
+from eoslog.connector.sink import committer
 
 TASKS, WRITES, LATEST = 64, 4, -1
 
@@ -35,11 +35,11 @@ def test_of_a_write(kafka: Kafka) -> None:
     options = options_of(kafka, topic, stream=False)
     found = []
     for _ in range(WRITES):
-        begun = sink.begin_batch(options)
+        begun = committer.begin_batch(options)
         assert begun is not None
         cluster = shared_cluster(options.client)
         reports: list[Report | None] = [prepare(cluster, begun, topic, number) for number in range(TASKS)]
-        sink.commit_batch(options, reports)
+        committer.commit_batch(options, reports)
         found.append(hidden(options, topic))
     assert found == [0] * WRITES
 
@@ -53,11 +53,11 @@ def test_of_a_micro_batch(kafka: Kafka, tmp_path: Path) -> None:
     found = []
     for batch_id in range(WRITES):
         (tmp_path / "offsets" / str(batch_id)).write_text(f'v1\n{{}}\n{{"in":{{"0":{batch_id}}}}}')
-        begun = sink.begin_stream(options)
+        begun = committer.begin_stream(options)
         assert begun is not None
         cluster = shared_cluster(options.client)
         reports: list[Report | None] = [prepare(cluster, begun, topic, number) for number in range(TASKS)]
-        sink.commit_stream(options, reports, batch_id)
+        committer.commit_stream(options, reports, batch_id)
         found.append(hidden(options, topic))
         (tmp_path / "commits" / str(batch_id)).write_text("v1\n{}")
     assert found == [0] * WRITES

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from eoslog.connector.errors import OptionError
-from eoslog.connector.option_refusals import FIXED, FORBIDDEN
-from eoslog.connector.options import sink_options, source_options
+from eoslog.connector.options.both import sink_options, source_options
+from eoslog.connector.options.refusals import FIXED, FORBIDDEN
 
 BROKERS = {"kafka.bootstrap.servers": "one:9092"}
 

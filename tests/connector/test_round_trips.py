@@ -16,13 +16,12 @@ import pytest
 from brokers import offers_two_phase_commit
 from stock_kafka import Kafka
 
-from eoslog.connector import task
-from eoslog.connector.client import offsets as group_offsets
-from eoslog.connector.client import transactions
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
-from eoslog.connector.client.connection import Connection
-from eoslog.connector.client.produce import Producer
+from eoslog.connector.client.admin import offsets as group_offsets
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.records.produce import Producer
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, commit
 from eoslog.connector.commit.decision import ANCHOR
@@ -30,12 +29,13 @@ from eoslog.connector.commit.messages import Batch, Begun, Prepared, Report, Run
 from eoslog.connector.commit.names import Identity, Participant, Sink
 from eoslog.connector.commit.prepare import judge, participant_name
 from eoslog.connector.commit.seal import TwoPhase
-from eoslog.connector.driver import Driver, shared_cluster
-from eoslog.connector.options import sink_options
+from eoslog.connector.options.both import sink_options
 from eoslog.connector.progress import step_of
-from eoslog.connector.sink import begin_batch
-from eoslog.connector.task import write_rows
-from eoslog.connector.task_message import Attempt
+from eoslog.connector.run.driver import Driver, shared_cluster
+from eoslog.connector.sink import task
+from eoslog.connector.sink.committer import begin_batch
+from eoslog.connector.sink.task import write_rows
+from eoslog.connector.sink.task_message import Attempt
 from eoslog.protocol.apis import APIS
 from eoslog.protocol.records import encode_batches
 
@@ -195,7 +195,7 @@ def test_round_trips_are_constant(
 def test_a_driver_that_waits_for_each_answer_would_be_noticed(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from eoslog.connector.client import pipelined
+    from eoslog.connector.client.wire import pipelined
 
     monkeypatch.setattr(pipelined, "IN_FLIGHT", 1)
     source = kafka.topic()

@@ -27,14 +27,15 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from eoslog.connector import progress, sink
-from eoslog.connector.client import transactions
-from eoslog.connector.client.cluster import Cluster
+from eoslog.connector import progress
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.commit import commands as c
-from eoslog.connector.driver import Driver, shared_cluster
-from eoslog.connector.options import sink_options, source_options
-from eoslog.connector.task import write_rows
-from eoslog.connector.task_message import Attempt
+from eoslog.connector.options.both import sink_options, source_options
+from eoslog.connector.run.driver import Driver, shared_cluster
+from eoslog.connector.sink import committer
+from eoslog.connector.sink.task import write_rows
+from eoslog.connector.sink.task_message import Attempt
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import ADMIN, ALICE, SECRET, STANDARD, Issuer, Pki, plain_jaas
 
@@ -224,13 +225,14 @@ def write(given: Given, abort_at: int = 0) -> None:
         if commits and len(commits) == abort_at:
             transactions.init_producer_id(cluster, report.participant.name, 1000)
 
-    begun = sink.begin_batch(options)
+    begun = committer.begin_batch(options)
     assert begun is not None and begun.batch is not None
     rows = iter([pa.record_batch({"value": pa.array([b"row"])})])
     report: Any = write_rows(options, begun, Attempt(begun.batch.query_id, 0, 0), rows).report
     if abort_at == 1:
         transactions.init_producer_id(cluster, report.participant.name, 1000)
-    sink.commit_batch(options, [report], Driver(cluster, 60_000, before=disturb if abort_at > 1 else None))
+    driver = Driver(cluster, 60_000, before=disturb if abort_at > 1 else None)
+    committer.commit_batch(options, [report], driver)
 
 
 @pytest.mark.parametrize("fail", FAILURES, ids=lambda fail: fail.__name__)
@@ -257,11 +259,11 @@ def test_the_figures_of_a_batch_tell_no_secret(
     """progress.log: on the standard error, and in the log of whoever listens at INFO."""
     caplog.set_level(logging.DEBUG)
     options = sink_options(given | {"progress.log": "true"}, stream=True)
-    begun = sink.begin_batch(options)
+    begun = committer.begin_batch(options)
     assert begun is not None and begun.batch is not None
     rows = iter([pa.record_batch({"value": pa.array([b"row"])})])
     report: Any = write_rows(options, begun, Attempt(begun.batch.query_id, 0, 0), rows).report
-    sink.commit_stream(options, [report], 0)
+    committer.commit_stream(options, [report], 0)
     line = capfd.readouterr().err
     assert line.startswith(progress.HEAD) and '"rows": 1' in line
     assert '"rows": 1' in caplog.text

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector import guard, sink, start_of_run
-from eoslog.connector.checkpoint import Checkpoint
+from eoslog.connector.checkpoint.checkpoint import Checkpoint
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.faults import CheckpointMismatch, CommitFault, DecisionGone
 from eoslog.connector.commit.messages import Batch, Begun, Decided, Report
 from eoslog.connector.errors import OptionError
-from eoslog.connector.group_notes import Note, read_note
-from eoslog.connector.options import SinkOptions, sink_options
-from eoslog.connector.start_of_run import View
+from eoslog.connector.offsets.group_notes import Note, read_note
+from eoslog.connector.options.both import SinkOptions, sink_options
+from eoslog.connector.run import guard
+from eoslog.connector.sink import committer, start_of_run
+from eoslog.connector.sink.start_of_run import View
 from tests.connector.commit.model_bench import Bench, Crash, finishes
 
 
@@ -56,12 +57,12 @@ class Query:
 
     def begin(self) -> Begun:
         self.bench.commands.clear()
-        begun = sink.begin_stream(self.options, self.driver)  # type: ignore[arg-type]
+        begun = committer.begin_stream(self.options, self.driver)  # type: ignore[arg-type]
         assert begun is not None
         return begun
 
     def commit(self, reports: list[Report], batch_id: int) -> None:
-        sink.commit_stream(self.options, reports, batch_id, self.driver)  # type: ignore[arg-type]
+        committer.commit_stream(self.options, reports, batch_id, self.driver)  # type: ignore[arg-type]
 
     def batch(self, batch_id: int) -> list[Report]:
         self.plan(batch_id)
@@ -127,12 +128,12 @@ def test_a_start_that_was_stopped_is_stopped_again(query: Query) -> None:
     query.batch(0)
     query.plan(0, end=7)  # another checkpoint in its place
     query.plan(1)
-    sink.memory.take(repr(query.options.client.bootstrap), "sink", "q")
+    committer.memory.take(repr(query.options.client.bootstrap), "sink", "q")
     for planned in (1, 1, 2):
         query.plan(planned)
         with pytest.raises(CheckpointMismatch, match="with other source offsets"):
             query.begin()
-        assert sink.memory.look(repr(query.options.client.bootstrap), "sink", "q") is None
+        assert committer.memory.look(repr(query.options.client.bootstrap), "sink", "q") is None
 
 
 def test_the_batch_of_another_query_is_not_looked_for_in_this_ones_checkpoint(query: Query) -> None:
@@ -173,7 +174,7 @@ def test_who_may_have_missed_the_loss_of_a_broker_asks_the_partitions(
     query.plan(1)
     query.driver.acquainted, query.driver.lost_broker = acquainted, lost_broker
     if not remembers:
-        sink.memory.take(repr(query.options.client.bootstrap), "sink", "q")
+        committer.memory.take(repr(query.options.client.bootstrap), "sink", "q")
     query.begin()
     assert bool(query.sent(c.FindHeld)) is asks
 
@@ -233,7 +234,7 @@ def test_at_least_once_asks_the_cluster_for_its_name_alone(folder: Path, named: 
     for batch_id in (0, 1, 1):
         query.plan(batch_id)
         query.bench.commands.clear()
-        assert sink.begin_stream(query.options, query.driver) is None  # type: ignore[arg-type]
+        assert committer.begin_stream(query.options, query.driver) is None  # type: ignore[arg-type]
         query.commit([], batch_id)
         asked.append(len(query.sent(c.Acquire)))
     assert asked == ([1, 0, 1] if named else [0, 0, 0])
@@ -245,7 +246,7 @@ def test_a_write_of_at_least_once_asks_for_its_name_alone() -> None:
         bench = Bench()
         to = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out", "processing.guarantee": "at_least_once"}
         options = sink_options({**to, **given}, stream=False)
-        assert sink.begin_batch(options, OnModel(bench)) is None  # type: ignore[arg-type]
+        assert committer.begin_batch(options, OnModel(bench)) is None  # type: ignore[arg-type]
         assert sum(isinstance(command, c.Acquire) for command in bench.commands) == acquired
 
 
@@ -253,21 +254,22 @@ def test_the_sinks_own_transaction_is_short(folder: Path) -> None:
     """While a crashed driver's is open, nobody can read the committed source offsets."""
     for given, kept in (("900000", 60_000), ("30000", 30_000)):
         assert (
-            sink.driver_for(stream_options(folder, kafka__transaction__timeout__ms=given))._timeout_ms == kept
+            committer.driver_for(stream_options(folder, kafka__transaction__timeout__ms=given))._timeout_ms
+            == kept
         )
 
 
 def test_exactly_once_needs_a_checkpoint() -> None:
     options = sink_options({"kafka.bootstrap.servers": "nowhere:1", "topic": "out"}, stream=True)
     with pytest.raises(OptionError, match=r"exactly_once needs a checkpoint"):
-        sink.begin_stream(options, OnModel(Bench()))  # type: ignore[arg-type]
+        committer.begin_stream(options, OnModel(Bench()))  # type: ignore[arg-type]
 
 
 def test_a_group_needs_a_checkpoint_whatever_the_guarantee() -> None:
     given = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out", "kafka.group.id": "g"}
     options = sink_options({**given, "processing.guarantee": "at_least_once"}, stream=True)
     with pytest.raises(OptionError, match=r"kafka\.group\.id needs a checkpoint"):
-        sink.begin_stream(options, OnModel(Bench()))  # type: ignore[arg-type]
+        committer.begin_stream(options, OnModel(Bench()))  # type: ignore[arg-type]
 
 
 def test_at_least_once_needs_a_checkpoint_unless_its_user_knows_better() -> None:
@@ -276,12 +278,12 @@ def test_at_least_once_needs_a_checkpoint_unless_its_user_knows_better() -> None
     for more in ({}, {"start.accepted": "new-checkpoint"}):
         options = sink_options({**given, **more}, stream=True)
         with pytest.raises(OptionError, match=r"at_least_once needs a checkpoint.*,?no-checkpoint$"):
-            sink.begin_stream(options, OnModel(Bench()))  # type: ignore[arg-type]
+            committer.begin_stream(options, OnModel(Bench()))  # type: ignore[arg-type]
     options = sink_options({**given, "start.accepted": "no-checkpoint"}, stream=True)
-    assert sink.begin_stream(options, OnModel(Bench())) is None  # type: ignore[arg-type]
+    assert committer.begin_stream(options, OnModel(Bench())) is None  # type: ignore[arg-type]
     options = sink_options({**given, "start.accepted": "no-checkpoint", "kafka.group.id": "g"}, stream=True)
     with pytest.raises(OptionError, match=r"kafka\.group\.id needs a checkpoint"):
-        sink.begin_stream(options, OnModel(Bench()))  # type: ignore[arg-type]
+        committer.begin_stream(options, OnModel(Bench()))  # type: ignore[arg-type]
 
 
 # -- the start is compared with the group -----------------------------------------------------
@@ -323,7 +325,7 @@ def test_a_group_that_was_moved_is_compared_with_the_batch_that_was_decided(
     query.commit(query.bench.prepare_all(query.begin()), 0)
     query.complete(0)
     query.plan(1)
-    sink.memory.take(repr(query.options.client.bootstrap), "sink", "q")
+    committer.memory.take(repr(query.options.client.bootstrap), "sink", "q")
     wanted: list[Any] = []
 
     def holds(cluster: Any, group: str, places: Any, **_: Any) -> dict[tuple[str, int], tuple[int, str]]:
@@ -357,7 +359,7 @@ def test_the_offsets_that_are_committed_are_those_of_the_batch(
 
 def test_at_least_once_commits_its_offsets_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
-    monkeypatch.setattr(sink.group_offsets, "commit_plain", lambda cluster, *told_: told.append(told_))
+    monkeypatch.setattr(committer.group_offsets, "commit_plain", lambda cluster, *told_: told.append(told_))
     query = Query(folder / "q", Bench(), kafka__group__id="g", processing__guarantee="at_least_once")
     query.plan(0)
     query.commit([], 0)
@@ -382,7 +384,7 @@ def test_abort_leaves_nothing_open(query: Query) -> None:
     query.plan(0)
     reports = query.bench.prepare_all(query.begin())
     assert len(query.bench.open()) == 2
-    sink.abort_batch(query.options, reports, 0, query.driver)  # type: ignore[arg-type]
+    committer.abort_batch(query.options, reports, 0, query.driver)  # type: ignore[arg-type]
     assert query.bench.open() == ()
 
 
@@ -396,7 +398,7 @@ class Write:
         self.bench, self.options, self.driver = bench, write_options(**options), OnModel(bench)
 
     def begin(self) -> Begun:
-        begun = sink.begin_batch(self.options, self.driver)  # type: ignore[arg-type]
+        begun = committer.begin_batch(self.options, self.driver)  # type: ignore[arg-type]
         assert begun is not None and begun.batch is not None
         return begun
 
@@ -404,7 +406,7 @@ class Write:
         return [self.bench.prepare(begun, partition, [f"row {partition}"]) for partition in range(2)]
 
     def commit(self, reports: list[Report]) -> None:
-        sink.commit_batch(self.options, reports, self.driver)  # type: ignore[arg-type]
+        committer.commit_batch(self.options, reports, self.driver)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("late", "warns"), [((), False), (("w",), True), (c.Unknown("away"), True)])
@@ -493,7 +495,7 @@ def test_a_failed_write_is_looked_at_until_its_tasks_are_dead(monkeypatch: pytes
 
     monkeypatch.setattr(guard.time, "monotonic", lambda: now)
     monkeypatch.setattr(guard.time, "sleep", sleep)
-    monkeypatch.setattr(sink, "driver_for", lambda options: write.driver)
+    monkeypatch.setattr(committer, "driver_for", lambda options: write.driver)
     write.bench.prepare(begun, 0, ["row"])
-    sink.abort_write(write.options, begun, [None, None])  # type: ignore[arg-type]
+    committer.abort_write(write.options, begun, [None, None])  # type: ignore[arg-type]
     assert looks and not write.bench.broker.ongoing(begun.sink_id)

@@ -18,10 +18,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from stock_kafka import Kafka
 from test_source_stream import reader
 
-from eoslog.connector import hand_over, plan
-from eoslog.connector.client import fetch_small
-from eoslog.connector.client import shared as client_shared
-from eoslog.connector.reader import StreamReader
+from eoslog.connector.client.records import fetch_small
+from eoslog.connector.client.wire import shared as client_shared
+from eoslog.connector.offsets import plan
+from eoslog.connector.source import hand_over
+from eoslog.connector.source.reader import StreamReader
 
 NO_LIMIT = ReadAllAvailable()
 SMALL = {"small__batch__max__offsets": "100", "startingOffsets": "earliest"}

@@ -10,8 +10,8 @@ from stock_kafka import Kafka, bare
 from test_source_stream import Sink, planned, reader, run, start, stored_offsets, wait_for
 
 from eoslog.connector.errors import DataLoss
-from eoslog.connector.offsets import from_json, ids_from_json, to_json
-from eoslog.connector.plan import Range, losses
+from eoslog.connector.offsets.offsets import from_json, ids_from_json, to_json
+from eoslog.connector.offsets.plan import Range, losses
 
 NO_LIMIT = ReadAllAvailable()
 

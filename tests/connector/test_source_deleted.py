@@ -12,17 +12,17 @@ from test_round_trips import prepare
 from test_source_restored import values
 from test_source_stream import reader
 
-from eoslog.connector.client import offsets as group_offsets
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
+from eoslog.connector.client.admin import offsets as group_offsets
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, commit
 from eoslog.connector.commit.messages import Batch
 from eoslog.connector.commit.names import Sink
-from eoslog.connector.driver import Driver, commit_known
 from eoslog.connector.errors import DataLoss, UnknownTopic
-from eoslog.connector.options import source_options
-from eoslog.connector.reader import StreamReader
+from eoslog.connector.options.both import source_options
+from eoslog.connector.run.driver import Driver, commit_known
+from eoslog.connector.source.reader import StreamReader
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 NO_LIMIT = ReadAllAvailable()

@@ -18,10 +18,10 @@ from stock_kafka import Kafka, bare
 from test_source_stream import planned, reader
 
 from eoslog.broker.log import epochs
-from eoslog.connector.client.connection import Connection
+from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.errors import DataLoss
-from eoslog.connector.offsets import epochs_from_json
-from eoslog.connector.reader import StreamReader
+from eoslog.connector.offsets.offsets import epochs_from_json
+from eoslog.connector.source.reader import StreamReader
 from eoslog.protocol.apis import APIS
 from eoslog.testing import EmbeddedBroker
 
@@ -225,9 +225,9 @@ def test_it_is_asked_once_after_a_change_of_epochs(site: Site, monkeypatch: pyte
 
 def test_a_group_that_stands_in_the_other_log(site: Site) -> None:
     """startingOffsets=committed: the epoch is beside the group's offset, as Java's consumer has it."""
-    from eoslog.connector.client import offsets as group_offsets
-    from eoslog.connector.client.cluster import Cluster
-    from eoslog.connector.client.config import ClientConfig, parse_addresses
+    from eoslog.connector.client.admin import offsets as group_offsets
+    from eoslog.connector.client.wire.cluster import Cluster
+    from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 
     site.put("first", 100)
     site.backup()

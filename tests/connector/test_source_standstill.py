@@ -11,13 +11,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from stock_kafka import Kafka, bare
 from test_source_stream import reader
 
-from eoslog.connector import standstill
-from eoslog.connector.client import transactions
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
-from eoslog.connector.client.connection import Connection
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.commit.names import Identity, Sink, Slot
-from eoslog.connector.reader import StreamReader
+from eoslog.connector.source import standstill
+from eoslog.connector.source.reader import StreamReader
 from eoslog.protocol.apis import APIS
 from eoslog.protocol.sink_names import sink_of
 

@@ -14,8 +14,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from stock_kafka import Kafka, bare
 
 from eoslog.connector.errors import DataLoss, OptionError
-from eoslog.connector.options import source_options
-from eoslog.connector.reader import StreamReader
+from eoslog.connector.options.both import source_options
+from eoslog.connector.source.reader import StreamReader
 
 NO_LIMIT = ReadAllAvailable()
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from stock_kafka import Kafka
 
-from eoslog.connector import drivers_folder
+from eoslog.connector.spark import drivers_folder
 
 _APP = Path(__file__).with_name("connect_app.py")
 

@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 import eoslog.connector
-from eoslog.connector import logs
-from eoslog.connector.drivers_stderr import stderr_of
+from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.errors import EoslogError
-from eoslog.connector.source import EoslogDataSource
+from eoslog.connector.spark import logs
+from eoslog.connector.spark.drivers_stderr import stderr_of
 
 CONNECTOR = Path(eoslog.connector.__file__).parent
 DOCS = Path(__file__).parents[2] / "docs"

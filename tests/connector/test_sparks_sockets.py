@@ -11,11 +11,13 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from eoslog.connector import calls, plan, sparks_sockets, task
-from eoslog.connector.options import sink_options, source_options
-from eoslog.connector.reader import BatchReader, StreamReader
-from eoslog.connector.sparks_sockets import acknowledge, acknowledging
-from eoslog.connector.task_message import Attempt
+from eoslog.connector.offsets import plan
+from eoslog.connector.options.both import sink_options, source_options
+from eoslog.connector.sink import task
+from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.source.reader import BatchReader, StreamReader
+from eoslog.connector.spark import calls, sockets
+from eoslog.connector.spark.sockets import acknowledge, acknowledging
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="TCP_QUICKACK is Linux's")
 
@@ -52,8 +54,8 @@ class Pair:
 
 @pytest.fixture
 def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
-    monkeypatch.setattr(sparks_sockets, "is_sparks", lambda: True)
-    monkeypatch.setattr(sparks_sockets, "_sockets", sparks_sockets._Sockets(-1, ()))
+    monkeypatch.setattr(sockets, "is_sparks", lambda: True)
+    monkeypatch.setattr(sockets, "_sockets", sockets._Sockets(-1, ()))
     made = Pair()
     yield made
     made.close()
@@ -84,11 +86,11 @@ def test_our_own_small_pieces_go_at_once(pair: Pair) -> None:
 
 def test_a_fork_looks_for_its_own_connections(pair: Pair) -> None:
     acknowledge()
-    before = sparks_sockets._sockets
+    before = sockets._sockets
     child = os.fork()
     if not child:
         acknowledge()
-        os._exit(0 if sparks_sockets._sockets.process == os.getpid() != before.process else 1)
+        os._exit(0 if sockets._sockets.process == os.getpid() != before.process else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 
@@ -105,7 +107,7 @@ def test_tasks_acknowledge_before_they_read_on(monkeypatch: pytest.MonkeyPatch) 
     """When what to run has come, before each piece of rows, and at their end."""
     told: list[str] = []
     monkeypatch.setattr(calls, "acknowledge", lambda: told.append("called"))
-    monkeypatch.setattr(sparks_sockets, "acknowledge", lambda: told.append("piece"))
+    monkeypatch.setattr(sockets, "acknowledge", lambda: told.append("piece"))
     given = {"kafka.bootstrap.servers": "nowhere:9092", "subscribe": "t"}
     for made, stream in ((BatchReader, False), (StreamReader, True)):
         told.clear()
@@ -123,7 +125,7 @@ def test_tasks_acknowledge_before_they_read_on(monkeypatch: pytest.MonkeyPatch) 
 def test_nothing_is_touched_in_a_process_that_is_not_sparks(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sparks_sockets, "is_sparks", lambda: False)
+    monkeypatch.setattr(sockets, "is_sparks", lambda: False)
     calls.called()
-    assert sparks_sockets._sockets.process == -1
+    assert sockets._sockets.process == -1
     assert not pair.ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -10,16 +10,16 @@ import pyarrow as pa
 import pytest
 from stock_kafka import Kafka
 
-from eoslog.connector import sink, task
-from eoslog.connector.client import transactions
+from eoslog.connector.client.admin import transactions
 from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Stamp
 from eoslog.connector.commit.names import Identity
-from eoslog.connector.driver import shared_cluster
 from eoslog.connector.errors import UnknownTopic
-from eoslog.connector.options import SinkOptions, sink_options
-from eoslog.connector.tally import Tally
-from eoslog.connector.task import write_rows
-from eoslog.connector.task_message import Attempt
+from eoslog.connector.options.both import SinkOptions, sink_options
+from eoslog.connector.run.driver import shared_cluster
+from eoslog.connector.sink import committer, task
+from eoslog.connector.sink.tally import Tally
+from eoslog.connector.sink.task import write_rows
+from eoslog.connector.sink.task_message import Attempt
 
 NOWHERE = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out"}
 BATCH = Batch("q", 4, "digest")
@@ -148,7 +148,7 @@ class Write:
             "transactional.id": self.topic,
         }
         self.options = sink_options(given | {k.replace("__", "."): v for k, v in more.items()}, stream=False)
-        self.begun = sink.begin_batch(self.options)
+        self.begun = committer.begin_batch(self.options)
 
     def run(self, given: Iterator[pa.RecordBatch]) -> Report | None:
         query_id = self.begun.batch.query_id if self.begun and self.begun.batch else ""
@@ -171,7 +171,7 @@ def test_all_rows_are_written_and_told_of(kafka: Kafka) -> None:
     (told,) = report.topic_ids
     assert told == (write.topic, shared_cluster(write.options.client).topic(write.topic).topic_id)
     assert write.visible() == [] and write.open() == [report.participant.name]
-    sink.commit_batch(write.options, [report])
+    committer.commit_batch(write.options, [report])
     assert write.visible() == [b"a", b"b", b"c", b"d"] and write.open() == []
 
 

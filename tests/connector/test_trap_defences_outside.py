@@ -10,19 +10,20 @@ import pyarrow as pa
 import pytest
 from stock_kafka import Kafka
 
-from eoslog.connector import markers, read_range
-from eoslog.connector.client import offsets as group_offsets
-from eoslog.connector.client import transactions
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
-from eoslog.connector.client.produce import Producer
+from eoslog.connector.client.admin import offsets as group_offsets
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.records.produce import Producer
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.commands import FetchStored, Refused
 from eoslog.connector.commit.decision import ANCHOR, Stored
 from eoslog.connector.commit.names import Identity, Participant
-from eoslog.connector.driver import Driver
 from eoslog.connector.errors import OffsetsGone
-from eoslog.connector.options import source_options
-from eoslog.connector.plan import Range
+from eoslog.connector.offsets.plan import Range
+from eoslog.connector.options.both import source_options
+from eoslog.connector.run import markers
+from eoslog.connector.run.driver import Driver
+from eoslog.connector.source import read_range
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.records import encode_batches

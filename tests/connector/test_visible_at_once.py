@@ -23,12 +23,12 @@ from confluent_kafka.admin import OffsetSpec
 from stock_kafka import Kafka
 
 from eoslog.broker.coordinator.transaction_markers import Curtain
-from eoslog.connector.client import transactions
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
-from eoslog.connector.client.connection import Connection
-from eoslog.connector.client.produce import Producer
-from eoslog.connector.client.transactions import Identity, Kept
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.admin.transactions import Identity, Kept
+from eoslog.connector.client.records.produce import Producer
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import iter_headers

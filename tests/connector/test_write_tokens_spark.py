@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from stock_kafka import Kafka
 
-from eoslog.connector.client import transactions
-from eoslog.connector.driver import shared_cluster
-from eoslog.connector.options import sink_options
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.options.both import sink_options
+from eoslog.connector.run.driver import shared_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

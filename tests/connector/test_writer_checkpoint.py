@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.connector.checkpoint import Checkpoint, CheckpointUnreadable, Planned, SourcesChanged
-from eoslog.connector.files import ArrowFiles, Files, LocalFiles, files_at
-from eoslog.connector.offsets import to_json
-from eoslog.connector.start_of_run import View
+from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable, Planned, SourcesChanged
+from eoslog.connector.checkpoint.files import ArrowFiles, Files, LocalFiles, files_at
+from eoslog.connector.offsets.offsets import to_json
+from eoslog.connector.sink.start_of_run import View
 
 
 @pytest.fixture

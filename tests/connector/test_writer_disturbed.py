@@ -9,14 +9,14 @@ import pyarrow as pa
 from brokers import Broker
 from stock_kafka import Kafka
 
-from eoslog.connector import sink
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit import commands as c
-from eoslog.connector.driver import Driver, shared_cluster
-from eoslog.connector.options import sink_options
-from eoslog.connector.task import write_rows
-from eoslog.connector.task_message import Attempt
+from eoslog.connector.options.both import sink_options
+from eoslog.connector.run.driver import Driver, shared_cluster
+from eoslog.connector.sink import committer
+from eoslog.connector.sink.task import write_rows
+from eoslog.connector.sink.task_message import Attempt
 
 
 class OneProcess:
@@ -49,12 +49,12 @@ class OneProcess:
             f'v1\n{{}}\n{{"t":{{"0":{self.batch_id}}}}}'
         )
         self.asked, self.at, self.ends, self.lose_broker = [], "begin", 0, lose_broker
-        begun = sink.begin_stream(self.options, self.driver)
+        begun = committer.begin_stream(self.options, self.driver)
         assert begun is not None
         rows = iter([pa.record_batch({"value": pa.array([b"%d" % self.batch_id])})])
         report = write_rows(self.options, begun, Attempt(begun.sink_id, self.batch_id, 0), rows).report
         self.at = "commit"
-        sink.commit_stream(self.options, [report], self.batch_id, self.driver)
+        committer.commit_stream(self.options, [report], self.batch_id, self.driver)
         (self.checkpoint / "commits" / str(self.batch_id)).write_text("v1\n{}")
         self.batch_id += 1
         return self.asked

@@ -7,18 +7,18 @@ import pytest
 from brokers import ON_KAFKA
 from stock_kafka import Kafka
 
-from eoslog.connector import markers
-from eoslog.connector.client import offsets as group_offsets
-from eoslog.connector.client import transactions
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
-from eoslog.connector.client.produce import Producer
+from eoslog.connector.client.admin import offsets as group_offsets
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.records.produce import Producer
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.faults import MarkersMissing
 from eoslog.connector.commit.names import Identity, Participant, Sink
 from eoslog.connector.commit.own import TV2, fetch_stored
-from eoslog.connector.driver import Driver
+from eoslog.connector.run import markers
+from eoslog.connector.run.driver import Driver
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.records import encode_batches
 

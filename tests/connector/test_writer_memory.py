@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.connector import memory
 from eoslog.connector.commit.messages import Batch, Run
 from eoslog.connector.commit.names import Identity
-from eoslog.connector.form import FORM
+from eoslog.connector.run import memory
+from eoslog.connector.spark.form import FORM
 
 RUN = Run(Identity(7, 0), Identity(7, 3), Batch("query", 4, "digest"))
 

@@ -18,10 +18,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from eoslog.connector import routing
 from eoslog.connector.errors import SchemaError
-from eoslog.connector.routing import Router
-from eoslog.connector.spark_columns import check_sink_schema
+from eoslog.connector.sink import routing
+from eoslog.connector.sink.routing import Router
+from eoslog.connector.spark.columns import check_sink_schema
 from eoslog.protocol.partitioner import murmur2
 from eoslog.protocol.records import decode_batches
 

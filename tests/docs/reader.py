@@ -23,8 +23,8 @@ from blocks import ROOT, Block
 
 from eoslog.broker.config import option_table
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
-from eoslog.connector.option_refusals import FIXED, NO_EFFECT
-from eoslog.connector.option_table import ALIASES, TABLE
+from eoslog.connector.options.refusals import FIXED, NO_EFFECT
+from eoslog.connector.options.table import ALIASES, TABLE
 from eoslog.testing import EmbeddedBroker
 
 ADDRESS = "127.0.0.1:9092"

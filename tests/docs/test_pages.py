@@ -11,9 +11,9 @@ import pytest
 
 from eoslog.broker import handlers
 from eoslog.broker.config import option_table
-from eoslog.connector.option_differences import DIFFERENCES, OURS_ALONE
-from eoslog.connector.option_refusals import FIXED, FORBIDDEN, NO_EFFECT
-from eoslog.connector.option_table import ALIASES, TABLE
+from eoslog.connector.options.differences import DIFFERENCES, OURS_ALONE
+from eoslog.connector.options.refusals import FIXED, FORBIDDEN, NO_EFFECT
+from eoslog.connector.options.table import ALIASES, TABLE
 from eoslog.protocol.apis import APIS
 
 DOCS = Path(__file__).parent.parent.parent / "docs"

@@ -26,11 +26,11 @@ from broker_clients import Wire
 from securitykit import ADMIN, SECRET
 
 from eoslog.broker.rules.acls import Operation, Pattern, Permission, ResourceType
-from eoslog.connector import sink
-from eoslog.connector.options import sink_options, source_options
-from eoslog.connector.reader import StreamReader
-from eoslog.connector.task import write_rows
-from eoslog.connector.task_message import Attempt
+from eoslog.connector.options.both import sink_options, source_options
+from eoslog.connector.sink import committer
+from eoslog.connector.sink.task import write_rows
+from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.source.reader import StreamReader
 from eoslog.protocol.apis import ApiKey
 
 PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
@@ -112,10 +112,10 @@ def site() -> Iterator[Site]:
         options = sink_options({**of(made, ADMIN, SECRET), "topic": "orders", "transactional.id": "fill"},
                                stream=False)  # fmt: skip
         rows = pa.record_batch({"value": pa.array([b"small", b"large" * 2000])})
-        begun = sink.begin_batch(options)
+        begun = committer.begin_batch(options)
         assert begun is not None and begun.batch is not None
         report = write_rows(options, begun, Attempt(begun.batch.query_id, 0, 0), iter([rows])).report
-        sink.commit_batch(options, [report])
+        committer.commit_batch(options, [report])
         yield made
 
 
@@ -175,15 +175,15 @@ def run_batch_of(reader: StreamReader, site: Site, checkpoint: Path, two_phase: 
         stream=True,
     )  # fmt: skip
     reports, counts = [], []
-    begun = sink.begin_stream(options)
+    begun = committer.begin_stream(options)
     try:
         for number, task in enumerate(reader.partitions(start, end)):
             read = [batch.select(["value"]) for batch in reader.read(task)]
             counts.append(sum(map(len, read)))
             reports.append(write_rows(options, begun, Attempt(query, 0, number), iter(read)).report)
-        sink.commit_stream(options, reports, 0)
+        committer.commit_stream(options, reports, 0)
     except Exception:
-        sink.abort_batch(options, reports, 0)
+        committer.abort_batch(options, reports, 0)
         raise
     return counts
 
@@ -211,11 +211,11 @@ def write_under(site: Site, token: str) -> None:
     given = {**of(site, USER, f"{USER}-password"), "topic": "orders_copy", "transactional.id": "copy"}
     for number in range(2):
         options = sink_options({**given, "write.token": f"{token}{number}"}, stream=False)
-        begun = sink.begin_batch(options)
+        begun = committer.begin_batch(options)
         assert begun is not None
         attempt = Attempt(begun.batch.query_id, begun.batch.batch_id, 0)
         rows = pa.record_batch({"value": pa.array([b"row"])})
-        sink.commit_batch(options, [write_rows(options, begun, attempt, iter([rows])).report])
+        committer.commit_batch(options, [write_rows(options, begun, attempt, iter([rows])).report])
 
 
 @pytest.mark.parametrize("taken", [None, *OF_TOKENS], ids=str)

@@ -1,4 +1,4 @@
-"""The rights that connector/rights.py tells of are enough, each of them is needed; cluster.md has the same.
+"""The rights that connector/options/rights.py tells of are enough, each is needed; cluster.md has the same.
 
 The queries are those of the real source and sink, without Spark around them, on the bundled broker with every
 right denied that no ACL gives.
@@ -23,13 +23,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from test_rights import PAGE, PATIENCE_S, USER, Right, Rights, Site, of, rights
 
 from eoslog.cli import main
-from eoslog.connector import rights as rules
-from eoslog.connector import sink
 from eoslog.connector.errors import OptionError
-from eoslog.connector.options import sink_options, source_options
-from eoslog.connector.reader import BatchReader, StreamReader
-from eoslog.connector.task import write_rows
-from eoslog.connector.task_message import Attempt
+from eoslog.connector.options import rights as rules
+from eoslog.connector.options.both import sink_options, source_options
+from eoslog.connector.sink import committer
+from eoslog.connector.sink.task import write_rows
+from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.source.reader import BatchReader, StreamReader
 from tests.broker.security.securitykit import ADMIN, SECRET
 
 BROKER = {"kafka.bootstrap.servers": "b:9092"}
@@ -120,10 +120,10 @@ def fill(site: Site, topic: str, *values: bytes) -> None:
 
 
 def write_batch(options: object, batches: list[pa.RecordBatch]) -> None:
-    begun = sink.begin_batch(options)
+    begun = committer.begin_batch(options)
     batch = begun and begun.batch
     attempt = Attempt(batch.query_id, batch.batch_id, 0) if batch else Attempt("", 0, 0)
-    sink.commit_batch(options, [write_rows(options, begun, attempt, iter(batches)).report])
+    committer.commit_batch(options, [write_rows(options, begun, attempt, iter(batches)).report])
 
 
 def prepare(site: Site, query: Query) -> None:
@@ -179,13 +179,13 @@ def run_stream(site: Site, user: str, password: str, source: dict[str, str], int
 
 def write_stream(options: object, number: int, read: list[list[pa.RecordBatch]]) -> None:
     query = json.loads((Path(options.checkpoint_location) / "metadata").read_text())["id"]
-    begun, reports = sink.begin_stream(options), []
+    begun, reports = committer.begin_stream(options), []
     try:
         for task, batches in enumerate(read or [[]]):
             reports.append(write_rows(options, begun, Attempt(query, number, task), iter(batches)).report)
-        sink.commit_stream(options, reports, number)
+        committer.commit_stream(options, reports, number)
     except Exception:
-        sink.abort_batch(options, reports, number)
+        committer.abort_batch(options, reports, number)
         raise
 
 

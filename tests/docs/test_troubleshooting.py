@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.connector.client.retry import passes
+from eoslog.connector.client.wire.retry import passes
 from eoslog.connector.commit.decide import FENCED
 from eoslog.connector.errors import ADVICE, RefusedByBroker
 from eoslog.protocol.errors import ErrorCode, Kind

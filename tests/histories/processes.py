@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eoslog.connector import driver, memory, task
-from eoslog.connector.client import shared
+from eoslog.connector.client.wire import shared
+from eoslog.connector.run import driver, memory
+from eoslog.connector.sink import task
 from tests.histories.sim_connection import Killed, Network, Process
 
 _FRESH: tuple[tuple[Any, str, Callable[[], Any]], ...] = (

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eoslog.connector.offsets import EARLIEST
+from eoslog.connector.offsets.offsets import EARLIEST
 from tests.histories.judge import Lineage
 from tests.histories.offset_log import offsets_of
 

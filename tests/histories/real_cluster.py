@@ -9,9 +9,9 @@ from pathlib import Path
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import NewPartitions, OffsetSpec
 
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
-from eoslog.connector.client.transactions import init_producer_id, list_transactions
+from eoslog.connector.client.admin.transactions import init_producer_id, list_transactions
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
 

@@ -16,12 +16,12 @@ from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from eoslog.connector.batch_writer import BatchWriter
 from eoslog.connector.commit.messages import Begun
-from eoslog.connector.options import sink_options, source_options
-from eoslog.connector.reader import StoredOffset, StreamReader
-from eoslog.connector.source import EoslogDataSource
-from eoslog.connector.writer import StreamWriter
+from eoslog.connector.data_source import EoslogDataSource
+from eoslog.connector.options.both import sink_options, source_options
+from eoslog.connector.sink.batch_writer import BatchWriter
+from eoslog.connector.sink.stream_writer import StreamWriter
+from eoslog.connector.source.reader import StoredOffset, StreamReader
 
 
 def die(diary: Path) -> None:

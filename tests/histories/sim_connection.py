@@ -3,8 +3,8 @@
 from collections import deque
 from typing import Any, ClassVar
 
-from eoslog.connector.client.config import ClientConfig
-from eoslog.connector.client.connection import Connection
+from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.schema import Message

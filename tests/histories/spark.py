@@ -21,8 +21,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from eoslog.connector.reader import StreamReader
-from eoslog.connector.source import EoslogDataSource
+from eoslog.connector.data_source import EoslogDataSource
+from eoslog.connector.source.reader import StreamReader
 from tests.histories.clock import Clock
 from tests.histories.offset_log import newest, offsets_of, source_name
 from tests.histories.processes import Application, Strike, Worker

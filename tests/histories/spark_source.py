@@ -25,13 +25,13 @@ from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from eoslog.connector.batch_writer import BatchWriter
-from eoslog.connector.client.connection import Connection
+from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.commit.messages import Begun
-from eoslog.connector.options import sink_options, source_options
-from eoslog.connector.reader import StoredOffset, StreamReader
-from eoslog.connector.source import EoslogDataSource
-from eoslog.connector.writer import StreamWriter
+from eoslog.connector.data_source import EoslogDataSource
+from eoslog.connector.options.both import sink_options, source_options
+from eoslog.connector.sink.batch_writer import BatchWriter
+from eoslog.connector.sink.stream_writer import StreamWriter
+from eoslog.connector.source.reader import StoredOffset, StreamReader
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.schema import Message
 from tests.histories.sessions import kill_session

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 
-from eoslog.connector import batch_writer, guard, options, writer
-from eoslog.connector.client import cluster as client_cluster
-from eoslog.connector.options import SinkOptions, SourceOptions, sink_options, source_options
+from eoslog.connector.client.wire import cluster as client_cluster
+from eoslog.connector.options import both
+from eoslog.connector.options.both import SinkOptions, SourceOptions, sink_options, source_options
+from eoslog.connector.run import guard
+from eoslog.connector.sink import batch_writer, stream_writer
 from tests.histories.sim_cluster import SimCluster
 from tests.histories.sim_connection import Network, Process, SimConnection
 from tests.histories.spark import TaskContext
@@ -19,12 +21,12 @@ from tests.histories.spark import TaskContext
 def stage(clusters: dict[str, SimCluster], warned: Counter[str]) -> Iterator[None]:
     """Within it clients find these clusters by host name; warnings are counted."""
     Network.clusters, Network.process = clusters, Process()
-    kept = client_cluster.Connection, writer.TaskContext, batch_writer.TaskContext
-    parsed, detached = (options.sink_options, options.source_options), guard.detached
+    kept = client_cluster.Connection, stream_writer.TaskContext, batch_writer.TaskContext
+    parsed, detached = (both.sink_options, both.source_options), guard.detached
     guard.detached = lambda work: None  # what comes after a driver's end is not relied upon
-    options.sink_options, options.source_options = _sink_options, _source_options
+    both.sink_options, both.source_options = _sink_options, _source_options
     client_cluster.Connection = SimConnection  # type: ignore[assignment, misc]
-    writer.TaskContext = batch_writer.TaskContext = TaskContext  # type: ignore[assignment, misc]
+    stream_writer.TaskContext = batch_writer.TaskContext = TaskContext  # type: ignore[assignment, misc]
     handler, log = _Warnings(warned), logging.getLogger("eoslog")
     before = log.propagate, log.level
     log.addHandler(handler)
@@ -36,8 +38,8 @@ def stage(clusters: dict[str, SimCluster], warned: Counter[str]) -> Iterator[Non
         log.removeHandler(handler)
         log.propagate = before[0]
         log.setLevel(before[1])
-        client_cluster.Connection, writer.TaskContext, batch_writer.TaskContext = kept
-        options.sink_options, options.source_options = parsed
+        client_cluster.Connection, stream_writer.TaskContext, batch_writer.TaskContext = kept
+        both.sink_options, both.source_options = parsed
         guard.detached = detached
 
 

@@ -15,11 +15,16 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from eoslog.connector import crosscheck, discover, guard, plan, reader, sink, sink_options, start_of_run, task
+from eoslog.connector.checkpoint import crosscheck
 from eoslog.connector.commit import begin, decide
 from eoslog.connector.commit.commands import Rules
-from eoslog.connector.options import SinkOptions
-from eoslog.connector.start_of_run import StartOfRun
+from eoslog.connector.offsets import plan
+from eoslog.connector.options import of_sink
+from eoslog.connector.options.both import SinkOptions
+from eoslog.connector.run import guard
+from eoslog.connector.sink import committer, start_of_run, task
+from eoslog.connector.sink.start_of_run import StartOfRun
+from eoslog.connector.source import discover, reader
 from tests.histories import spark, stage
 from tests.histories.draw import history
 from tests.histories.run_histories import kinds, play
@@ -49,7 +54,7 @@ def _no_rules(*_: Any, **__: Any) -> Rules[None]:
 def _blind() -> list[Change]:
     """A checkpoint that is not among the writer's options is gone on without: nothing is compared with it."""
     now: list[bool] = [False]
-    init, begin_stream, check = spark.Stream.__init__, sink.begin_stream, begin.check_checkpoint
+    init, begin_stream, check = spark.Stream.__init__, committer.begin_stream, begin.check_checkpoint
     before, after = start_of_run.StartOfRun.before, start_of_run.StartOfRun.after
 
     def told(self: spark.Stream, plan: spark.Plan, *rest: Any) -> None:
@@ -72,7 +77,7 @@ def _blind() -> list[Change]:
 
     return [
         (spark.Stream, "__init__", told),
-        (sink, "begin_stream", begins),
+        (committer, "begin_stream", begins),
         (begin, "check_checkpoint", compared),
         (start_of_run.StartOfRun, "before", unless_blind(before)),
         (start_of_run.StartOfRun, "after", unless_blind(after)),
@@ -81,12 +86,12 @@ def _blind() -> list[Change]:
 
 def _plainly_without_a_checkpoint() -> list[Change]:
     """at_least_once goes on without the checkpoint that is not among the writer's options."""
-    read = sink._read_checkpoint
+    read = committer._read_checkpoint
 
     def accepting(options: SinkOptions) -> Any:
         return read(replace(options, accepted=options.accepted | {"no-checkpoint"}))
 
-    return [(sink, "_read_checkpoint", accepting)]
+    return [(committer, "_read_checkpoint", accepting)]
 
 
 def _open_winners_are_kept() -> list[Change]:
@@ -147,9 +152,9 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
     "TakenOver, under other names": lambda: [(StartOfRun, "_look_for_a_successor", _by_todays_names)],
     "SinkChanged": lambda: [(start_of_run, "check_given", _nothing)],
     "the old sink is left": lambda: [(start_of_run, "leave", _no_rules)],
-    "at_least_once finishes": lambda: [(sink, "leave_for_none", _nothing)],
+    "at_least_once finishes": lambda: [(committer, "leave_for_none", _nothing)],
     "at_least_once needs its checkpoint": _plainly_without_a_checkpoint,
-    "at_least_once finishes what its name has decided": lambda: [(sink, "fence", _no_rules)],
+    "at_least_once finishes what its name has decided": lambda: [(committer, "fence", _no_rules)],
     "open winners of a noted batch": _open_winners_are_kept,
     "a blind checkpoint": _blind,
     "TokenReused": lambda: [(decide, "_check_content", _nothing)],
@@ -174,7 +179,7 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
     "topics made anew": lambda: [(plan, "made_anew", lambda then, now: {})],
     "a first batch that is replayed": _pinned_again,
     "anonymous writes are not sealed": lambda: [
-        (sink_options, "of_write", lambda policy, *, named: policy),
+        (of_sink, "of_write", lambda policy, *, named: policy),
     ],
     "an orderly end": lambda: [(guard, "end", _nothing)],
     "attempts that come too late": lambda: [(task, "withdraw_if_late", _no_rules)],

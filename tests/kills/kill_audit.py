@@ -10,9 +10,9 @@ from copy_audit import Verdict, audit, end_of
 from copy_rows import Row
 from kill_query import MARK, Job
 
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
-from eoslog.connector.client.transactions import describe, list_transactions
+from eoslog.connector.client.admin.transactions import describe, list_transactions
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 
 OPEN_SECONDS = 5.0
 """After the last orderly end, what a sink may have open for so long."""

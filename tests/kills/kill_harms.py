@@ -13,8 +13,8 @@ import kill_query
 import pyarrow as pa
 
 from eoslog.connector.commit import commands as c
-from eoslog.connector.driver import Driver
-from eoslog.connector.start_of_run import StartOfRun
+from eoslog.connector.run.driver import Driver
+from eoslog.connector.sink.start_of_run import StartOfRun
 
 
 def skips_finish() -> None:

@@ -20,11 +20,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from eoslog.connector.batch_writer import BatchWriter
 from eoslog.connector.commit.messages import Begun
-from eoslog.connector.options import sink_options
-from eoslog.connector.source import EoslogDataSource
-from eoslog.connector.writer import StreamWriter
+from eoslog.connector.data_source import EoslogDataSource
+from eoslog.connector.options.both import sink_options
+from eoslog.connector.sink.batch_writer import BatchWriter
+from eoslog.connector.sink.stream_writer import StreamWriter
 
 STEPS, OF = "steps", "steps.of"
 """Options: the folder of the notes, and the query."""

@@ -28,11 +28,11 @@ from kill_steps import Steps
 from pyspark import TaskContext
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from eoslog.connector import plan
 from eoslog.connector.commit import commands as c
-from eoslog.connector.driver import Driver
-from eoslog.connector.source import EoslogDataSource
-from eoslog.connector.spark_columns import source_schema
+from eoslog.connector.data_source import EoslogDataSource
+from eoslog.connector.offsets import plan
+from eoslog.connector.run.driver import Driver
+from eoslog.connector.spark.columns import source_schema
 
 BATCH = 200
 """maxOffsetsPerTrigger."""
@@ -50,7 +50,12 @@ SECOND_COPY = 0.05
 
 FORKSERVER = multiprocessing.get_context("forkserver")
 FORKSERVER.set_forkserver_preload(
-    ["eoslog.connector.batch_writer", "eoslog.connector.writer", "eoslog.connector.source", "pandas"]
+    [
+        "eoslog.connector.sink.batch_writer",
+        "eoslog.connector.sink.stream_writer",
+        "eoslog.connector.data_source",
+        "pandas",
+    ]
 )
 _forks = multiprocessing.get_context("fork")
 

@@ -11,7 +11,7 @@ READ = (f"{HERE}test_visible.py", f"{HERE}test_fetch.py", f"{HERE}test_real_brok
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
-        "connector/client/window.py",
+        "connector/client/records/window.py",
         WINDOW,
         Break("sequences do not wrap", "add(base, count)", "base + count"),
         Break("every batch has the first sequence", "self._next[where] = add(base, count)", "pass"),
@@ -35,14 +35,14 @@ MUTANTS: list[Mutant] = [
         Break("the size of a request is not summed up", "size += batch.size", "pass"),
     ),
     *mutants_of(
-        "connector/client/verdicts.py",
+        "connector/client/wire/verdicts.py",
         RETRY,
         Break("nothing is tried again", "Outcome.AGAIN if info(code).retriable else", ""),
         Break("everything is tried again", "if info(code).retriable else Outcome.REFUSED", ""),
         Break("departures do not count", "if departure is not None:", "if False:"),
     ),
     *mutants_of(
-        "connector/client/retry.py",
+        "connector/client/wire/retry.py",
         RETRY,
         Break("a negative error code is none", "    if code:\n", "    if code > 0:\n"),
         Break(
@@ -70,7 +70,7 @@ MUTANTS: list[Mutant] = [
         Break("pauses do not grow", "self._first * 2**self._tries", "self._first"),
     ),
     *mutants_of(
-        "connector/client/produce.py",
+        "connector/client/records/produce.py",
         PRODUCE,
         Break("an idempotent producer without acks", "acks != -1 or ", ""),
         Break(
@@ -159,7 +159,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/client/cluster.py",
+        "connector/client/wire/cluster.py",
         (f"{HERE}test_cluster.py",),
         Break(
             "old news are asked for again", "            self._doubted = self._asked\n", "            pass\n"
@@ -171,7 +171,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/client/cluster.py",
+        "connector/client/wire/cluster.py",
         PRODUCE,
         Break(
             "connections with answers to come are used again",
@@ -180,7 +180,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/client/transactions.py",
+        "connector/client/admin/transactions.py",
         TRANSACTIONS,
         Break(
             "a broker that does not know who goes on",
@@ -261,7 +261,7 @@ MUTANTS: list[Mutant] = [
         Break("version 1 is version 2", "TV2 = 2", "TV2 = 1"),
     ),
     *mutants_of(
-        "connector/client/offsets.py",
+        "connector/client/admin/offsets.py",
         (
             f"{HERE}test_transactions.py",
             f"{HERE}test_real_broker.py",
@@ -296,7 +296,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/client/pipelined.py",
+        "connector/client/wire/pipelined.py",
         (f"{HERE}test_pipelined.py", f"{HERE}test_transactions.py"),
         Break("all are asked again", "[name for name in wanted if name not in found]", "list(wanted)"),
         Break("what passes is final", "            if passes(error):\n", "            if False:\n"),
@@ -326,7 +326,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/client/transaction_lists.py",
+        "connector/client/admin/transaction_lists.py",
         (f"{HERE}test_transaction_lists.py", f"{HERE}test_transactions.py"),
         Break(
             "a broker that has joined",
@@ -357,7 +357,7 @@ MUTANTS: list[Mutant] = [
         Break("one answer is enough", "            found |= listed\n", "            found = listed\n"),
     ),
     *mutants_of(
-        "connector/client/gaps.py",
+        "connector/client/records/gaps.py",
         READ,
         Break("any gap is explained", 'return "compact" in policy', "return True"),
         Break("no gap is explained", 'return "compact" in policy', "return False"),
@@ -369,7 +369,7 @@ MUTANTS: list[Mutant] = [
         Break("where it goes on is not said", "            behind=behind,\n", ""),
     ),
     *mutants_of(
-        "connector/client/visible.py",
+        "connector/client/records/visible.py",
         READ,
         Break(
             "aborted rows are shown",
@@ -409,7 +409,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/client/fetch.py",
+        "connector/client/records/fetch.py",
         READ,
         Break("aborted rows are read", "answer.aborted if committed else None", "None"),
         Break(

@@ -32,7 +32,7 @@ MARKERS = (
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
-        "connector/sink.py",
+        "connector/sink/committer.py",
         SINK,
         Break(
             "the sink's own transaction may be open for long",
@@ -189,7 +189,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/start_of_run.py",
+        "connector/sink/start_of_run.py",
         (*STEPS, *CROSSCHECK),
         Break("warnings are not said", "        log.warning(warning)\n", "        pass\n"),
         Break("the story is not checked", "for warning in check_story(story):", "for warning in ():"),
@@ -248,7 +248,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/checkpoint_sink.py",
+        "connector/checkpoint/noted_sink.py",
         (f"{HERE}test_changed_starts.py", *CROSSCHECK),
         Break("the group is not noted", 'found.get("group"))', "None)"),
         Break(
@@ -257,7 +257,7 @@ MUTANTS: list[Mutant] = [
         Break("a note has to have a group", 'found.get("group")', 'found["group"]'),
     ),
     *mutants_of(
-        "connector/which_cluster.py",
+        "connector/checkpoint/which_cluster.py",
         CROSSCHECK,
         Break("cluster.moved.to is not asked for", "if moved_to == now:", "if True:"),
         Break("cluster.moved.to does not count", "if moved_to == now:", "if False:"),
@@ -267,7 +267,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/group_notes.py",
+        "connector/offsets/group_notes.py",
         CROSSCHECK,
         Break("notes longer than Kafka takes", "if len(said) <= _NOTE_LIMIT else", "if True else"),
         Break("notes of others are ours", 'if found["eoslog"] else None', "if True else None"),
@@ -276,7 +276,7 @@ MUTANTS: list[Mutant] = [
         Break("offsets of somebody else are not told", "if sinks and strange:", "if False:"),
     ),
     *mutants_of(
-        "connector/guard.py",
+        "connector/run/guard.py",
         GUARD,
         Break(
             "abort does not look again",
@@ -301,7 +301,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/crosscheck.py",
+        "connector/checkpoint/crosscheck.py",
         CROSSCHECK,
         Break(
             "a successor is not seen",
@@ -433,7 +433,7 @@ MUTANTS: list[Mutant] = [
         Break("a group that stands is moved", "if found.offset != at}", "}"),
     ),
     *mutants_of(
-        "connector/files.py",
+        "connector/checkpoint/files.py",
         (f"{HERE}test_writer_checkpoint.py",),
         Break("an empty folder is an error", "allow_not_found=True", "allow_not_found=False"),
         Break("an empty folder here is an error", "            return []", "            raise"),
@@ -452,7 +452,7 @@ MUTANTS: list[Mutant] = [
         Break("Hadoop's way to say file:", 're.sub(r"^file:(//)?(?=/)", "", location)', "location"),
     ),
     *mutants_of(
-        "connector/checkpoint.py",
+        "connector/checkpoint/checkpoint.py",
         (f"{HERE}test_writer_checkpoint.py", *STEPS),
         Break(
             "the oldest batch is the newest",
@@ -526,13 +526,13 @@ MUTANTS: list[Mutant] = [
         Break("clusters are not told", "{cluster for cluster in found if cluster is not None}", "set()"),
     ),
     *mutants_of(
-        "connector/begins.py",
+        "connector/sink/begins.py",
         (f"{HERE}test_begins.py",),
         Break("errors stand behind those of pickling", "                let_through(error)\n", ""),
         Break("under another name", '"__qualname__": kind.__qualname__', '"__qualname__": "Error"'),
     ),
     *mutants_of(
-        "connector/plainly.py",
+        "connector/spark/plainly.py",
         (f"{HERE}test_plainly.py", f"{HERE}test_spark_log_lines.py"),
         Break("the way through eoslog is shown", "raise error.with_traceback(None) from None", "raise"),
         Break("it is never shown", "if os.environ.get(KEPT):", "if False:"),
@@ -544,7 +544,7 @@ MUTANTS: list[Mutant] = [
         Break("warnings look as they did", "        look_as_sparks()\n", ""),
     ),
     *mutants_of(
-        "connector/logs.py",
+        "connector/spark/logs.py",
         (f"{HERE}test_spark_log_lines.py",),
         Break("said again and again", "if not self._was_said(record.getMessage()):", "if True:"),
         Break("said once for ever", "< REPEAT_SECONDS:", "< float('inf'):"),
@@ -557,19 +557,19 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/drivers_stderr.py",
+        "connector/spark/drivers_stderr.py",
         (f"{HERE}test_spark_log_lines.py",),
         Break("opened anew", "    found = _the_same(pid)\n", "    found = None\n"),
     ),
     *mutants_of(
-        "connector/option_parsing.py",
+        "connector/options/parsing.py",
         (f"{HERE}test_options.py",),
         Break("a token on a stream", "    _check_token(given, use)\n", ""),
         Break("nothing is advised", "if not quiet:", "if False:"),
         Break("clients' settings are advised", 'and not option.name.startswith("kafka.")', ""),
     ),
     *mutants_of(
-        "connector/memory.py",
+        "connector/run/memory.py",
         (f"{HERE}test_writer_memory.py", *STEPS),
         Break("remembered twice", "        path.unlink()\n", ""),
         Break(
@@ -603,7 +603,7 @@ MUTANTS: list[Mutant] = [
         Break("swept each time", "if time.monotonic() >= _swept + _SWEEP_SECONDS:", "if True:"),
     ),
     *mutants_of(
-        "connector/task.py",
+        "connector/sink/task.py",
         TASK,
         Break(
             "no checksum where a replay compares", "checksum=options.on_lost is OnLost.REPLAY or", "checksum="
@@ -700,7 +700,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/markers.py",
+        "connector/run/markers.py",
         MARKERS,
         Break(
             "whoever is open there is ours",
@@ -746,7 +746,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/driver.py",
+        "connector/run/driver.py",
         (
             f"{HERE}client/test_pipelined.py",
             *STEPS,

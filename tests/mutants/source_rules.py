@@ -26,7 +26,7 @@ TALLY = (f"{HERE}test_tally.py",)
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
-        "connector/read_range.py",
+        "connector/source/read_range.py",
         READER,
         Break(
             "the position is not moved on", "                position = records.offset[-1].as_py() + 1\n", ""
@@ -65,7 +65,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/reader.py",
+        "connector/source/reader.py",
         READER,
         Break("it is not said whose offsets they are", "._replace(taken=self._log.taken)", ""),
         Break("whose they are is new data", "stood.taken if until.offsets == stood.offsets else ", ""),
@@ -155,7 +155,7 @@ MUTANTS: list[Mutant] = [
         Break("the beginning of a replay may be gone", ".early\n", ".early and {}\n"),
     ),
     *mutants_of(
-        "connector/plan.py",
+        "connector/offsets/plan.py",
         PLAN,
         Break(
             "the limit is passed", "end[tp] - size + max(size * most // total, 1) if size", "end[tp] if size"
@@ -223,7 +223,7 @@ MUTANTS: list[Mutant] = [
         Break("offsets of topics made anew are kept", "if tp[0] not in topics}", "if True}"),
     ),
     *mutants_of(
-        "connector/small_batches.py",
+        "connector/source/small_batches.py",
         SMALL,
         Break("no batch is too large", " <= self._most() and is_offered()", " and is_offered()"),
         Break("another PySpark", " <= self._most() and is_offered()", " <= self._most()"),
@@ -246,7 +246,7 @@ MUTANTS: list[Mutant] = [
         Break("what was too heavy is never tried again", "        self._weight *= _FADES\n", ""),
     ),
     *mutants_of(
-        "connector/hand_over.py",
+        "connector/source/hand_over.py",
         SMALL,
         Break(
             "a reader stays what it was for a moment",
@@ -256,7 +256,7 @@ MUTANTS: list[Mutant] = [
         Break("any PySpark takes rows", "    return _simple() is not None", "    return True"),
     ),
     *mutants_of(
-        "connector/client/fetch_small.py",
+        "connector/client/records/fetch_small.py",
         SMALL,
         Break("open and aborted rows", 'isolation_level": int(self._committed)', 'isolation_level": 0'),
         Break("aborted rows", "aborted if self._committed else None", "None"),
@@ -266,7 +266,7 @@ MUTANTS: list[Mutant] = [
         Break("a part is enough", "            if not missing:\n", "            if True:\n"),
     ),
     *mutants_of(
-        "connector/offsets.py",
+        "connector/offsets/offsets.py",
         (f"{HERE}test_offsets.py", f"{HERE}test_crosscheck.py", f"{HERE}test_source_anew.py"),
         Break(
             "an end may be a line",
@@ -318,7 +318,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/discover.py",
+        "connector/source/discover.py",
         (
             f"{HERE}client/test_pattern_topics.py",
             f"{HERE}client/test_group_starts.py",
@@ -398,14 +398,14 @@ MUTANTS: list[Mutant] = [
         Break("internal topics are read", "if not t.internal and", "if"),
     ),
     *mutants_of(
-        "connector/spark_columns.py",
+        "connector/spark/columns.py",
         ROUTING,
         Break("columns of any type", "if name in types and not any(", "if False and not any("),
         Break("no value", 'if "value" not in types:', "if False:"),
         Break("nowhere to go", 'if topic is None and "topic" not in types:', "if False:"),
     ),
     *mutants_of(
-        "connector/routing.py",
+        "connector/sink/routing.py",
         ROUTING,
         Break(
             "rows of a partition change their order",
@@ -464,7 +464,7 @@ MUTANTS: list[Mutant] = [
         Break("headers are left out", '("key", "value", "headers")]', '("key", "value", "no headers")]'),
     ),
     *mutants_of(
-        "connector/tally.py",
+        "connector/sink/tally.py",
         TALLY,
         Break("rows are not counted", "self.rows += len(rows)", "pass"),
         Break("order counts", "(self.checksum + int(", "(self.checksum * 31 + int("),

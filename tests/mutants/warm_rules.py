@@ -74,7 +74,7 @@ MUTANTS: list[Mutant] = [
             "    os.register_at_fork(after_in_child=guest.connection.close)",
             "    ",
         ),
-        Break("whose it is", "    memory.driver_is(jvm)\n", ""),
+        Break("whose it is", "    processes.driver_is(jvm)\n", ""),
         Break("its arguments", "[request.module, *request.arguments]", "[request.module]"),
         Break("interrupts", "if request.ignores_interrupts else", "if True else"),
         Break("the mask of another", "    os.umask(request.umask)\n", "    os.umask(0)\n"),

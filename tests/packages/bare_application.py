@@ -66,11 +66,12 @@ def read(spark: SparkSession, plan: dict[str, Any]) -> DataFrame:
 
 def witness() -> type:
     """format("witness"): the sink of "eoslog", which notes what each of its processes has."""
-    from eoslog.connector import memory, task
-    from eoslog.connector.driver import shared_cluster
-    from eoslog.connector.options import sink_options
-    from eoslog.connector.source import EoslogDataSource
-    from eoslog.connector.writer import StreamWriter
+    from eoslog.connector.data_source import EoslogDataSource
+    from eoslog.connector.options.both import sink_options
+    from eoslog.connector.run import memory
+    from eoslog.connector.run.driver import shared_cluster
+    from eoslog.connector.sink import task
+    from eoslog.connector.sink.stream_writer import StreamWriter
 
     class WitnessWriter(StreamWriter):
         notes = ""

@@ -128,7 +128,7 @@ def test_without_the_libraries_register_says_what_to_type(bare: BarePython, buil
     assert (python, dash_m, pip) == (str(bare.bin / "python"), "-m", "pip")
     assert words == shlex.split(block("pip install 'pyarrow"))[1:]
     bare.pip(*words)
-    assert bare.python("import eoslog.connector.writer", **jar_alone).returncode == 0
+    assert bare.python("import eoslog.connector.sink.stream_writer", **jar_alone).returncode == 0
 
 
 def submit(built: Built) -> list[str]:
@@ -175,7 +175,7 @@ def test_jar_in_a_notebook_whose_session_is_started_anew(
 
 def check_notes(notes: list[dict[str, Any]]) -> None:
     """What the processes of an application had, batch after batch."""
-    assert all(".jar/eoslog/connector/task.py" in note["file"] for note in notes)
+    assert all(".jar/eoslog/connector/sink/task.py" in note["file"] for note in notes)
     begins = [note["remembered"] for note in notes if note["at"] == "begin"]
     assert len(begins) == BATCHES and not begins[0] and all(begins[1:]), begins
     tasks = defaultdict(list)

@@ -11,8 +11,8 @@ import pytest
 
 import eoslog
 from eoslog import registration
-from eoslog.connector.libraries import EnvironmentUnfit, check_versions, numbers
-from eoslog.connector.source import EoslogDataSource
+from eoslog.connector.data_source import EoslogDataSource
+from eoslog.connector.spark.libraries import EnvironmentUnfit, check_versions, numbers
 
 
 class Session:
@@ -97,7 +97,7 @@ def test_an_executor_that_lacks_a_library_says_so_and_where(tmp_path: Path) -> N
         "import sys; sys.modules['google_crc32c'] = None\n"
         "import importlib.util as u; real = u.find_spec\n"
         "u.find_spec = lambda name: None if name == 'google_crc32c' else real(name)\n"
-        "import eoslog.connector.reader"
+        "import eoslog.connector.source.reader"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ended.returncode == 1

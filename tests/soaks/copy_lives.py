@@ -19,11 +19,11 @@ from pathlib import Path
 
 import psutil
 
-from eoslog.connector.checkpoint import Checkpoint, CheckpointUnreadable
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
-from eoslog.connector.client.offsets import fetch_committed
-from eoslog.connector.client.transactions import list_transactions
+from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.client.admin.offsets import fetch_committed
+from eoslog.connector.client.admin.transactions import list_transactions
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.decision import ANCHOR, Decision, decode
 from eoslog.connector.commit.names import Sink
 

@@ -20,15 +20,15 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from eoslog.connector import sink
-from eoslog.connector.batch_writer import BatchWriter
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.messages import Begun
-from eoslog.connector.driver import OWN_TIMEOUT_MS, Driver, shared_cluster
-from eoslog.connector.options import SinkOptions, sink_options
-from eoslog.connector.source import EoslogDataSource
-from eoslog.connector.task_message import reports_of
-from eoslog.connector.writer import StreamWriter
+from eoslog.connector.data_source import EoslogDataSource
+from eoslog.connector.options.both import SinkOptions, sink_options
+from eoslog.connector.run.driver import OWN_TIMEOUT_MS, Driver, shared_cluster
+from eoslog.connector.sink import committer
+from eoslog.connector.sink.batch_writer import BatchWriter
+from eoslog.connector.sink.stream_writer import StreamWriter
+from eoslog.connector.sink.task_message import reports_of
 
 MIDDLE = "a task in the middle of its rows"
 PREPARED = "a task prepared, its report lost"
@@ -152,7 +152,7 @@ class HaltingWriter(StreamWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         driver = _driver(self._options, self._halts, batchId)
-        sink.commit_stream(self._options, reports_of(messages), batchId, driver)
+        committer.commit_stream(self._options, reports_of(messages), batchId, driver)
         self._halts.here(FINISHED, batchId)
 
 
@@ -175,7 +175,7 @@ class HaltingBatchWriter(BatchWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         driver = _driver(self._options, self._halts, self._batch)
-        sink.commit_batch(self._options, reports_of(messages), driver)
+        committer.commit_batch(self._options, reports_of(messages), driver)
         self._halts.here(FINISHED, self._batch)
 
 

@@ -10,7 +10,7 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 
 from eoslog.commands.session import client_config
-from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.testing import EmbeddedBroker
 from eoslog.top.figures import figures
 from eoslog.top.look import look

@@ -29,7 +29,7 @@ from picture import LARGEST, SVG, draw
 
 from eoslog.cli import main
 from eoslog.commands.session import client_config
-from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.testing import EmbeddedBroker
 from eoslog.top import look as look_module

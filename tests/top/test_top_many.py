@@ -15,7 +15,7 @@ from rich.console import Console
 
 from eoslog.cli import main
 from eoslog.commands.session import client_config
-from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.testing import EmbeddedBroker
 from eoslog.top.figures import figures
 from eoslog.top.look import Look, look

@@ -12,15 +12,15 @@ def main(infile: IO[bytes], outfile: IO[bytes]) -> None:
     """One JSON line."""
     import numpy as np
 
-    from eoslog.connector import longlived, memory
+    from eoslog.connector.spark import longlived, processes
 
     umask = os.umask(0)
     os.umask(umask)
     spec = sys.modules["__main__"].__spec__
     told = {
         "parent": os.getppid(),
-        "grandparent": memory.parent_of(os.getppid()).pid,
-        "driver": memory.driver_process().pid,
+        "grandparent": processes.parent_of(os.getppid()).pid,
+        "driver": processes.driver_process().pid,
         "environment": dict(os.environ),
         "arguments": sys.argv[1:],
         "folder": os.getcwd(),

@@ -12,9 +12,9 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from kafka import KafkaConsumer
 from kafka.errors import CorruptRecordError
 
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig
-from eoslog.connector.client.fetch import fetch
+from eoslog.connector.client.records.fetch import fetch
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.errors import RefusedByBroker
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.errors import ErrorCode

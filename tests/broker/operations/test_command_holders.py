@@ -13,15 +13,15 @@ from run_command import document, failure, ok
 from test_command_transactions import HUNG_ID, begin, write_what_no_coordinator_knows
 
 from eoslog.commands.session import client_config
-from eoslog.connector import sink
-from eoslog.connector.client import transactions
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.producers import Producer as Known
-from eoslog.connector.client.transactions import Description, Identity
-from eoslog.connector.holders import Holder
-from eoslog.connector.options import sink_options
-from eoslog.connector.task import write_rows
-from eoslog.connector.task_message import Attempt
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.admin.holders import Holder
+from eoslog.connector.client.admin.producers import Producer as Known
+from eoslog.connector.client.admin.transactions import Description, Identity
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.options.both import sink_options
+from eoslog.connector.sink import committer
+from eoslog.connector.sink.task import write_rows
+from eoslog.connector.sink.task_message import Attempt
 from eoslog.testing import EmbeddedBroker
 
 HOLDERS = ("transactions", "holders")
@@ -87,7 +87,7 @@ def begin_query(broker: EmbeddedBroker, directory: Path, name: str) -> tuple[str
         },
         stream=True,
     )  # fmt: skip
-    begun = sink.begin_stream(options)
+    begun = committer.begin_stream(options)
     rows = iter([pa.record_batch({"value": pa.array([b"row"])})])
     return query, options, write_rows(options, begun, Attempt(query, 0, 0), rows).report
 
@@ -124,7 +124,7 @@ def test_a_decided_batch_is_not_to_be_aborted(
 
     monkeypatch.setattr(transactions, "end_txns", dies)
     with pytest.raises(SystemExit):
-        sink.commit_stream(options, [report], 0)
+        committer.commit_stream(options, [report], 0)
     (row,) = document(broker, *HOLDERS, "decided")
     assert (row["sink"], row["query"], row["decided"]) == ("to/decided", query, True)
     assert row["what_to_do"] == (

@@ -12,8 +12,8 @@ from run_command import document, failure, ok, run
 from eoslog.broker.broker import Broker
 from eoslog.broker.config import BrokerConfig
 from eoslog.commands.session import client_config
-from eoslog.connector.client import transactions
-from eoslog.connector.client.cluster import Cluster
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker

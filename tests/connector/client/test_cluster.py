@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from fake_broker import FakeBroker
 
-from eoslog.connector.client import retry
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
-from eoslog.connector.client.retry import Backoff, retrying
-from eoslog.connector.client.shared import close_shared, shared
+from eoslog.connector.client.wire import retry
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.connector.client.wire.retry import Backoff, retrying
+from eoslog.connector.client.wire.shared import close_shared, shared
 from eoslog.connector.errors import (
     BrokerUnreachable,
     ConnectionLost,

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 from fake_broker import Drop, FakeBroker, Silence
 
-from eoslog.connector.client.config import ClientConfig
-from eoslog.connector.client.connection import Connection
+from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, UnsupportedByBroker
 from eoslog.protocol.apis import APIS, ApiKey
 

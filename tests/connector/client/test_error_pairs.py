@@ -13,19 +13,21 @@ from error_pairs import PAIRS, Pair
 from fake_broker import FakeBroker
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from eoslog.connector import markers, task
-from eoslog.connector.client import retry, transactions, verdicts
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig
-from eoslog.connector.client.fetch import fetch
-from eoslog.connector.client.listing import LATEST, list_offsets
-from eoslog.connector.client.offsets import commit_plain, fetch_committed
-from eoslog.connector.client.produce import Producer
-from eoslog.connector.client.transactions import Identity
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.admin.listing import LATEST, list_offsets
+from eoslog.connector.client.admin.offsets import commit_plain, fetch_committed
+from eoslog.connector.client.admin.transactions import Identity
+from eoslog.connector.client.records.fetch import fetch
+from eoslog.connector.client.records.produce import Producer
+from eoslog.connector.client.wire import retry, verdicts
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.commit.commands import Held
 from eoslog.connector.commit.names import Identity as Name
 from eoslog.connector.commit.names import Participant
 from eoslog.connector.errors import OffsetsGone, ProduceFailed, RetriesExhausted, UnknownTopic
+from eoslog.connector.run import markers
+from eoslog.connector.sink import task
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import stamp
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -264,7 +266,7 @@ def test_a_code_of_tomorrow_is_refused_with_its_number() -> None:
 def test_a_topic_that_is_not_ready_is_waited_for_and_not_called_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("eoslog.connector.client.cluster._CREATION_PATIENCE_MS", 0)
+    monkeypatch.setattr("eoslog.connector.client.wire.cluster._CREATION_PATIENCE_MS", 0)
     result, sent = ask(REQUESTS["Metadata"], ErrorCode.LEADER_NOT_AVAILABLE, 5)
     assert result == 2 and sent == 6
     result, _ = ask(REQUESTS["Metadata"], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 1 << 60)

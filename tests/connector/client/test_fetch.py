@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from fake_broker import Drop, FakeBroker, wait_until
 
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig
-from eoslog.connector.client.fetch import fetch
+from eoslog.connector.client.records.fetch import fetch
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.errors import OffsetsGone, RetriesExhausted, TopicMadeAnew
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import ABORT, CorruptBatch, control_batch, iter_headers, stamp

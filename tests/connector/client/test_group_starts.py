@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from fake_broker import FakeBroker
 
-from eoslog.connector.client.shared import close_shared
-from eoslog.connector.discover import Log
-from eoslog.connector.group_notes import Note
-from eoslog.connector.offsets import COMMITTED, Offsets
-from eoslog.connector.options import source_options
+from eoslog.connector.client.wire.shared import close_shared
+from eoslog.connector.offsets.group_notes import Note
+from eoslog.connector.offsets.offsets import COMMITTED, Offsets
+from eoslog.connector.options.both import source_options
+from eoslog.connector.source.discover import Log
 from eoslog.protocol.apis import ApiKey
 
 BY_US = Note("ours", "q", 4).text()

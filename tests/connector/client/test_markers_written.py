@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from fake_broker import FakeBroker
 
-from eoslog.connector import markers
-from eoslog.connector.client import retry
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig
+from eoslog.connector.client.wire import retry
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.commit.commands import Held
 from eoslog.connector.commit.names import Identity, Participant
+from eoslog.connector.run import markers
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from fake_broker import FakeBroker
 
-from eoslog.connector.client.shared import close_shared
-from eoslog.connector.discover import Log
-from eoslog.connector.options import source_options
+from eoslog.connector.client.wire.shared import close_shared
+from eoslog.connector.options.both import source_options
+from eoslog.connector.source.discover import Log
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 

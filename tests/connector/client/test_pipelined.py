@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 from fake_broker import Drop, FakeBroker
 
-from eoslog.connector.client import transactions
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig
-from eoslog.connector.client.connection import Connection
-from eoslog.connector.client.pipelined import IN_FLIGHT
-from eoslog.connector.client.transactions import Identity, Kept
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.admin.transactions import Identity, Kept
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.pipelined import IN_FLIGHT
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.names import Identity as Own
 from eoslog.connector.commit.names import Participant
-from eoslog.connector.driver import Driver
 from eoslog.connector.errors import RetriesExhausted, UnsupportedByBroker
+from eoslog.connector.run.driver import Driver
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

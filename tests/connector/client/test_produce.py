@@ -11,11 +11,11 @@ from fake_broker import FakeBroker, FakeLog, Silence, wait_until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig
-from eoslog.connector.client.connection import Connection
-from eoslog.connector.client.produce import Producer
-from eoslog.connector.client.transactions import Identity
+from eoslog.connector.client.admin.transactions import Identity
+from eoslog.connector.client.records.produce import Producer
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.errors import (
     BrokerUnreachable,
     ConnectionLost,

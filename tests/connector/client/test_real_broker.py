@@ -11,13 +11,13 @@ import pytest
 from brokers import start_broker
 from stock_kafka import Kafka
 
-from eoslog.connector.client import transactions
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
-from eoslog.connector.client.fetch import fetch
-from eoslog.connector.client.listing import EARLIEST, LATEST, list_offsets
-from eoslog.connector.client.offsets import commit_plain, fetch_committed
-from eoslog.connector.client.produce import Producer
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
+from eoslog.connector.client.admin.offsets import commit_plain, fetch_committed
+from eoslog.connector.client.records.fetch import fetch
+from eoslog.connector.client.records.produce import Producer
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.errors import ProduceFailed
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.records import encode_batches

@@ -15,12 +15,12 @@ from typing import ClassVar
 import pytest
 import trustme
 
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig
-from eoslog.connector.client.connection import Connection
-from eoslog.connector.client.security import MECHANISMS, PROTOCOLS
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.security import MECHANISMS, PROTOCOLS
 from eoslog.connector.errors import AuthenticationRefused, BrokerUnreachable, OptionError
-from eoslog.connector.options import SourceOptions, source_options
+from eoslog.connector.options.both import SourceOptions, source_options
 from eoslog.protocol.apis import ApiKey
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import ALICE, ALICE_SECRET, Issuer, plain_jaas

@@ -7,11 +7,17 @@ from typing import Any
 import pytest
 from fake_broker import Drop, FakeBroker
 
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig
-from eoslog.connector.client.transaction_lists import LOOKS, STATE_TOPIC, Asked, Listing, list_transactions
+from eoslog.connector.client.admin.transaction_lists import (
+    LOOKS,
+    STATE_TOPIC,
+    Asked,
+    Listing,
+    list_transactions,
+)
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.commit import commands as c
-from eoslog.connector.driver import Driver
+from eoslog.connector.run.driver import Driver
 from eoslog.protocol.apis import ApiKey
 
 PATIENCE_SECONDS = 30

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from fake_broker import Drop, FakeBroker, Handler
 
-from eoslog.connector.client import transactions
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig
-from eoslog.connector.client.listing import EARLIEST, LATEST, list_offsets
-from eoslog.connector.client.offsets import StillPending, commit_plain, fetch_committed
-from eoslog.connector.client.retry import retrying
-from eoslog.connector.client.transactions import Identity, Listing
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
+from eoslog.connector.client.admin.offsets import StillPending, commit_plain, fetch_committed
+from eoslog.connector.client.admin.transactions import Identity, Listing
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.connector.client.wire.retry import retrying
 from eoslog.connector.errors import BrokerUnreachable, RetriesExhausted, UnsupportedByBroker
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.connector.client.visible import visible
+from eoslog.connector.client.records.visible import visible
 from eoslog.protocol.batch import ABORT, COMMIT, CorruptBatch, build_batch, control_batch, stamp
 
 OPEN = -1

@@ -9,7 +9,7 @@ from crash_query import Crash, Query, Running, start
 from test_crash_table import Bench
 
 from benchmarks.peer_cluster import ThreeNodes
-from eoslog.connector.client import transactions
+from eoslog.connector.client.admin import transactions
 
 POINTS = (
     "begun",

@@ -11,16 +11,16 @@ from confluent_kafka import KafkaException
 from stock_kafka import Kafka
 from test_round_trips import prepare
 
-from eoslog.connector.client import transactions
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import commit
 from eoslog.connector.commit.faults import BatchRefused, CommitFault
 from eoslog.connector.commit.messages import Batch, Report, Run
 from eoslog.connector.commit.names import Sink
-from eoslog.connector.driver import Driver
+from eoslog.connector.run.driver import Driver
 from tests.scenarios.apache_kafka import JARS, ApacheKafka
 
 SINK = Sink("s")

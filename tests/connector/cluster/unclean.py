@@ -14,12 +14,12 @@ from stock_kafka import Kafka, bare
 from test_source_stream import reader
 
 from benchmarks.peer_cluster import ThreeNodes
-from eoslog.connector.client import offsets as group_offsets
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
+from eoslog.connector.client.admin import offsets as group_offsets
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.errors import DataLoss
-from eoslog.connector.offsets import epochs_from_json
-from eoslog.connector.reader import StreamReader
+from eoslog.connector.offsets.offsets import epochs_from_json
+from eoslog.connector.source.reader import StreamReader
 from tests.scenarios.apache_kafka import JARS, check
 
 NO_LIMIT = ReadAllAvailable()

@@ -14,8 +14,8 @@ import pytest
 from cluster_bench import ClusterBench
 
 from benchmarks.peer_cluster import ThreeNodes
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from tests.scenarios.apache_kafka import JARS, KafkaMissing
 
 OLD = JARS.with_name("kafka-3.9.1")

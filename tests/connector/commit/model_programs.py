@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
+from eoslog.connector.checkpoint.crosscheck import Story, check_story
 from eoslog.connector.commit import begin as begin_rules
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit import decide as decide_rules
@@ -19,8 +20,7 @@ from eoslog.connector.commit.prepare import Task, judge, participant_name, withd
 from eoslog.connector.commit.prove import prove_last
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
-from eoslog.connector.crosscheck import Story, check_story
-from eoslog.connector.group_notes import Committed, Note, read_note
+from eoslog.connector.offsets.group_notes import Committed, Note, read_note
 from tests.connector.commit.model_broker import ModelBroker
 from tests.connector.commit.model_history import DISTURBING, Choices, Fault, Shape
 
@@ -278,7 +278,7 @@ class Programs:
         return number
 
     def _client(self, step: str, rules: c.Rules[T]) -> Steps[T]:
-        """Runs rules as connector/driver.py does, a request at a time."""
+        """Runs rules as connector/run/driver.py does, a request at a time."""
         answer: Any = None
         asked: Any = None
         while True:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eoslog.connector import crosscheck
+from eoslog.connector.checkpoint import crosscheck
 from eoslog.connector.commit import begin, decide, decision, ending, finish, own, prepare, seal
 from eoslog.connector.commit import commands as c
 from eoslog.protocol.errors import ErrorCode

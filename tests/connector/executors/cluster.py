@@ -10,9 +10,9 @@ import psutil
 from spark_application import PATIENCE_SECONDS, Application
 from stock_kafka import Kafka
 
-from eoslog.connector.client import transactions
-from eoslog.connector.client.cluster import Cluster
-from eoslog.connector.client.config import ClientConfig, parse_addresses
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 """Two executors of one core, each a JVM of its own."""

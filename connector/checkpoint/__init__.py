@@ -1,0 +1,1 @@
+"""Spark's checkpoint of a query, and what a start compares with it."""

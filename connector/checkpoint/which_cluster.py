@@ -1,0 +1,51 @@
+"""Which cluster a query is on: that of its checkpoint, of its source, of its sink. Pure rules; offsets of one
+cluster mean nothing in another."""
+
+from collections.abc import Collection, Iterable
+
+from eoslog.connector.checkpoint.accepted import to_accept
+from eoslog.connector.errors import WrongCluster
+
+
+def check_cluster(then: str | None, now: str | None, moved_to: str | None = None) -> bool:
+    """Whether the query has moved from cluster `then` to cluster `now`; ids that are not known are believed.
+
+    Raises WrongCluster unless option cluster.moved.to (`moved_to`) names the new one.
+    """
+    if then is None or now is None or then == now:
+        return False
+    if moved_to == now:
+        return True
+    raise WrongCluster(
+        f"the checkpoint's offsets are of the cluster {then}, and kafka.bootstrap.servers leads to the "
+        f"cluster {now}: offsets of one mean nothing in the other. Correct kafka.bootstrap.servers; or begin "
+        "with a new checkpoint and startingOffsets; or, if the topics were moved with their offsets as they "
+        f"are, set cluster.moved.to={now}"
+    )
+
+
+def check_group_cluster(sources: Iterable[str], sink: str | None, group: str) -> None:
+    """Source offsets go to a group of the sink's cluster: they must be of that one. Raises WrongCluster."""
+    others = sorted(set(sources) - {sink}) if sink is not None else []
+    if others:
+        raise WrongCluster(
+            f"kafka.group.id={group}: the sink would commit source offsets of the cluster "
+            f"{', '.join(others)} to a group of the cluster {sink}, where they mean nothing. Leave "
+            "kafka.group.id out of the sink's options where source and sink are on two clusters; or correct "
+            "kafka.bootstrap.servers"
+        )
+
+
+def check_sink_cluster(then: str | None, now: str | None, sink: str, accepted: Collection[str]) -> bool:
+    """Whether the sink has moved to another cluster than the checkpoint was given to; ids that are not known
+    are believed. Raises WrongCluster unless that is accepted."""
+    if then is None or now is None or then == now:
+        return False
+    if (word := f"cluster:{now}") in accepted:
+        return True
+    raise WrongCluster(
+        f"sink {sink}: the checkpoint's batches were written to the cluster {then}, where their decisions "
+        f"are, and kafka.bootstrap.servers leads to the cluster {now}. Correct kafka.bootstrap.servers; or "
+        "begin with a new checkpoint; or, if the last batch is complete on the old one, set "
+        f"{to_accept(word, accepted)}"
+    )

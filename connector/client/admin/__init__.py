@@ -1,0 +1,1 @@
+"""What coordinators and leaders know: offsets, transactions, producers, configs."""

@@ -1,0 +1,34 @@
+"""Configs of topics (DescribeConfigs), where what a topic takes has to be known before it is written to."""
+
+from collections.abc import Iterable
+
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.retry import check, retrying
+from eoslog.protocol.apis import ApiKey
+
+_TOPIC = 2
+
+
+def topic_configs(cluster: Cluster, topics: Iterable[str], names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """The values of `names` for each topic, as texts. Raises KafkaError, RetriesExhausted."""
+    wanted = list(names)
+    resources = [
+        {"resource_type": _TOPIC, "resource_name": topic, "configuration_keys": wanted} for topic in topics
+    ]
+
+    def attempt() -> dict[str, dict[str, str]]:
+        answer = cluster.ask_any(ApiKey.DESCRIBE_CONFIGS, {"resources": resources}, max_version=4)
+        found = {}
+        for result in answer["results"]:
+            check(result["error_code"], f"DescribeConfigs of topic {result['resource_name']}")
+            found[result["resource_name"]] = {c["name"]: c["value"] or "" for c in result["configs"]}
+        return found
+
+    return retrying(
+        cluster,
+        "DescribeConfigs",
+        attempt,
+        timeout_ms=cluster.config.api_timeout_ms,
+        option="kafka.default.api.timeout.ms",
+        forget=lambda: None,
+    )

@@ -1,0 +1,53 @@
+"""Where leader epochs end in the log (OffsetForLeaderEpoch, KIP-320): whether it is still the same log."""
+
+from collections.abc import Mapping
+
+from eoslog.connector.client.admin.listing import Place, TopicPartition, by_leader
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.grouping import by_topic
+from eoslog.connector.client.wire.retry import check, retrying
+from eoslog.protocol.apis import ApiKey
+
+
+def epoch_ends(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, Place]:
+    """The largest leader epoch up to the one given that the partition's log has, and the offset where it
+    ends; -1 and -1 where the log has never come to it. One request a leader.
+
+    Raises KafkaError, UnknownTopic, RetriesExhausted.
+    """
+    found: dict[TopicPartition, Place] = {}
+
+    def attempt() -> None:
+        left = {tp: epoch for tp, epoch in epochs.items() if tp not in found}
+        for asked in by_leader(cluster, left).values():
+            found.update(_ask(cluster, asked))
+
+    def forget() -> None:
+        for topic, _ in epochs:
+            cluster.forget_topic(topic)
+
+    retrying(
+        cluster,
+        "OffsetForLeaderEpoch",
+        attempt,
+        timeout_ms=cluster.config.api_timeout_ms,
+        option="kafka.default.api.timeout.ms",
+        forget=forget,
+        api=ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    )
+    return found
+
+
+def _ask(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, Place]:
+    rows = ((t, p, {"partition": p, "leader_epoch": epoch}) for (t, p), epoch in epochs.items())
+    topics = [{"topic": topic, "partitions": parts} for topic, parts in by_topic(rows)]
+    answer = cluster.leader(*next(iter(epochs))).call(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH, {"replica_id": -1, "topics": topics}
+    )
+    found = {}
+    for topic in answer["topics"]:
+        for part in topic["partitions"]:
+            where = (topic["topic"], part["partition"])
+            check(part["error_code"], f"OffsetForLeaderEpoch of {where[0]}-{where[1]}")
+            found[where] = Place(part["end_offset"], part["leader_epoch"])
+    return found

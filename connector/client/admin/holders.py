@@ -1,0 +1,100 @@
+"""Who holds back readers of committed records, and what there is to do about it.
+
+They stop at the last stable offset of a partition: where the oldest transaction begins that is open there.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.admin.producers import Producer
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.offsets.offsets import TopicPartition
+from eoslog.protocol.sink_names import sink_of
+
+NEVER_MS = 2**31 - 1
+"""The time-out of a transaction under two-phase commit (KIP-939): it is sealed, and nothing but its sink, or
+somebody's hand, ends it."""
+_BEING_ENDED = ("PrepareCommit", "PrepareAbort")
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The transaction that holds a partition back: as the partition knows it, its transactional id (None: it
+    is not told), and as its coordinator describes it (None: it knows none)."""
+
+    producer: Producer
+    name: str | None
+    found: transactions.Description | None
+
+    @property
+    def sink(self) -> str | None:
+        """The sink of eoslog's whose transaction it is; None: it is none, as far as the name tells."""
+        return None if self.name is None else sink_of(self.name)
+
+    @property
+    def hangs(self) -> bool:
+        """Whether no coordinator counts the partition among those that the transaction has to end on."""
+        return self.found is None or self.producer.where not in self.found.partitions
+
+    @property
+    def sealed(self) -> bool:
+        """Whether it takes part in a two-phase commit, and never times out."""
+        return self.found is not None and not self.hangs and self.found.timeout_ms == NEVER_MS
+
+    def way_out(self) -> str:
+        """What to do, in a sentence without its end."""
+        if self.hangs or self.found is None:
+            topic, partition = self.producer.where
+            return (
+                "no coordinator will end it, as far as this user may see (Describe on its transactional id); "
+                f"if nobody ends it, eoslog transactions abort --topic {topic} --partition {partition} "
+                f"--start-offset {self.producer.start}"
+            )
+        if self.found.state in _BEING_ENDED:
+            return (
+                "its coordinator is ending it, as soon as all partitions' leaders answer: if that takes more "
+                "than some seconds, look after the brokers"
+            )
+        if not self.sealed:
+            return (
+                "it ends when its producer ends it, or its time-out does; if it is to end now, "
+                f"eoslog transactions abort --transactional-id {self.name}"
+            )
+        who = "whoever began it ends it" if self.sink is None else (
+            f"start the query of sink {self.sink} again, which ends it"
+        )  # fmt: skip
+        return (
+            f"it is sealed for a two-phase commit and never times out: {who}; if nobody will, "
+            f"eoslog transactions abort --transactional-id {self.name} --force"
+        )
+
+
+def oldest(found: Iterable[Producer]) -> list[Producer]:
+    """Of each partition the open transaction that begins first: it is the one that holds readers back."""
+    first: dict[TopicPartition, Producer] = {}
+    for producer in found:
+        known = first.get(producer.where)
+        if producer.start >= 0 and (known is None or producer.start < known.start):
+            first[producer.where] = producer
+    return list(first.values())
+
+
+def holders(cluster: Cluster, open_there: Sequence[Producer]) -> list[Holder]:
+    """What the coordinators know of these transactions. Raises KafkaError, EoslogError."""
+    if not open_there:
+        return []
+    ids = sorted({producer.producer_id for producer in open_there})
+    listed = transactions.list_transactions(cluster, "", producer_ids=ids)
+    names = {listing.producer_id: listing.transactional_id for listing in listed}
+    known = transactions.describe(cluster, sorted(set(names.values()))) if names else {}
+    return [
+        Holder(producer, names.get(producer.producer_id), known.get(names.get(producer.producer_id, "")))
+        for producer in open_there
+    ]
+
+
+def clock(ms: int) -> str:
+    """A time in ms since 1970, as text (UTC)."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms / 1000))

@@ -1,0 +1,80 @@
+"""Producers as the partitions that they write to know them (DescribeProducers, KIP-664)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.grouping import by_topic
+from eoslog.connector.client.wire.retry import check, retrying
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.schema import Message
+
+TopicPartition = tuple[str, int]
+
+PARTITIONS_A_CALL = 500
+
+
+@dataclass(frozen=True)
+class Producer:
+    """A producer as a partition knows it; `start` is its open transaction's first offset, -1 without one."""
+
+    where: TopicPartition
+    producer_id: int
+    epoch: int
+    coordinator_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    start: int
+
+
+def producers(cluster: Cluster, partitions: Sequence[TopicPartition]) -> list[Producer]:
+    """All producers that the partitions' leaders remember. Raises KafkaError naming the partition."""
+    found: list[Producer] = []
+    for first in range(0, len(partitions), PARTITIONS_A_CALL):
+        chunk = partitions[first : first + PARTITIONS_A_CALL]
+        found += retrying(
+            cluster,
+            "DescribeProducers",
+            partial(_ask_leaders, cluster, chunk),
+            timeout_ms=cluster.config.api_timeout_ms,
+            option="kafka.default.api.timeout.ms",
+            forget=lambda: None,
+            api=ApiKey.DESCRIBE_PRODUCERS,
+        )
+    return found
+
+
+def _ask_leaders(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[Producer]:
+    leaders: dict[Connection, list[TopicPartition]] = {}
+    for where in partitions:
+        leaders.setdefault(cluster.leader(*where), []).append(where)
+    found = []
+    for connection, wanted in leaders.items():
+        topics = [
+            {"name": topic, "partition_indexes": numbers}
+            for topic, numbers in by_topic((topic, number, number) for topic, number in wanted)
+        ]
+        answer = connection.call(ApiKey.DESCRIBE_PRODUCERS, {"topics": topics})
+        found += [
+            _producer(topic["name"], part, entry)
+            for topic in answer["topics"]
+            for part in topic["partitions"]
+            if _fine(topic, part)
+            for entry in part["active_producers"]
+        ]
+    return found
+
+
+def _fine(topic: Message, part: Message) -> bool:
+    check(part["error_code"], f"producers of {topic['name']}-{part['partition_index']}")
+    return True
+
+
+def _producer(topic: str, part: Message, entry: Message) -> Producer:
+    return Producer(
+        (topic, part["partition_index"]), entry["producer_id"], entry["producer_epoch"],
+        entry["coordinator_epoch"], entry["last_sequence"], entry["last_timestamp"],
+        entry["current_txn_start_offset"],
+    )  # fmt: skip

@@ -1,0 +1,172 @@
+"""Which transactions there are (ListTransactions): asked of every broker, and again where coordinators move.
+
+Each broker knows only those that it coordinates. One whose coordinator moves from a broker that has not
+answered yet to one that has would be in no answer. So each broker also tells, before and after its list, who
+leads the partitions of STATE_TOPIC, which is who coordinates (brokers learn of a move before they carry it
+out), and which brokers there are: where not all of them tell the same, or one was not asked, all are asked
+once more. While nothing moves that is one round trip.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+from eoslog.connector.client.wire.cluster import METADATA_MAX, Cluster, Metadata, read_metadata
+from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.retry import check, retrying
+from eoslog.connector.errors import EoslogError, RefusedByBroker
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+log = logging.getLogger(__name__)
+
+STATE_TOPIC = "__transaction_state"
+LOOKS = 3
+"""How often all brokers are asked at most. Should coordinators move all the time, what is found in none of
+these is left for whoever lists next: for the sink that means open for longer, never lost or doubled."""
+
+_Leaders = dict[int, int]
+
+
+class Listing(NamedTuple):
+    """One line of ListTransactions."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+class Asked:
+    """ListTransactions that is under way, on connections of its own: an answer of each broker is to come."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        brokers: Sequence[Connection],
+        prefix: str,
+        states: Sequence[str],
+        producer_ids: Sequence[int] = (),
+    ) -> None:
+        self._cluster, self._prefix, self.brokers = cluster, prefix, brokers
+        who = {"topics": [{"name": STATE_TOPIC}], "allow_auto_topic_creation": False}
+        for broker in brokers:
+            version = broker.pick(ApiKey.LIST_TRANSACTIONS)
+            pattern = _quoted(prefix) + ".*" if version >= 2 and prefix else None
+            body = {
+                "state_filters": list(states),
+                "producer_id_filters": list(producer_ids),
+                "transactional_id_pattern": pattern,
+            }
+            asking = broker.pick(ApiKey.METADATA, max_version=METADATA_MAX)
+            broker.send(ApiKey.METADATA, who, asking)
+            broker.send(ApiKey.LIST_TRANSACTIONS, body, version)
+            broker.send(ApiKey.METADATA, who, asking)
+
+    @classmethod
+    def ahead(cls, cluster: Cluster, prefix: str, states: Sequence[str]) -> Self | None:
+        """Ask all brokers that are known, for list_transactions to read the answers. Waits for nothing: None
+        where there is no open connection to one of them, or it was lost."""
+        brokers = [cluster.idle(address) for address in cluster.known_addresses()]
+        connected = [broker for broker in brokers if broker is not None]
+        try:
+            if connected and len(connected) == len(brokers):
+                return cls(cluster, connected, prefix, states)
+        except (EoslogError, KafkaError) as error:
+            log.debug("transactions are listed later: %s", error)
+        for broker in connected:
+            cluster.give_back(broker)
+        return None
+
+    def answers(self) -> tuple[dict[str, Listing], list[Metadata]]:
+        """What all brokers list, and what each tells of the cluster before and after its list."""
+        try:
+            answers = [(b, b.receive(), b.receive(), b.receive()) for b in self.brokers]
+        finally:
+            self.drop()
+        found = {row.transactional_id: row for b, _, answer, _ in answers for row in _rows(b, answer)}
+        listed = {name: row for name, row in found.items() if name.startswith(self._prefix)}
+        return listed, [read_metadata(told) for _, before, _, after in answers for told in (before, after)]
+
+    def drop(self) -> None:
+        """Give the connections back; one that waits for an answer still is closed."""
+        for broker in self.brokers:
+            self._cluster.give_back(broker)
+
+
+def list_transactions(
+    cluster: Cluster,
+    prefix: str,
+    states: Sequence[str] = (),
+    producer_ids: Sequence[int] = (),
+    *,
+    ahead: Asked | None = None,
+) -> list[Listing]:
+    """Every transactional id that begins with `prefix`, in one of `states` (none given: in any), of one of
+    `producer_ids` (likewise), by its name. `ahead`: the same that was asked before.
+
+    A broker that is still loading would answer an empty list, which is no proof, and is waited for. The
+    requests to all brokers are under way together. Raises KafkaError, RetriesExhausted.
+    """
+    known = True  # which brokers there are, as far as this client has been told
+
+    def ask() -> Asked:
+        nonlocal known, ahead
+        asked, ahead = ahead, None
+        addresses = cluster.known_addresses() if known else []
+        known = False
+        if asked is not None:
+            return asked
+        if not addresses:
+            cluster.metadata([STATE_TOPIC])
+        brokers = [cluster.take(address) for address in addresses or cluster.known_addresses()]
+        return Asked(cluster, brokers, prefix, states, producer_ids)
+
+    def attempt() -> dict[str, Listing]:
+        found: dict[str, Listing] = {}
+        for _ in range(LOOKS):
+            asked = ask()
+            listed, told = asked.answers()
+            found |= listed
+            if _is_all(asked.brokers, told):
+                break
+        return found
+
+    found = retrying(
+        cluster,
+        "ListTransactions",
+        attempt,
+        timeout_ms=cluster.config.delivery_timeout_ms,
+        option="kafka.delivery.timeout.ms",
+        forget=lambda: None,
+    )
+    return [found[name] for name in sorted(found)]
+
+
+def _is_all(brokers: Sequence[Connection], told: Sequence[Metadata]) -> bool:
+    """Whether all brokers were asked, and no coordinator has moved meanwhile."""
+    asked, first = {(broker.host, broker.port) for broker in brokers}, _leaders(told[0])
+    if any(set(one.nodes.values()) != asked for one in told):
+        return False
+    return len(brokers) == 1 or (bool(first) and all(_leaders(one) == first for one in told))
+
+
+def _rows(broker: Connection, answer: Message) -> list[Listing]:
+    check(answer["error_code"], f"ListTransactions on {broker.host}:{broker.port}")
+    if answer["unknown_state_filters"]:
+        raise RefusedByBroker(ErrorCode.INVALID_REQUEST, f"unknown states {answer['unknown_state_filters']}")
+    return [
+        Listing(t["transactional_id"], t["producer_id"], t["transaction_state"])
+        for t in answer["transaction_states"]
+    ]
+
+
+def _leaders(metadata: Metadata) -> _Leaders:
+    """Who leads each partition of STATE_TOPIC; empty where there is none yet, or it may not be known."""
+    topic = metadata.topics.get(STATE_TOPIC)
+    return topic.leaders if topic else {}
+
+
+def _quoted(text: str) -> str:
+    """`text` as a pattern that matches only itself, in the syntax brokers use (RE2)."""
+    return "".join(c if c.isalnum() or ord(c) > 127 else "\\" + c for c in text)

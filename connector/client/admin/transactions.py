@@ -1,0 +1,359 @@
+"""Transactions as the coordinator keeps them: open, end, look at, commit offsets within.
+
+Each call is tried again while a failure may pass (see retry.py): all of them may be repeated when
+their first answer was lost. InitProducerId then merely bumps the epoch once more; EndTxn answers a
+repeated request by its outcome as long as version and epoch stay the same (KIP-890), so a call keeps
+to the version of its first try. TV2 is transaction.version >= 2: no AddPartitionsToTxn, no
+AddOffsetsToTxn, and EndTxn 5 returns a bumped epoch. Ends and take-overs of many transactional ids
+are under way together (pipelined.py); the bundled broker ends them by one request, all visible at once.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from eoslog.connector.client.admin.offsets import Epochs, rows_of
+from eoslog.connector.client.admin.transaction_lists import Listing as Listing
+from eoslog.connector.client.admin.transaction_lists import list_transactions as list_transactions
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.grouping import by_topic
+from eoslog.connector.client.wire.pipelined import at_coordinators, by_connection
+from eoslog.connector.client.wire.retry import check, passes, retrying
+from eoslog.connector.errors import EoslogError, RefusedByBroker
+from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+T = TypeVar("T")
+TopicPartition = tuple[str, int]
+
+TV2 = 2
+MARKERS_SECONDS = 10.0
+"""So long markers are waited for; they take some milliseconds, unless a partition's leader is away."""
+FIRST_LOOK_SECONDS, LAST_LOOK_SECONDS = 0.001, 0.1
+"""Pauses between two looks."""
+_PREPARED = frozenset({"PrepareCommit", "PrepareAbort"})
+_END_TXN_TV2 = 5
+_END_TXN_TV1 = 4
+_INIT_MAX = 5  # version 6 is two-phase commit (KIP-939)
+_INIT_KEEPS = 6
+_INIT_CURRENT = 3
+_ADD_PARTITIONS_MAX = 3  # later versions are for brokers
+_ADD_OFFSETS_MAX = 4
+_TXN_OFFSETS_TV1 = 4
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A producer as brokers know it."""
+
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Description:
+    """A transactional id's state, such as Ongoing or CompleteCommit; times in ms, `start_ms` since 1970."""
+
+    state: str
+    identity: Identity
+    timeout_ms: int
+    start_ms: int
+    partitions: list[TopicPartition]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A transaction that was taken over: who can end it, and who wrote it (None: nothing was open)."""
+
+    holder: Identity
+    wrote: Identity | None
+
+
+def init_producer_id(
+    cluster: Cluster, transactional_id: str | None, timeout_ms: int, current: Identity | None = None
+) -> Identity:
+    """A producer id and epoch (InitProducerId). With a transactional id: fences its older users and
+    aborts their open transaction; `current`: only if it has this identity still (KIP-360), else
+    PRODUCER_FENCED or INVALID_PRODUCER_EPOCH. Raises KafkaError, as INVALID_TRANSACTION_TIMEOUT where the
+    broker's transaction.max.timeout.ms is lower than `timeout_ms`."""
+    body: Message = {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
+    if current is not None:
+        body |= {"producer_id": current.producer_id, "producer_epoch": current.epoch}
+
+    def attempt(connection: Connection) -> Identity:
+        version = connection.pick(
+            ApiKey.INIT_PRODUCER_ID, min_version=_INIT_CURRENT if current else 0, max_version=_INIT_MAX
+        )
+        answer = connection.call(ApiKey.INIT_PRODUCER_ID, body, version=version)
+        check(answer["error_code"], f"InitProducerId of {transactional_id!r} with time-out {timeout_ms} ms")
+        return Identity(answer["producer_id"], answer["producer_epoch"])
+
+    if transactional_id is None:
+        return _anywhere(cluster, ApiKey.INIT_PRODUCER_ID, attempt)
+    return _at_coordinator(cluster, ApiKey.INIT_PRODUCER_ID, transactional_id, attempt)
+
+
+def end_txn(cluster: Cluster, transactional_id: str, identity: Identity, commit: bool) -> Identity:
+    """Commit or abort; returns the identity to go on with. Raises KafkaError when refused, for
+    instance INVALID_PRODUCER_EPOCH or PRODUCER_FENCED (another owner), INVALID_TXN_STATE (ended already)."""
+    answer = end_txns(cluster, {transactional_id: identity}, commit)[transactional_id]
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def end_txns(
+    cluster: Cluster, identities: Mapping[str, Identity], commit: bool
+) -> dict[str, Identity | EoslogError | KafkaError]:
+    """The same for several transactional ids, their requests under way together; each one's identity to go
+    on with, or why it was not ended. A broker that can ends those it coordinates in one step."""
+    verb = "commit" if commit else "abort"
+    chosen: dict[str, int] = {}
+
+    def choose(connection: Connection, name: str) -> int:
+        if name not in chosen:
+            tv2 = cluster.transaction_version() >= TV2
+            chosen[name] = connection.pick(ApiKey.END_TXN, max_version=_END_TXN_TV2 if tv2 else _END_TXN_TV1)
+        return chosen[name]
+
+    def named(name: str) -> Message:
+        who = identities[name]
+        return {"transactional_id": name, "producer_id": who.producer_id, "producer_epoch": who.epoch}
+
+    def request(connection: Connection, name: str) -> tuple[Message, int]:
+        return named(name) | {"committed": commit}, choose(connection, name)
+
+    def together(connection: Connection, names: Sequence[str]) -> dict[str, Message]:
+        offered = connection.ends_together and len(names) > 1
+        if not offered or {choose(connection, name) for name in names} != {_END_TXN_TV2}:
+            return {}
+        first, *others = names
+        body, version = request(connection, first)
+        body["together"] = [named(name) for name in others]
+        answer = connection.call(ApiKey.END_TXN, body, version=version)
+        return {first: answer} | {other["transactional_id"]: other for other in answer["together"]}
+
+    def read(name: str, answer: Message) -> Identity:
+        check(answer["error_code"], f"{verb} of {name!r} as {identities[name]}")
+        if chosen[name] < _END_TXN_TV2 or answer["producer_id"] < 0:
+            return identities[name]
+        return Identity(answer["producer_id"], answer["producer_epoch"])
+
+    return at_coordinators(cluster, f"EndTxn({verb})", identities, ApiKey.END_TXN, request, read, together)
+
+
+def keep_prepared(
+    cluster: Cluster, names: Sequence[str], timeout_ms: int
+) -> dict[str, Kept | EoslogError | KafkaError]:
+    """Take over open transactions as they are, to be ended by the new holder and by no time-out (KIP-939).
+
+    A transactional id without an open transaction starts anew. The requests are under way together.
+    UnsupportedByBroker where the broker has no InitProducerId 6 (`timeout_ms` counts only for that of
+    brokers that heed it).
+    """
+
+    def request(connection: Connection, name: str) -> tuple[Message, int]:
+        body = {
+            "transactional_id": name,
+            "transaction_timeout_ms": timeout_ms,
+            "enable2_pc": True,
+            "keep_prepared_txn": True,
+        }
+        return body, connection.pick(ApiKey.INIT_PRODUCER_ID, min_version=_INIT_KEEPS)
+
+    def read(name: str, answer: Message) -> Kept:
+        check(answer["error_code"], f"InitProducerId(keepPreparedTxn) of {name!r}")
+        wrote = Identity(answer["ongoing_txn_producer_id"], answer["ongoing_txn_producer_epoch"])
+        holder = Identity(answer["producer_id"], answer["producer_epoch"])
+        return Kept(holder, wrote if wrote.producer_id >= 0 else None)
+
+    return at_coordinators(
+        cluster, "InitProducerId(keepPreparedTxn)", names, ApiKey.INIT_PRODUCER_ID, request, read
+    )
+
+
+def add_partitions(
+    cluster: Cluster, transactional_id: str, identity: Identity, partitions: Iterable[TopicPartition]
+) -> None:
+    """Enlist partitions before the first record goes to them (TV1 only). Raises KafkaError."""
+    wanted = list(partitions)
+    topics = [
+        {"name": topic, "partitions": numbers} for topic, numbers in by_topic((t, p, p) for t, p in wanted)
+    ]
+    body = {
+        "v3_and_below_transactional_id": transactional_id,
+        "v3_and_below_producer_id": identity.producer_id,
+        "v3_and_below_producer_epoch": identity.epoch,
+        "v3_and_below_topics": topics,
+    }
+
+    def attempt(connection: Connection) -> None:
+        answer = connection.call(ApiKey.ADD_PARTITIONS_TO_TXN, body, max_version=_ADD_PARTITIONS_MAX)
+        codes = {
+            (topic["name"], part["partition_index"]): part["partition_error_code"]
+            for topic in answer["results_by_topic_v3_and_below"]
+            for part in topic["results_by_partition"]
+        }
+        _check_all(codes, wanted, f"AddPartitionsToTxn of {transactional_id!r}")
+
+    _at_coordinator(cluster, ApiKey.ADD_PARTITIONS_TO_TXN, transactional_id, attempt)
+
+
+def describe(cluster: Cluster, ids: Sequence[str]) -> dict[str, Description | None]:
+    """What the coordinators know of each id (DescribeTransactions); None: nothing."""
+    found: dict[str, Description | None] = {}
+
+    def attempt() -> None:
+        left = [i for i in ids if i not in found]
+        for connection, names in by_connection(cluster.coordinators("transaction", left)).items():
+            answer = connection.call(ApiKey.DESCRIBE_TRANSACTIONS, {"transactional_ids": names})
+            for state in answer["transaction_states"]:
+                found[state["transactional_id"]] = _description(state)
+            missing = [name for name in names if name not in found]
+            if missing:
+                raise RefusedByBroker(
+                    ErrorCode.UNKNOWN_SERVER_ERROR, f"DescribeTransactions left out {missing}"
+                )
+
+    forget = partial(cluster.forget_coordinator, "transaction", *ids)
+    _retry(cluster, ApiKey.DESCRIBE_TRANSACTIONS, attempt, forget)
+    return {i: found[i] for i in ids}
+
+
+def await_markers(cluster: Cluster, ids: Sequence[str]) -> tuple[str, ...]:
+    """Wait until the markers of ended transactions are written, for MARKERS_SECONDS; the ids of those whose
+    are not. A coordinator that ends several in one step has written them when it answers."""
+    until, pause = time.monotonic() + MARKERS_SECONDS, FIRST_LOOK_SECONDS
+    coordinators = by_connection(cluster.coordinators("transaction", ids))
+    left = [name for at, names in coordinators.items() if not at.ends_together for name in names]
+    while left:
+        states = describe(cluster, left)
+        left = [name for name, state in states.items() if state and state.state in _PREPARED]
+        if not left or time.monotonic() >= until:
+            break
+        time.sleep(pause)
+        pause = min(2 * pause, LAST_LOOK_SECONDS)
+    return tuple(left)
+
+
+def commit_offsets(
+    cluster: Cluster,
+    transactional_id: str,
+    identity: Identity,
+    group: str,
+    offsets: Mapping[TopicPartition, tuple[int, str]],
+    epochs: Epochs | None = None,
+) -> None:
+    """Commit offsets and their metadata (4,096 characters at most, each) in the open transaction.
+
+    `epochs`: the leader epoch of the record before the offset, where it is known. Raises KafkaError if any
+    partition is refused, even where others were taken: then abort.
+    """
+    tv2 = cluster.transaction_version() >= TV2
+    if not tv2:
+        _add_offsets(cluster, transactional_id, identity, group)
+    body = {
+        "transactional_id": transactional_id,
+        "group_id": group,
+        "producer_id": identity.producer_id,
+        "producer_epoch": identity.epoch,
+        "topics": rows_of(offsets, epochs),
+    }
+
+    def attempt() -> None:
+        connection = cluster.coordinator("group", group)
+        version = connection.pick(
+            ApiKey.TXN_OFFSET_COMMIT,
+            max_version=None if tv2 else _TXN_OFFSETS_TV1,
+            min_version=_TXN_OFFSETS_TV1 + 1 if tv2 else 0,
+        )
+        answer = connection.call(ApiKey.TXN_OFFSET_COMMIT, body, version=version)
+        codes = {
+            (topic["name"], part["partition_index"]): part["error_code"]
+            for topic in answer["topics"]
+            for part in topic["partitions"]
+        }
+        _check_all(codes, list(offsets), f"TxnOffsetCommit of {transactional_id!r} to group {group!r}")
+
+    _retry(cluster, ApiKey.TXN_OFFSET_COMMIT, attempt, lambda: cluster.forget_coordinator("group", group))
+
+
+def _add_offsets(cluster: Cluster, transactional_id: str, identity: Identity, group: str) -> None:
+    body = {
+        "transactional_id": transactional_id,
+        "producer_id": identity.producer_id,
+        "producer_epoch": identity.epoch,
+        "group_id": group,
+    }
+
+    def attempt(connection: Connection) -> None:
+        answer = connection.call(ApiKey.ADD_OFFSETS_TO_TXN, body, max_version=_ADD_OFFSETS_MAX)
+        check(answer["error_code"], f"AddOffsetsToTxn of {transactional_id!r} for group {group!r}")
+
+    _at_coordinator(cluster, ApiKey.ADD_OFFSETS_TO_TXN, transactional_id, attempt)
+
+
+def _at_coordinator(
+    cluster: Cluster, api: ApiKey, transactional_id: str, attempt: Callable[[Connection], T]
+) -> T:
+    def run() -> T:
+        return attempt(cluster.coordinator("transaction", transactional_id))
+
+    return _retry(
+        cluster,
+        api,
+        run,
+        lambda: cluster.forget_coordinator("transaction", transactional_id),
+        f" of {transactional_id!r}",
+    )
+
+
+def _anywhere(cluster: Cluster, api: ApiKey, attempt: Callable[[Connection], T]) -> T:
+    return _retry(cluster, api, lambda: attempt(cluster.any_broker()), lambda: None)
+
+
+def _retry(
+    cluster: Cluster, api: ApiKey, attempt: Callable[[], T], forget: Callable[[], None], of: str = ""
+) -> T:
+    return retrying(
+        cluster,
+        f"{APIS[api].name}{of}",
+        attempt,
+        timeout_ms=cluster.config.delivery_timeout_ms,
+        option="kafka.delivery.timeout.ms",
+        forget=forget,
+        api=api,
+    )
+
+
+def _check_all(codes: Mapping[TopicPartition, int], wanted: Sequence[TopicPartition], what: str) -> None:
+    """Raise for the worst answer: one that will not pass, before one that may."""
+    missing = [tp for tp in wanted if tp not in codes]
+    if missing:
+        raise RefusedByBroker(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: no answer for {_named(missing)}")
+    refused = sorted((passes(KafkaError(code)), tp, code) for tp, code in codes.items() if code)
+    if refused:
+        worst = refused[0][2]
+        names = [tp for _, tp, code in refused if code == worst]
+        check(worst, f"{what}: refused for {_named(names)}")
+
+
+def _description(state: Message) -> Description | None:
+    if state["error_code"] == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        return None
+    check(state["error_code"], f"DescribeTransactions of {state['transactional_id']!r}")
+    return Description(
+        state["transaction_state"],
+        Identity(state["producer_id"], state["producer_epoch"]),
+        state["transaction_timeout_ms"],
+        state["transaction_start_time_ms"],
+        [(topic["topic"], p) for topic in state["topics"] for p in topic["partitions"]],
+    )
+
+
+def _named(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(f"{topic}-{p}" for topic, p in partitions)

@@ -1,0 +1,334 @@
+"""Reading a range of a partition, a whole answer at a time.
+
+The next Fetch is on its way before this answer is decoded, so broker and network work while Arrow
+does. Only batch headers are looked at one by one; records of all batches of an answer are decoded at
+once. Control batches and records of aborted transactions are passed over.
+
+With client.rack a leader may send its reader to a replica near by (KIP-392), giving no records itself.
+Whatever goes wrong there, or is not there yet, is asked of the leader, whose word counts.
+"""
+
+from base64 import urlsafe_b64decode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from eoslog.connector.client.records.gaps import Gaps
+from eoslog.connector.client.records.visible import Located, Visible, visible
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import Address
+from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.retry import Backoff, check, passes
+from eoslog.connector.errors import (
+    BrokerUnreachable,
+    ConnectionLost,
+    OffsetsGone,
+    RefusedByBroker,
+    RetriesExhausted,
+    TopicMadeAnew,
+)
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.batch import Buffer, CorruptBatch
+from eoslog.protocol.decode import PayloadTooLarge
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.records import DecodedRecords, decode_batches
+from eoslog.protocol.schema import Message
+
+_DAMAGED = "read another replica (move the leader), or begin behind it with startingOffsets"
+_BY_NAME = 12  # the last version that names topics
+_BY_ID = 13  # names them by their ids (KIP-516)
+_OTHER_TOPIC = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a Fetch brought for the one partition asked for. `elsewhere`: the node that is to be asked."""
+
+    records: Buffer
+    last_stable_offset: int
+    high_watermark: int
+    log_start_offset: int
+    aborted: list[tuple[int, int]]
+    elsewhere: int
+
+
+def fetch(
+    cluster: Cluster,
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    *,
+    committed: bool,
+    topic_id: str | None = None,
+    max_bytes: int | None = None,
+    headers: bool = False,
+    max_payload: int | None = None,
+) -> Iterator[DecodedRecords]:
+    """Records with offsets start..end-1, in order, an answer's worth at a time.
+
+    With `topic_id` no record of another topic is read that came to have this name. `max_bytes` (None: as
+    the config says) is asked of the broker for an answer; a single batch that is larger comes all the same.
+    Compressed batches are unpacked so many at a time that they make up to `max_payload` bytes, or one.
+    Raises OffsetsGone where the log no longer holds `start`, never reached `end`, or misses offsets that no
+    compaction took; TopicMadeAnew, CorruptBatch, KafkaError, and RetriesExhausted after poll_timeout_ms
+    without progress.
+    """
+    config = cluster.config
+    most = min(config.max_partition_fetch_bytes, config.fetch_max_bytes) if max_bytes is None else max_bytes
+    reader = _Reader(cluster, topic, topic_id, partition, end, committed, most)
+    gaps = Gaps(cluster, topic, partition)
+    try:
+        reader.ask(start)
+        position = start
+        while position < end:
+            answer = reader.answer(position)
+            seen = _seen(reader.name, answer, position, end, committed)
+            if seen.next_offset <= position:
+                reader.nothing(answer, position)
+                continue
+            lost = None if seen.missing is None or gaps.are_explained() else seen.missing
+            if lost is not None:
+                seen = _seen(reader.name, answer, position, lost[0], committed)
+            elif seen.next_offset < end:
+                reader.ask(seen.next_offset)
+            for decoded in _decoded(reader.name, answer.records, seen.batches, headers, max_payload):
+                rows = cut(decoded, position, end)
+                if len(rows):
+                    yield rows
+            if lost is not None:
+                raise gaps.error(*lost)
+            position = seen.next_offset
+    finally:
+        reader.close()
+
+
+def _seen(name: str, answer: _Answer, position: int, end: int, committed: bool) -> Visible:
+    try:
+        return visible(answer.records, position, end, answer.aborted if committed else None)
+    except CorruptBatch as error:
+        raise CorruptBatch(f"{name}: {error}; {_DAMAGED}", error.offset) from error
+
+
+def _decoded(
+    name: str, records: Buffer, batches: Sequence[Located], headers: bool, max_payload: int | None
+) -> Iterator[DecodedRecords]:
+    """All records of all batches at once; in halves where they unpack to more than one call may hold."""
+    if not batches:
+        return
+    try:
+        yield decode_batches(
+            records, batches, headers=headers, max_payload=max_payload if len(batches) > 1 else None
+        )
+    except CorruptBatch as error:
+        raise CorruptBatch(f"{name}: {error}; {_DAMAGED}", error.offset) from error
+    except PayloadTooLarge:
+        if len(batches) == 1:
+            raise
+        middle = len(batches) // 2
+        yield from _decoded(name, records, batches[:middle], headers, max_payload)
+        yield from _decoded(name, records, batches[middle:], headers, max_payload)
+
+
+def cut(rows: DecodedRecords, start: int, end: int) -> DecodedRecords:
+    """Rows with offsets start..end-1; offsets rise, so it is a slice."""
+    offsets = rows.offset.to_numpy()
+    first, last = (int(i) for i in np.searchsorted(offsets, (start, end)))
+    if (first, last) == (0, len(offsets)):
+        return rows
+    columns = ((f.name, getattr(rows, f.name)) for f in fields(rows))
+    return DecodedRecords(
+        **{name: None if column is None else column[first:last] for name, column in columns}
+    )
+
+
+class _Reader:
+    """Asks for one partition at one position after another, over whatever connection leads there."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        topic_id: str | None,
+        partition: int,
+        end: int,
+        committed: bool,
+        max_bytes: int,
+    ) -> None:
+        self.cluster, self.topic, self.partition = cluster, topic, partition
+        self.topic_id = topic_id
+        self._id = b"" if topic_id is None else urlsafe_b64decode(topic_id + "==")
+        self.end, self.committed, self.max_bytes = end, committed, max_bytes
+        self._connection: Connection | None = None
+        self._asked = -1
+        self._backoff: Backoff | None = None
+        self._rack = cluster.config.client_rack
+        self._near: Address | None = None
+        """The replica to which the leader has sent us."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    def ask(self, position: int) -> None:
+        """Send a Fetch for what comes next, so there was progress; a failure is left for `answer` to find."""
+        self._backoff = None
+        try:
+            self._send(position)
+        except (KafkaError, ConnectionLost, BrokerUnreachable) as error:
+            self._drop()
+            if not passes(error, ApiKey.FETCH):
+                raise
+
+    def answer(self, position: int) -> _Answer:
+        """The answer for `position`, asked again while failures may pass."""
+        while True:
+            try:
+                if self._connection is None or self._asked != position:
+                    self._drop()
+                    self._send(position)
+                answer = self._read()
+                if self._goes_elsewhere(answer):
+                    continue
+            except (KafkaError, ConnectionLost, BrokerUnreachable) as error:
+                self._again(error, position)
+                continue
+            return answer
+
+    def nothing(self, answer: _Answer, position: int) -> None:
+        """An answer without a whole batch: ask for more, or later, until the time is up."""
+        if len(answer.records):  # the first batch does not fit
+            self.max_bytes = min(self.max_bytes * 2, 1 << 30)
+        bound = answer.last_stable_offset if self.committed else answer.high_watermark
+        error = KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"{self.name} has nothing to read at {position} of {self.end}; its end is {bound}",
+        )
+        self._again(error, position)
+
+    def close(self) -> None:
+        """Give the connection back, or close it where an answer is still to come."""
+        if self._connection is not None:
+            self.cluster.give_back(self._connection)
+            self._connection = None
+
+    def _send(self, position: int) -> None:
+        if self._connection is None:
+            address = self._near or self.cluster.leader_address(self.topic, self.partition)
+            self._connection = self.cluster.take(address)
+        version = self._connection.pick(
+            ApiKey.FETCH, max_version=_BY_NAME if self.topic_id is None else _BY_ID
+        )
+        if self.topic_id is not None and version < _BY_ID:
+            self._check_id()
+        self._connection.send(ApiKey.FETCH, self._body(position), version)
+        self._asked = position
+
+    def _body(self, position: int) -> Message:
+        wanted = {
+            "partition": self.partition,
+            "fetch_offset": position,
+            "partition_max_bytes": self.max_bytes,
+        }
+        config = self.cluster.config
+        name = {"topic": self.topic} if self.topic_id is None else {"topic_id": self._id}
+        return {
+            "replica_id": -1,
+            "max_wait_ms": min(config.fetch_max_wait_ms, config.request_timeout_ms // 2),
+            "min_bytes": config.fetch_min_bytes,
+            "max_bytes": self.max_bytes,
+            "isolation_level": int(self.committed),
+            "topics": [{"topic": self.topic, **name, "partitions": [wanted]}],
+            "rack_id": self._rack,
+        }
+
+    def _read(self) -> _Answer:
+        assert self._connection is not None
+        position, self._asked = self._asked, -1
+        answer = self._connection.receive()
+        check(answer["error_code"], f"Fetch of {self.name}")
+        part = self._only_partition(answer)
+        if part["error_code"] in _OTHER_TOPIC:
+            self._check_id()
+        if part["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE and self._near is None:
+            raise OffsetsGone(
+                f"offset {position} of {self.name} is not in the log, which begins at "
+                f"{part['log_start_offset']} and ends at {part['high_watermark']} (-1: not told)",
+                part["log_start_offset"],
+                part["high_watermark"],
+            )
+        advice = f" ({_DAMAGED})" if part["error_code"] == ErrorCode.CORRUPT_MESSAGE else ""
+        check(part["error_code"], f"Fetch of {self.name} at {position}{advice}")
+        return _Answer(
+            part["records"] or b"",
+            part["last_stable_offset"],
+            part["high_watermark"],
+            part["log_start_offset"],
+            [(a["producer_id"], a["first_offset"]) for a in part["aborted_transactions"] or ()],
+            part.get("preferred_read_replica", -1),
+        )
+
+    def _goes_elsewhere(self, answer: _Answer) -> bool:
+        """Whether the leader sent us to a replica, which is asked next."""
+        if answer.elsewhere < 0 or len(answer.records) or self._near is not None:
+            return False
+        self._near = self.cluster.address(answer.elsewhere)
+        if self._near is None and not self._rack:
+            return False  # it is waited for: the brokers have their own rule, and name none that we know
+        if self._near is None:
+            self._leave_near()
+        self._drop()
+        return True
+
+    def _leave_near(self) -> bool:
+        """Read on at the leader; without our rack, so that it does not send us away again. Whether that
+        is new: a leader that sends us away all the same is asked with pauses."""
+        had_rack, self._near, self._rack = bool(self._rack), None, ""
+        return had_rack
+
+    def _again(self, error: Exception, position: int) -> None:
+        """Pause and forget what may be wrong; raise when it will not pass or the time is up."""
+        self._drop()
+        if self._near is not None and self._leave_near():
+            return
+        config = self.cluster.config
+        never_reached = isinstance(error, BrokerUnreachable) and not self.cluster.reached
+        if never_reached or not passes(error, ApiKey.FETCH):
+            raise error
+        limit, option = config.api_timeout_ms, "kafka.default.api.timeout.ms"
+        if config.poll_timeout_ms is not None:
+            limit, option = config.poll_timeout_ms, "kafkaConsumer.pollTimeoutMs"
+        if self._backoff is None:
+            self._backoff = Backoff(config, limit)
+        if self._backoff.over:
+            raise RetriesExhausted(
+                f"reading {self.name} at offset {position}: no progress within {limit} ms ({option}): "
+                f"{error}. Are the brokers up, or does an open transaction hold readers back? Mend that and "
+                "start the query again"
+            ) from error
+        self.cluster.forget_topic(self.topic)
+        self._backoff.pause(error)
+
+    def _check_id(self) -> None:
+        """Raises TopicMadeAnew if the name belongs to another topic now."""
+        self.cluster.forget_topic(self.topic)
+        now = self.cluster.topic(self.topic).topic_id
+        if now is not None and now != self.topic_id:
+            raise TopicMadeAnew(
+                f"topic {self.topic} was deleted and made anew: its id is {now}, but records of "
+                f"{self.topic_id} were to be read from {self.name}"
+            )
+
+    def _only_partition(self, answer: Message) -> Message:
+        for found in answer["responses"]:
+            for part in found["partitions"]:
+                named = found.get("topic") == self.topic or found.get("topic_id") == self._id
+                if named and part["partition_index"] == self.partition:
+                    wanted: Message = part
+                    return wanted
+        raise RefusedByBroker(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer to Fetch leaves out {self.name}")
+
+    def _drop(self) -> None:
+        self.close()
+        self._asked = -1

@@ -1,0 +1,53 @@
+"""Offsets that a log passes over: whether compaction has taken them, or somebody has lost them.
+
+A log is written without gaps, and transactions, aborted ones too, leave their records and markers where they
+were. So what is missing in the midst of a topic that is not compacted was lost: a segment is damaged, or its
+file is gone.
+"""
+
+import logging
+
+from eoslog.connector.client.admin.configs import topic_configs
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.errors import EoslogError, OffsetsGone
+from eoslog.protocol.errors import KafkaError
+
+log = logging.getLogger("eoslog")
+
+_POLICY = "cleanup.policy"
+
+
+class Gaps:
+    """Of one partition."""
+
+    def __init__(self, cluster: Cluster, topic: str, partition: int) -> None:
+        self._cluster, self._topic, self._partition = cluster, topic, partition
+
+    def are_explained(self) -> bool:
+        """Whether the topic is compacted, as far as this process knows or is told. Where that is not told it
+        counts as compacted, with a warning."""
+        if self._topic not in self._cluster.compacted and self._is_compacted():
+            self._cluster.compacted.add(self._topic)
+        return self._topic in self._cluster.compacted
+
+    def _is_compacted(self) -> bool:
+        try:
+            policy = topic_configs(self._cluster, [self._topic], [_POLICY])[self._topic].get(_POLICY, "")
+        except (KafkaError, EoslogError) as error:
+            log.warning(
+                "%s-%d leaves offsets out, and whether it is compacted is not told (%s): going on. See "
+                "troubleshooting.md#offsets-are-missing-in-the-midst-of-a-partition",
+                self._topic,
+                self._partition,
+                error,
+            )
+            return True
+        return "compact" in policy
+
+    def error(self, first: int, behind: int) -> OffsetsGone:
+        """Says what is missing: offsets `first` to below `behind`."""
+        return OffsetsGone(
+            f"offsets {first} to {behind - 1} of {self._topic}-{self._partition} are missing in the midst of "
+            f"its log, and the topic is not compacted ({_POLICY}): its log is damaged",
+            behind=behind,
+        )

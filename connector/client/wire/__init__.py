@@ -1,0 +1,1 @@
+"""Connections to brokers, routing and retries: one request and its answer."""

@@ -1,0 +1,383 @@
+"""A cluster as one client sees it: who leads which partition, who coordinates what, and the connections.
+
+Two kinds of connection: shared ones for calls that ask and wait (`leader`, `coordinator`), and ones
+taken for a while by somebody who keeps several requests under way (`take`, `give_back`).
+What is believed about the cluster is kept until somebody finds it wrong and calls `forget_*`.
+"""
+
+import math
+import socket
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from eoslog.connector.client.wire.config import Address, ClientConfig
+from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.retry import Backoff
+from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, RefusedByBroker, UnknownTopic
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.schema import Message
+
+CoordinatorKind = Literal["group", "transaction"]
+_KIND_CODE = {"group": 0, "transaction": 1}
+
+_MOVED = frozenset({
+    ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+})  # fmt: skip
+_NOBODY = (ConnectionRefusedError, socket.gaierror)
+"""Nobody listens at an address, or no name server knows it."""
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+METADATA_MAX = 12  # names the topics; later versions add nothing that is used here
+_UNKNOWN_PATIENCE_MS = 1_000
+"""How long a topic may be unknown before that is believed: news of a topic take a moment to spread."""
+_CREATION_PATIENCE_MS = 5_000
+"""The same where asking for the topic makes the broker create it."""
+
+
+@dataclass(frozen=True)
+class TopicInfo:
+    """A topic: `leaders` maps each partition to its leader's node id, -1 while there is none.
+
+    `topic_id` is another one for a topic that was deleted and made anew (KIP-516), in the form of Kafka's
+    tools; None where the broker tells none.
+    """
+
+    name: str
+    leaders: dict[int, int]
+    internal: bool = False
+    topic_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """One answer about the cluster. `errors`: codes of the topics that could not be described."""
+
+    nodes: dict[int, Address]
+    topics: dict[str, TopicInfo]
+    errors: dict[str, int] = field(default_factory=dict)
+    cluster_id: str | None = None
+
+
+class Cluster:
+    """Connections to one cluster. Not for several threads at once: give each its own."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.config = config
+        self.reached = False
+        self.compacted: set[str] = set()  # topics that are known to be; see gaps.py
+        self.cluster_id: str | None = None
+        """As the brokers told it last; None: not asked yet, or they tell none."""
+        self._nodes: dict[int, Address] = {}
+        self._topics: dict[str, tuple[TopicInfo, float]] = {}
+        self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
+        self._shared: dict[Address, Connection] = {}
+        self._idle: dict[Address, list[Connection]] = {}
+        self._features: dict[str, int] = {}
+        self._disturbed = False
+        self._asked: Address | None = None
+        self._doubted: Address | None = None
+        """Who was asked last about the cluster, and whose answer led to a broker that is no coordinator."""
+
+    # -- what is where ------------------------------------------------------------------------
+
+    def metadata(self, topics: Iterable[str] | None, *, create: bool = False) -> Metadata:
+        """Ask a broker about `topics` (None: all). `create`: brokers that auto-create topics may do so."""
+        body = {
+            "topics": None if topics is None else [{"name": name} for name in topics],
+            "allow_auto_topic_creation": create,
+        }
+        found = read_metadata(self.ask_any(ApiKey.METADATA, body, METADATA_MAX))
+        self._nodes, self.cluster_id = found.nodes, found.cluster_id
+        now = time.monotonic()
+        self._topics.update({name: (info, now) for name, info in found.topics.items()})
+        return found
+
+    def topic(self, name: str, *, create: bool = False) -> TopicInfo:
+        """A topic, from memory if it is fresh. Raises UnknownTopic, KafkaError, BrokerUnreachable."""
+        known = self.remembered(name)
+        if known is not None:
+            return known
+        backoff = Backoff(self.config, _CREATION_PATIENCE_MS if create else _UNKNOWN_PATIENCE_MS)
+        while True:
+            found = self.metadata([name], create=create)
+            if name in found.topics:
+                return found.topics[name]
+            error = RefusedByBroker(
+                found.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), f"topic {name}"
+            )
+            if error.code == ErrorCode.INVALID_TOPIC_EXCEPTION or not error.retriable:
+                raise error
+            if backoff.over and error.code not in _UNKNOWN:
+                raise error  # it is there, but not ready: who asks knows how long that may take
+            if backoff.over:
+                raise UnknownTopic(
+                    f"topic {name!r} does not exist on {self._names()} ({error.code.name}): "
+                    "check the name, or create the topic first"
+                ) from error
+            backoff.pause(error)
+
+    def remembered(self, name: str) -> TopicInfo | None:
+        """A topic as it was told within kafka.metadata.max.age.ms; None: a broker has to be asked."""
+        known, since = self._topics.get(name, (None, 0.0))
+        fresh = time.monotonic() - since < self.config.metadata_max_age_ms / 1000
+        return known if fresh else None
+
+    def partitions(self, topic: str) -> list[int]:
+        """The partitions of a topic, asked anew each time: a topic may have grown."""
+        return sorted(self.describe(topic).leaders)
+
+    def describe(self, topic: str) -> TopicInfo:
+        """A topic, asked about anew."""
+        self.forget_topic(topic)
+        return self.topic(topic)
+
+    def leader_address(self, topic: str, partition: int, *, create: bool = False) -> Address:
+        """The address of a partition's leader; KafkaError LEADER_NOT_AVAILABLE while there is none."""
+        info = self.topic(topic, create=create)
+        if partition not in info.leaders:
+            raise no_partition(info, partition)
+        node = info.leaders[partition]
+        if node not in self._nodes:
+            self.forget_topic(topic)
+            raise RefusedByBroker(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader just now"
+            )
+        return self._nodes[node]
+
+    def address(self, node: int) -> Address | None:
+        """Where a broker is, as the last answer about the cluster told; None: it named no such broker."""
+        return self._nodes.get(node)
+
+    def leader(self, topic: str, partition: int) -> Connection:
+        """The shared connection to a partition's leader."""
+        return self._share(self.leader_address(topic, partition))
+
+    def coordinator(self, kind: CoordinatorKind, key: str) -> Connection:
+        """The shared connection to the coordinator of a group or a transactional id."""
+        return self.coordinators(kind, [key])[key]
+
+    def coordinators(self, kind: CoordinatorKind, keys: Iterable[str]) -> dict[str, Connection]:
+        """The same for several keys, asked in one request where the broker can (FindCoordinator 4)."""
+        wanted = list(keys)
+        unknown = [key for key in wanted if (kind, key) not in self._coordinators]
+        if unknown:
+            self._find_coordinators(kind, unknown)
+        return {key: self._share(self._coordinators[kind, key]) for key in wanted}
+
+    def brokers(self) -> list[Connection]:
+        """A shared connection to every broker of the cluster."""
+        self.metadata([])
+        return self.known_brokers()
+
+    def known_brokers(self) -> list[Connection]:
+        """The same to those that the last answer about the cluster named."""
+        return [self._share(address) for address in self.known_addresses()]
+
+    def known_addresses(self) -> list[Address]:
+        """Where these are."""
+        return sorted(set(self._nodes.values()))
+
+    def any_broker(self) -> Connection:
+        """A shared connection to whichever broker answers."""
+        return self._any()
+
+    def transaction_version(self) -> int:
+        """The finalized level of transaction.version: 2 and above means KIP-890's protocol (TV2)."""
+        if not self.reached:
+            self._any()
+        return self._features.get("transaction.version", 0)
+
+    # -- what turned out wrong ----------------------------------------------------------------
+
+    def forget_topic(self, topic: str) -> None:
+        """Ask about a topic again when it is needed next."""
+        self._topics.pop(topic, None)
+
+    def forget_coordinator(self, kind: CoordinatorKind, *keys: str) -> None:
+        """Look for coordinators again when they are needed next."""
+        for key in keys:
+            self._coordinators.pop((kind, key), None)
+
+    def note(self, error: Exception) -> None:
+        """Remember a failure after which what brokers had under way may not have been done; and after which
+        another broker is to be asked: one that was started again may tell old news for a while."""
+        moved = isinstance(error, KafkaError) and error.code in _MOVED
+        self._disturbed |= not isinstance(error, KafkaError) or moved
+        if moved:
+            self._doubted = self._asked
+
+    def disturbed(self) -> bool:
+        """Whether, since this was last asked, a broker was lost or a coordinator moved: a call found out, or
+        a broker has ended a connection that nobody used."""
+        ended = [connection for connection in self._shared.values() if connection.ended]
+        for connection in ended:
+            connection.close()
+        found, self._disturbed = self._disturbed or bool(ended), False
+        return found
+
+    # -- connections --------------------------------------------------------------------------
+
+    def take(self, address: Address) -> Connection:
+        """A connection for the caller alone, until it gives it back."""
+        return self.idle(address) or self._connect(address)
+
+    def idle(self, address: Address) -> Connection | None:
+        """The same, if one is open that nobody uses."""
+        idle = self._idle.get(address, [])
+        while idle:
+            connection = idle.pop()
+            if not connection.closed:
+                return connection
+        return None
+
+    def give_back(self, connection: Connection) -> None:
+        """Keep the connection for the next taker; one with answers still to come is closed instead."""
+        if connection.closed or connection.waiting:
+            connection.close()
+        else:
+            self._idle.setdefault((connection.host, connection.port), []).append(connection)
+
+    def close(self) -> None:
+        """Close every connection that is not taken."""
+        for connection in (*self._shared.values(), *(c for idle in self._idle.values() for c in idle)):
+            connection.close()
+        self._shared.clear()
+        self._idle.clear()
+
+    def __enter__(self) -> "Cluster":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _share(self, address: Address) -> Connection:
+        connection = self._shared.get(address)
+        if connection is None or connection.closed or connection.waiting:
+            if connection is not None:
+                connection.close()  # answers nobody waited for: it cannot be used again
+            connection = self._shared[address] = self._connect(address)
+        return connection
+
+    def _connect(self, address: Address) -> Connection:
+        """A new connection to a broker that is known; ConnectionLost where it does not answer."""
+        try:
+            return self._opened(Connection(*address, self.config))
+        except BrokerUnreachable as error:
+            raise ConnectionLost(
+                f"no connection to broker {error}; the cluster tells this address: check that it can be "
+                "reached from here (advertised.listeners)"
+            ) from error
+
+    def _opened(self, connection: Connection) -> Connection:
+        self.reached = True
+        self._features = connection.features
+        return connection
+
+    def meet(self) -> None:
+        """Make first contact, at the start of a query: where nobody listens, that is said after
+        first_contact_timeout_ms. Raises BrokerUnreachable."""
+        if not self.reached:
+            self._any(nobody_until=time.monotonic() + self.config.first_contact_timeout_ms / 1000)
+
+    def _any(self, nobody_until: float = math.inf) -> Connection:
+        """A shared connection to any broker, rather not to the one that is doubted; on first contact, tries
+        for request_timeout_ms, or until then (monotonic clock) where nobody listens at any address."""
+        usable = {at: c for at, c in self._shared.items() if not c.closed and not c.waiting}
+        for address, connection in usable.items():
+            if address != self._doubted:
+                self._asked = address
+                return connection
+        backoff = Backoff(self.config, self.config.request_timeout_ms)
+        addresses = list(dict.fromkeys((*self.config.bootstrap, *self._nodes.values())))
+        addresses.sort(key=lambda address: address == self._doubted)
+        failures: dict[Address, str] = {}
+        while True:
+            nobody = True
+            for index, address in enumerate(addresses):
+                self._asked = address
+                if address in usable:
+                    return usable[address]
+                left = (backoff.deadline - time.monotonic()) * 1000 / (len(addresses) - index)
+                try:
+                    connection = Connection(*address, self.config, timeout_ms=max(1, int(left)))
+                except BrokerUnreachable as error:
+                    nobody = nobody and isinstance(error.__cause__, _NOBODY)
+                    if address not in failures or not _ran_out(error):
+                        failures[address] = str(error)  # a last try cut short says less than one before
+                    continue
+                self._shared[address] = self._opened(connection)
+                return connection
+            patience = self.config.request_timeout_ms, "kafka.request.timeout.ms"
+            if nobody and time.monotonic() >= nobody_until:
+                patience = self.config.first_contact_timeout_ms, "first.contact.timeout.ms"
+            elif not (self.reached or backoff.over):
+                backoff.pause()
+                continue
+            raise BrokerUnreachable(
+                f"no broker reached within {patience[0]} ms ({patience[1]}): {'; '.join(failures.values())}; "
+                "check kafka.bootstrap.servers and that a broker runs there"
+            )
+
+    def ask_any(self, api: ApiKey, body: Message, max_version: int) -> Message:
+        """Ask whichever broker answers. A connection that was idle may be dead: that is found out once."""
+        try:
+            return self._any().call(api, body, max_version=max_version)
+        except ConnectionLost as error:
+            self.note(error)
+            return self._any().call(api, body, max_version=max_version)
+
+    def _find_coordinators(self, kind: CoordinatorKind, keys: list[str]) -> None:
+        connection = self._any()
+        version = connection.pick(ApiKey.FIND_COORDINATOR)
+        for body in _coordinator_requests(kind, keys, version):
+            answer = connection.call(ApiKey.FIND_COORDINATOR, body, version=version)
+            for found in answer["coordinators"] if version >= 4 else [{**answer, "key": body["key"]}]:
+                if found["error_code"]:
+                    what = f"no coordinator of {kind} {found['key']!r}"
+                    raise RefusedByBroker(found["error_code"], found["error_message"] or what)
+                self._coordinators[kind, found["key"]] = (found["host"], found["port"])
+
+    def _names(self) -> str:
+        return ", ".join(f"{host}:{port}" for host, port in self.config.bootstrap)
+
+
+def no_partition(info: TopicInfo, partition: int) -> UnknownTopic:
+    """What is said of a partition that a topic does not have."""
+    have = ", ".join(map(str, sorted(info.leaders)))
+    return UnknownTopic(
+        f"topic {info.name!r} has no partition {partition}, but {have}: check assign or the offsets given"
+    )
+
+
+def _coordinator_requests(kind: CoordinatorKind, keys: list[str], version: int) -> list[Message]:
+    code = _KIND_CODE[kind]
+    if version >= 4:
+        return [{"key_type": code, "coordinator_keys": keys}]
+    return [{"key": key, "key_type": code} for key in keys]
+
+
+def read_metadata(answer: Message) -> Metadata:
+    """A broker's answer; raises KafkaError."""
+    if answer.get("error_code"):
+        raise RefusedByBroker(answer["error_code"], "the broker could not answer Metadata")
+    topics, errors = {}, {}
+    for topic in answer["topics"]:
+        if topic["error_code"]:
+            errors[topic["name"]] = topic["error_code"]
+        else:
+            leaders = {p["partition_index"]: p["leader_id"] for p in topic["partitions"]}
+            number = topic.get("topic_id") or bytes(16)
+            topic_id = urlsafe_b64encode(number).decode().rstrip("=") if any(number) else None
+            topics[topic["name"]] = TopicInfo(topic["name"], leaders, topic["is_internal"], topic_id)
+    nodes = {broker["node_id"]: (broker["host"], broker["port"]) for broker in answer["brokers"]}
+    return Metadata(nodes, topics, errors, answer["cluster_id"])
+
+
+def _ran_out(error: BaseException | None) -> bool:
+    """Whether a time-out is at the bottom of it."""
+    while error is not None and not isinstance(error, TimeoutError):
+        error = error.__cause__
+    return error is not None

@@ -1,0 +1,306 @@
+"""One connection to one broker: requests out, answers in, in order.
+
+A blocking socket with pipelining: `send` does not wait for earlier answers, `receive` takes the
+oldest one. Versions are negotiated by ApiVersions (KIP-35) when the connection is made. Every wait
+ends after request_timeout_ms; a connection that failed once is closed and stays so, because what
+became of the requests under way is unknown.
+"""
+
+import math
+import select
+import socket
+import struct
+import time
+from collections import deque
+from typing import Any, NamedTuple, NoReturn
+
+from eoslog import __version__
+from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.connector.errors import (
+    BrokerUnreachable,
+    ConnectionLost,
+    UnsupportedByBroker,
+)
+from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.errors import ErrorCode, info
+from eoslog.protocol.frames import decode_response, encode_request
+from eoslog.protocol.schema import Message, ProtocolError
+
+_LENGTH = struct.Struct(">i")
+_CORRELATION_AND_ERROR = struct.Struct(">ih")
+_TLS_ALERT = 0x1503
+"""The first two bytes of what a peer says who expected TLS."""
+_TRY_TLS = "set kafka.security.protocol to SSL or SASL_SSL (security.protocol in a command's configuration)"
+_MAX_PARTS = 512  # of one sendmsg; systems allow 1,024
+_LARGE = 65_536  # bytes from which on memory that is not filled with zeros first pays for Arrow's import
+
+
+class _Pending(NamedTuple):
+    correlation_id: int
+    api: ApiKey
+    version: int
+
+
+class Connection:
+    """A connection that is open once made; raises BrokerUnreachable where it cannot be.
+
+    `versions`: (lowest, highest) served by the broker, by API key. `features`: finalized feature
+    levels, such as transaction.version (KIP-584). `ends_together`: it ends several transactions in one step
+    (the bundled broker's EndTxn). `waiting`: answers still to come.
+    """
+
+    def __init__(self, host: str, port: int, config: ClientConfig, *, timeout_ms: int | None = None) -> None:
+        self.host, self.port, self.config = host, port, config
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.features: dict[str, int] = {}
+        self.ends_together = False
+        self._pending: deque[_Pending] = deque()
+        self._next_id = 0
+        self._socket: socket.socket | None = None
+        self._renew_at = math.inf  # when to authenticate anew, on the monotonic clock
+        deadline = time.monotonic() + (timeout_ms or config.request_timeout_ms) / 1000
+        try:
+            first = min(_left(deadline), config.connect_timeout_ms / 1000)
+            self._socket = socket.create_connection((host, port), timeout=first)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._set_buffers(self._socket)
+            self._secure(deadline)
+            self._negotiate(deadline)
+            self._authenticate(deadline)
+        except (OSError, ProtocolError, UnsupportedByBroker) as error:
+            self.close()
+            raise BrokerUnreachable(f"{host}:{port}: {_reason(error)}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.host}:{self.port}{' closed' if self.closed else ''}>"
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is gone."""
+        return self._socket is None
+
+    @property
+    def waiting(self) -> int:
+        """How many answers are still to come."""
+        return len(self._pending)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the broker ended an idle connection: asked of the socket alone, without a round trip."""
+        if self._socket is None or self._pending:
+            return False
+        watch = select.poll()
+        watch.register(self._socket, select.POLLIN)
+        return bool(watch.poll(0))
+
+    def close(self) -> None:
+        """Close the socket; may be called again."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def pick(self, api: ApiKey, *, max_version: int | None = None, min_version: int = 0) -> int:
+        """The highest version that both sides speak within the bounds; UnsupportedByBroker if none."""
+        ours = APIS[api]
+        lowest, highest = self.versions.get(int(api), (0, -1))
+        bound = ours.max_version if max_version is None else min(max_version, ours.max_version)
+        version = min(highest, bound)
+        if version < max(ours.min_version, lowest, min_version):
+            served = f"versions {lowest} to {highest}" if highest >= 0 else "no version"
+            raise UnsupportedByBroker(
+                f"broker {self.host}:{self.port} serves {served} of {ours.name}; eoslog needs one between "
+                f"{max(ours.min_version, min_version)} and {bound}: use a broker that serves it, or leave "
+                "out the option that needs it"
+            )
+        return version
+
+    def send(self, api: ApiKey, body: Message, version: int | None = None, *, answered: bool = True) -> int:
+        """Send a request; returns its correlation id. `answered=False`: no answer will come (acks=0)."""
+        version = self.pick(api) if version is None else version
+        deadline = time.monotonic() + self.config.request_timeout_ms / 1000
+        if time.monotonic() >= self._renew_at and not self._pending:
+            self._authenticate(deadline)
+        return self._send(api, version, body, deadline, answered)
+
+    def receive(self, timeout_ms: float | None = None) -> Message:
+        """Wait for the oldest answer. ConnectionLost if it does not come in time or the connection breaks."""
+        wait = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
+        pending, frame = self._receive(time.monotonic() + wait / 1000)
+        return self._decode(pending, frame)
+
+    def call(
+        self, api: ApiKey, body: Message, *, max_version: int | None = None, version: int | None = None
+    ) -> Message:
+        """Send a request and wait for its answer; only on a connection with no answers still to come."""
+        if self._pending:
+            raise RuntimeError(
+                f"{self!r} has {len(self._pending)} answers to come: call() would get the wrong one"
+            )
+        self.send(api, body, self.pick(api, max_version=max_version) if version is None else version)
+        return self.receive()
+
+    def _set_buffers(self, peer: socket.socket) -> None:
+        """Socket buffers as asked for; the system's own sizes adapt to the connection."""
+        for option, size in (
+            (socket.SO_SNDBUF, self.config.send_buffer_bytes),
+            (socket.SO_RCVBUF, self.config.receive_buffer_bytes),
+        ):
+            if size > 0:
+                peer.setsockopt(socket.SOL_SOCKET, option, size)
+
+    def _secure(self, deadline: float) -> None:
+        """Begin TLS, if asked for. Raises OSError, and AuthenticationRefused where trying again is no use."""
+        tls = self.config.security.tls
+        if tls is None:
+            return
+        plain = self._open_socket()
+        plain.settimeout(_left(deadline))
+        from eoslog.connector.client.wire.tls import secured  # slow to import, and most connections have none
+
+        self._socket = secured(plain, self.host, self.port, tls)
+
+    def _authenticate(self, deadline: float) -> None:
+        """Prove who we are, if asked for, and note when to do so again (KIP-368)."""
+        sasl = self.config.security.sasl
+        if sasl is None:
+            return
+        from eoslog.connector.client.wire.sasl import REFRESH_AT, authenticate  # as with TLS
+
+        def ask(api: ApiKey, body: Message) -> Message:
+            self._send(api, self.pick(api), body, deadline, True)
+            return self._decode(*self._receive(deadline))
+
+        lifetime_ms = authenticate(ask, sasl)
+        self._renew_at = time.monotonic() + REFRESH_AT * lifetime_ms / 1000 if lifetime_ms else math.inf
+
+    def _negotiate(self, deadline: float) -> None:
+        """Learn the broker's versions; one that knows only lower ones says so in version 0 (KIP-511)."""
+        version = APIS[ApiKey.API_VERSIONS].max_version
+        answer = self._ask_versions(version, deadline)
+        if answer["error_code"] == ErrorCode.UNSUPPORTED_VERSION:
+            served = {key["api_key"]: key["max_version"] for key in answer["api_keys"]}
+            answer = self._ask_versions(min(served.get(int(ApiKey.API_VERSIONS), 0), version - 1), deadline)
+        if answer["error_code"]:
+            raise UnsupportedByBroker(
+                f"ApiVersions refused: {info(answer['error_code']).name}; check that a broker listens there"
+            )
+        self.versions = {k["api_key"]: (k["min_version"], k["max_version"]) for k in answer["api_keys"]}
+        self.features = {f["name"]: f["max_version_level"] for f in answer.get("finalized_features") or ()}
+        self.ends_together = answer["ends_together"]
+
+    def _ask_versions(self, version: int, deadline: float) -> Message:
+        body = {"client_software_name": "eoslog", "client_software_version": __version__}
+        self._send(ApiKey.API_VERSIONS, version, body if version >= 3 else {}, deadline, True)
+        pending, frame = self._receive(deadline)
+        if len(frame) >= _CORRELATION_AND_ERROR.size:
+            _, code = _CORRELATION_AND_ERROR.unpack_from(frame)
+            if code == ErrorCode.UNSUPPORTED_VERSION:
+                pending = pending._replace(version=0)
+        return self._decode(pending, frame)
+
+    def _send(self, api: ApiKey, version: int, body: Message, deadline: float, answered: bool) -> int:
+        correlation_id = self._next_id
+        parts = encode_request(api, version, correlation_id, self.config.client_id, body)
+        self._next_id = (correlation_id + 1) & 0x7FFFFFFF
+        if answered:
+            self._pending.append(_Pending(correlation_id, api, version))
+        try:
+            peer, sent = self._open_socket(), [memoryview(part).cast("B") for part in parts if len(part)]
+            if self.config.security.tls is None:
+                _send_parts(peer, sent, deadline)
+            else:  # which makes a copy of everything anyway
+                peer.settimeout(_left(deadline))
+                peer.sendall(b"".join(sent))
+        except OSError as error:
+            self._lose(f"sending {APIS[api].name}", error)
+        return correlation_id
+
+    def _receive(self, deadline: float) -> tuple[_Pending, memoryview]:
+        if not self._pending:
+            raise RuntimeError(f"{self!r} has no answer to come")
+        pending = self._pending[0]
+        try:
+            length = _LENGTH.unpack(self._read(4, deadline))[0]
+            if length >> 16 == _TLS_ALERT and self.config.security.tls is None:
+                raise ProtocolError(f"the peer answers in TLS: {_TRY_TLS}")
+            if not 4 <= length <= self.config.max_response_bytes:
+                raise ProtocolError(f"an answer of {length} bytes: the peer does not speak Kafka's protocol")
+            frame = self._read(length, deadline)
+        except (OSError, ProtocolError) as error:
+            self._lose(f"waiting for the answer to {APIS[pending.api].name}", error)
+        self._pending.popleft()
+        return pending, frame
+
+    def _decode(self, pending: _Pending, frame: memoryview) -> Message:
+        try:
+            correlation_id, message = decode_response(pending.api, pending.version, frame)
+            if correlation_id != pending.correlation_id:
+                raise ProtocolError(f"answer {correlation_id} came in place of {pending.correlation_id}")
+        except ProtocolError as error:
+            self._lose(f"reading the answer to {APIS[pending.api].name} v{pending.version}", error)
+        return message
+
+    def _read(self, size: int, deadline: float) -> memoryview:
+        """Exactly `size` bytes, in memory of their own: Arrow columns may go on pointing into it."""
+        view = _memory(size)
+        peer, filled = self._open_socket(), 0
+        while filled < size:
+            peer.settimeout(_left(deadline))
+            got = peer.recv_into(view[filled:])
+            if not got:
+                raise ConnectionResetError(self._why_closed())
+            filled += got
+        return view
+
+    def _why_closed(self) -> str:
+        """A guess where it was before the first answer: who expects TLS takes our request for garbage."""
+        plain = self.config.security.tls is None and not self.versions
+        closed = "the broker closed the connection"
+        return f"{closed} without an answer; if it expects TLS, {_TRY_TLS}" if plain else closed
+
+    def _open_socket(self) -> socket.socket:
+        if self._socket is None:
+            raise ConnectionResetError("the connection is closed")
+        return self._socket
+
+    def _lose(self, doing: str, error: Exception) -> NoReturn:
+        self.close()
+        reason = _reason(error)
+        if isinstance(error, TimeoutError):
+            reason = f"nothing within {self.config.request_timeout_ms} ms (kafka.request.timeout.ms)"
+        raise ConnectionLost(f"connection to {self.host}:{self.port} lost while {doing}: {reason}") from error
+
+
+def _send_parts(peer: socket.socket, parts: list[memoryview], deadline: float) -> None:
+    """Send parts one after another without joining them."""
+    first = 0
+    while first < len(parts):
+        peer.settimeout(_left(deadline))
+        sent = peer.sendmsg(parts[first : first + _MAX_PARTS])
+        while first < len(parts) and sent >= len(parts[first]):
+            sent -= len(parts[first])
+            first += 1
+        if sent:
+            parts[first] = parts[first][sent:]
+
+
+def _memory(size: int) -> memoryview:
+    if size < _LARGE:
+        return memoryview(bytearray(size))
+    import pyarrow  # who never gets much need not import it
+
+    return memoryview(pyarrow.allocate_buffer(size)).cast("B")
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    return left
+
+
+def _reason(error: Any) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,123 @@
+"""Many requests under way together: one for each transactional id, at the coordinators of all of them.
+
+A micro-batch ends as many transactions as it has tasks; one after another that is a round trip each.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.retry import passes, retrying
+from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, EoslogError, RetriesExhausted
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.schema import Message
+
+T = TypeVar("T")
+
+IN_FLIGHT = 100
+"""Requests sent before their answers are read: neither side's socket fills up with these few bytes each."""
+
+Together = Callable[[Connection, Sequence[str]], Mapping[str, Message]]
+"""One request for several transactional ids, where the broker takes it: the answers to those it did."""
+
+Request = Callable[[Connection, str], tuple[Message, int]]
+"""(connection, transactional id) -> body and version; may raise UnsupportedByBroker."""
+
+
+def at_coordinators(
+    cluster: Cluster,
+    what: str,
+    names: Iterable[str],
+    api: ApiKey,
+    request: Request,
+    read: Callable[[str, Message], T],
+    together: Together = lambda connection, names: {},
+) -> dict[str, T | EoslogError | KafkaError]:
+    """`request` for each transactional id, and what `read` makes of its answer or raises. `together` goes
+    first, and who is answered there is not asked alone.
+
+    Those whose failure may pass are tried again, for delivery_timeout_ms; the others are not asked a
+    second time. Failures are returned; AuthenticationRefused is raised.
+    """
+    found: dict[str, T | EoslogError | KafkaError] = {}
+    wanted = list(names)
+
+    def left() -> list[str]:
+        return [name for name in wanted if name not in found]
+
+    def attempt() -> None:
+        failures: list[Exception] = []
+        for connection, mine in by_connection(cluster.coordinators("transaction", left())).items():
+            answers = together(connection, mine)
+            failures += _settle(answers.items(), read, found)
+            alone = [name for name in mine if name not in answers]
+            for at in range(0, len(alone), IN_FLIGHT):
+                failures += _round(connection, alone[at : at + IN_FLIGHT], api, request, read, found)
+        if failures:
+            raise failures[0]
+
+    def forget() -> None:
+        cluster.forget_coordinator("transaction", *left())
+
+    named = f"{wanted[0]!r}" if len(wanted) == 1 else f"{len(wanted)} transactional ids"
+    try:
+        retrying(
+            cluster,
+            f"{what} of {named}",
+            attempt,
+            timeout_ms=cluster.config.delivery_timeout_ms,
+            option="kafka.delivery.timeout.ms",
+            forget=forget,
+        )
+    except (KafkaError, ConnectionLost, BrokerUnreachable, RetriesExhausted) as error:
+        found |= dict.fromkeys(left(), error)
+    return found
+
+
+def _round(
+    connection: Connection,
+    names: Sequence[str],
+    api: ApiKey,
+    request: Request,
+    read: Callable[[str, Message], T],
+    found: dict[str, T | EoslogError | KafkaError],
+) -> list[Exception]:
+    """Send, then receive; what is settled goes to `found`, what may pass is returned."""
+    sent: list[str] = []
+    for name in names:
+        try:
+            body, version = request(connection, name)
+        except EoslogError as error:  # the broker does not serve it: nothing is sent
+            found[name] = error
+            continue
+        connection.send(api, body, version)
+        sent.append(name)
+    return _settle(((name, connection.receive()) for name in sent), read, found)
+
+
+def _settle(
+    answers: Iterable[tuple[str, Message]],
+    read: Callable[[str, Message], T],
+    found: dict[str, T | EoslogError | KafkaError],
+) -> list[Exception]:
+    """What is settled goes to `found`, what may pass is returned."""
+    passing: list[Exception] = []
+    for name, answer in answers:
+        try:
+            found[name] = read(name, answer)
+        except KafkaError as error:
+            if passes(error):
+                passing.append(error)
+            else:
+                found[name] = error
+    return passing
+
+
+def by_connection(coordinators: Mapping[str, Connection]) -> dict[Connection, list[str]]:
+    """Transactional ids by the connection to their coordinator."""
+    grouped: dict[Connection, list[str]] = {}
+    for name, connection in coordinators.items():
+        grouped.setdefault(connection, []).append(name)
+    return grouped

@@ -1,0 +1,105 @@
+"""When to try again, and for how long: the one loop around every call that may fail for a while.
+
+A broker that restarts, a coordinator that moves, a transaction whose markers are still being written
+(KIP-98): all pass by themselves. The table says which codes those are; the loop ends by its time-out.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.connector.client.wire.verdicts import BRIEF_MS, Outcome, outcome
+from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, RefusedByBroker, RetriesExhausted
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from eoslog.connector.client.wire.cluster import Cluster
+
+T = TypeVar("T")
+
+_QUICK = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNSTABLE_OFFSET_COMMIT})
+"""Codes that pass within milliseconds: markers follow EndTxn's answer at once."""
+_QUICK_MS = 2.0
+
+
+def check(code: int, what: str) -> None:
+    """Raise RefusedByBroker for a code other than 0; `what` says what was asked for."""
+    if code:
+        raise RefusedByBroker(code, what)
+
+
+def passes(error: Exception, api: ApiKey | None = None) -> bool:
+    """Whether the failure may pass by itself, so that the same request (`api`) may be sent again."""
+    if isinstance(error, KafkaError):
+        return outcome(error.code, api) in (Outcome.AGAIN, Outcome.BRIEFLY)
+    return isinstance(error, (ConnectionLost, BrokerUnreachable))
+
+
+class Backoff:
+    """Growing pauses with jitter until a deadline `timeout_ms` after its making."""
+
+    def __init__(self, config: ClientConfig, timeout_ms: float) -> None:
+        self.deadline = time.monotonic() + timeout_ms / 1000
+        self._first, self._max = config.retry_backoff_ms, config.retry_backoff_max_ms
+        self._tries = self._quick_tries = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() >= self.deadline
+
+    def pause(self, error: Exception | None = None) -> None:
+        """Sleep before the next try, never past the deadline."""
+        if isinstance(error, KafkaError) and error.code in _QUICK:
+            wait = min(_QUICK_MS * 2**self._quick_tries, float(self._first))
+            self._quick_tries = min(self._quick_tries + 1, 20)
+        else:
+            wait = float(min(self._first * 2**self._tries, max(self._first, self._max)))
+            self._tries = min(self._tries + 1, 20)
+        wait *= random.uniform(0.8, 1.2)
+        time.sleep(max(0.0, min(wait / 1000, self.deadline - time.monotonic())))
+
+
+def retrying(
+    cluster: "Cluster",
+    what: str,
+    attempt: Callable[[], T],
+    *,
+    timeout_ms: int,
+    option: str,
+    forget: Callable[[], None],
+    final: frozenset[ErrorCode] = frozenset(),
+    api: ApiKey | None = None,
+) -> T:
+    """The result of `attempt`, tried again while failures may pass, for `timeout_ms` (named `option`).
+
+    `forget` drops what the client believes about the cluster before the next try. Codes in `final` are
+    raised at once; what others mean for the request `api` is in verdicts.py. A cluster that never answered
+    is not waited for a second time: its addresses are probably wrong. Raises KafkaError, BrokerUnreachable,
+    or RetriesExhausted from the last failure.
+    """
+    backoff = Backoff(cluster.config, timeout_ms)
+    brief: Backoff | None = None
+    while True:
+        try:
+            return attempt()
+        except (KafkaError, ConnectionLost, BrokerUnreachable) as error:
+            if not passes(error, api) or (isinstance(error, KafkaError) and error.code in final):
+                raise
+            if isinstance(error, KafkaError) and outcome(error.code, api) is Outcome.BRIEFLY:
+                brief = brief or Backoff(cluster.config, min(BRIEF_MS, timeout_ms))
+                if brief.over:
+                    raise
+            if isinstance(error, BrokerUnreachable) and not cluster.reached:
+                raise
+            if backoff.over:
+                raise RetriesExhausted(
+                    f"{what}: gave up after {timeout_ms} ms ({option}): {error}. Are the brokers up and "
+                    "well? Then start the query again"
+                ) from error
+            cluster.note(error)
+            forget()
+            backoff.pause(error)

@@ -1,0 +1,65 @@
+"""Whose the source offsets in a group are: the note that a sink leaves beside each of them. Pure."""
+
+import json
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from eoslog.connector.offsets.offsets import TopicPartition
+
+_NOTE_LIMIT = 2048
+"""Characters of a note: offset.metadata.max.bytes is 4096 by default, and a character may be two units."""
+
+
+class Note(NamedTuple):
+    """What a sink writes beside each source offset that it commits to kafka.group.id: whose it is. `decided`:
+    a decision was committed with it; at_least_once has none."""
+
+    sink: str
+    query: str
+    batch: int
+    decided: bool = True
+
+    def text(self) -> str:
+        """As metadata of a committed offset; "" where it would be too long."""
+        told = {name: value for name, value in self._asdict().items() if value is not True}
+        said = json.dumps({"eoslog": 1, **told}, separators=(",", ":"))
+        return said if len(said) <= _NOTE_LIMIT else ""
+
+
+def read_note(metadata: str) -> Note | None:
+    """The note in an offset's metadata; None where somebody else has committed it."""
+    try:
+        found = json.loads(metadata)
+        told = str(found["sink"]), str(found["query"]), int(found["batch"])
+        return Note(*told, decided=bool(found.get("decided", True))) if found["eoslog"] else None
+    except (ValueError, KeyError, TypeError):  # other clients keep texts of their own there
+        return None
+
+
+_SEE = "See troubleshooting.md#the-group-was-committed-by-several-sinks"
+
+
+def check_notes(group: str, notes: Mapping[TopicPartition, Note | None]) -> list[str]:
+    """Warnings before a query begins where a group stands: offsets of several sinks are seldom one place."""
+    sinks = sorted({note.sink for note in notes.values() if note})
+    strange = sorted(tp for tp, note in notes.items() if note is None)
+    if len(sinks) > 1:
+        return [
+            f"startingOffsets=committed: the offsets of group {group} were committed by several sinks, "
+            f"{', '.join(sinks)}. Give each query a kafka.group.id of its own; here each partition is read "
+            f"from where the one that committed last has left it. {_SEE}"
+        ]
+    if sinks and strange:
+        said = ", ".join(f"{topic}-{partition}" for topic, partition in strange)
+        return [
+            f"startingOffsets=committed: the offsets of group {group} are those of the sink {sinks[0]}, but "
+            f"not in {said}, where somebody else has committed (by hand, or a consumer). {_SEE}"
+        ]
+    return []
+
+
+class Committed(NamedTuple):
+    """What the group of kafka.group.id holds of a partition."""
+
+    offset: int
+    note: Note | None

@@ -1,0 +1,168 @@
+"""Which offsets a batch covers and how its tasks share them. Pure: offsets in, ranges out."""
+
+import itertools
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from pyspark.sql.datasource import InputPartition
+
+from eoslog.connector.offsets.offsets import Offsets, TopicPartition
+
+
+@dataclass
+class Range(InputPartition):
+    """Offsets start..end-1 of one partition: what one task reads."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    topic_id: str | None = None
+
+    @property
+    def size(self) -> int:
+        """How many offsets; records may be fewer."""
+        return self.end - self.start
+
+
+@dataclass
+class Together(InputPartition):
+    """Small ranges that one task reads, one after another."""
+
+    ranges: tuple[Range, ...]
+
+
+def share(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int) -> Offsets:
+    """Ends of a batch of about `most` offsets between `start` and `end`, shared in proportion to each
+    partition's backlog. As in Spark's Kafka source a partition with any backlog gets one offset at
+    least, so that none starves; with more partitions than `most` the batch is that much larger.
+    """
+    sizes = {tp: max(end[tp] - start.get(tp, end[tp]), 0) for tp in end}
+    total = sum(sizes.values())
+    if total <= most:
+        return dict(end)
+    return {
+        tp: end[tp] - size + max(size * most // total, 1) if size else end[tp] for tp, size in sizes.items()
+    }
+
+
+def ranges(
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    ids: Mapping[str, str] | None = None,
+) -> list[Range]:
+    """One range for each partition that has offsets to read, in order."""
+    known = ids or {}
+    return [Range(*tp, start[tp], end[tp], known.get(tp[0])) for tp in sorted(end) if end[tp] > start[tp]]
+
+
+def split(whole: list[Range], min_partitions: int | None, max_records: int | None) -> list[Range]:
+    """Ranges cut so that none has more than `max_records` offsets, and then so that there are about
+    `min_partitions`, larger ranges giving more pieces."""
+    pieces = [piece for r in whole for piece in _cut(r, -(-r.size // max_records) if max_records else 1)]
+    if min_partitions is None or len(pieces) >= min_partitions:
+        return pieces
+    total = sum(piece.size for piece in pieces)
+    return [p for piece in pieces for p in _cut(piece, max(round(piece.size * min_partitions / total), 1))]
+
+
+def _cut(whole: Range, count: int) -> list[Range]:
+    """A range in `count` pieces of nearly equal size."""
+    count = min(max(count, 1), whole.size)
+    bounds = [whole.start + whole.size * i // count for i in range(count + 1)]
+    return [replace(whole, start=a, end=b) for a, b in itertools.pairwise(bounds)]
+
+
+class Parted(NamedTuple):
+    """Up to where the log still is the one that a query has read to `position`, in leader epoch `epoch`.
+
+    `now`: the leader epoch that ends at `offset` in the log there is now; both -1 where it has no epoch as
+    late as the query's, and so cannot tell.
+    """
+
+    position: int
+    epoch: int
+    offset: int
+    now: int
+
+    def __str__(self) -> str:
+        if self.offset < 0:
+            return (
+                f"the query stands at {self.position} in leader epoch {self.epoch}, of which the log now "
+                "knows nothing: it was restored from an older copy"
+            )
+        return (
+            f"the query stands at {self.position} in leader epoch {self.epoch}, and the log parts from that "
+            f"at offset {self.offset}, where its epoch {self.now} ends and another one begins: it was "
+            "restored from an older copy, or cut, or a replica without these records became its leader "
+            "(unclean.leader.election.enable); what was read from there on is not in it, and what has been "
+            "written there since was not read"
+        )
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What does not fit between where a query stands and what the log offers now.
+
+    `gone`: partitions that are no longer there. `back`: partitions that end before the query's
+    position, as (position, end), because the topic was made anew or truncated. `anew`: topics that have
+    another id now, as (then, now), wherever they end. `early`: partitions that begin after the query's
+    position, as (position, beginning, end), because records were deleted. `parted`: partitions whose log
+    is another one below the query's position, by their leader epochs.
+    """
+
+    gone: tuple[TopicPartition, ...]
+    back: dict[TopicPartition, tuple[int, int]]
+    anew: dict[str, tuple[str, str]] = field(default_factory=dict)
+    early: dict[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)
+    parted: dict[TopicPartition, Parted] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.gone or self.back or self.anew or self.early or self.parted)
+
+    def __str__(self) -> str:
+        said = [
+            f"topic {topic} was deleted and made anew: the query's offsets are of the one with the id "
+            f"{old}, and now its id is {new}"
+            for topic, (old, new) in self.anew.items()
+        ]
+        said += [f"{topic}-{p} does not exist any more" for topic, p in self.gone]
+        said += [
+            f"{topic}-{p} ends at {end}, before {at}, where the query stands: the log was cut, or restored "
+            "from an older copy"
+            for (topic, p), (at, end) in self.back.items()
+        ]
+        said += [
+            f"{topic}-{p} begins at {first} and ends at {end}, and the query stands at {at}: what lies "
+            "between was deleted before it was read (retention.ms, retention.bytes, or by hand)"
+            for (topic, p), (at, first, end) in self.early.items()
+        ]
+        said += [f"{topic}-{p}: {found}" for (topic, p), found in self.parted.items()]
+        return "; ".join(said)
+
+
+def losses(
+    start: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+    ids: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {}),
+    earliest: Mapping[TopicPartition, int] | None = None,
+) -> Losses:
+    """Compare a query's position with the log's ends, and with its beginnings where they are given; `ids`:
+    the topics' ids then and now."""
+    anew = made_anew(*ids)
+    gone = tuple(sorted(tp for tp in start if tp not in latest and tp[0] not in anew))
+    back = {tp: (start[tp], latest[tp]) for tp in sorted(start) if tp in latest and latest[tp] < start[tp]}
+    begins = {tp: (start[tp], first, latest[tp]) for tp, first in (earliest or {}).items() if tp in latest}
+    early = {tp: found for tp, found in begins.items() if found[0] < found[1] and tp[0] not in anew}
+    return Losses(gone, {tp: found for tp, found in back.items() if tp[0] not in anew}, anew, early)
+
+
+def made_anew(then: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Topics whose id is known then and now and differs, with both ids."""
+    return {t: (then[t], now[t]) for t in sorted(then) if t in now and then[t] != now[t]}
+
+
+def without(offsets: Mapping[TopicPartition, int], topics: Collection[str]) -> Offsets:
+    """Offsets but for those of some topics."""
+    return {tp: at for tp, at in offsets.items() if tp[0] not in topics}

@@ -1,0 +1,171 @@
+"""Options of a read: where from, from when till when, how much at once. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.connector.errors import OptionError
+from eoslog.connector.offsets import offsets
+from eoslog.connector.options.parsing import parse
+from eoslog.connector.options.table import Use
+
+_WHERE_FROM = ("subscribe", "subscribePattern", "assign")
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What a reader needs. Exactly one of subscribe, pattern and assign is set. `stored`: the line of a
+    checkpoint's offset log that startingOffsets is, with what that says of the log."""
+
+    client: ClientConfig
+    subscribe: tuple[str, ...] | None
+    pattern: str | None
+    assign: tuple[offsets.TopicPartition, ...] | None
+    starting: offsets.Bound
+    stored: offsets.Stood | None
+    ending: offsets.Bound
+    max_offsets: int | None
+    min_offsets: int | None
+    max_delay_ms: int | None
+    min_partitions: int | None
+    max_records: int | None
+    headers: bool
+    fail_on_data_loss: bool
+    moved_to: str | None
+    committed: bool
+    group_id: str | None
+    taken_over: str | None
+    end_tries: int
+    end_pause_ms: int
+    small_offsets: int
+    small_bytes: int
+
+
+def check_source_options(raw: Mapping[str, str]) -> None:
+    """Of a read, before it is known whether it is a stream. Raises OptionError where it could be neither."""
+    try:
+        source_options(raw, stream=True, quiet=True)
+    except OptionError:
+        source_options(raw, stream=False, quiet=True)
+
+
+def source_options(raw: Mapping[str, str], *, stream: bool, quiet: bool = False) -> SourceOptions:
+    """Options of a read; raises OptionError. Warns of what does nothing, unless `quiet`."""
+    values = parse(raw, Use.READ_STREAM if stream else Use.READ, quiet=quiet)
+    _check_where_from(values)
+    _check_limits(values)
+    start = values["startingoffsets"]
+    stored = start if isinstance(start, offsets.Stood) else None
+    values["startingoffsets"] = start if stored is None else stored.offsets
+    begin = _start(values, stream)
+    values["endingoffsets"] = _end(values)
+    return SourceOptions(
+        client=ClientConfig.from_options(values),
+        subscribe=values["subscribe"],
+        pattern=values["subscribepattern"],
+        assign=values["assign"],
+        starting=begin,
+        stored=stored if isinstance(begin, dict) else None,
+        ending=values["endingoffsets"],
+        max_offsets=values.get("maxoffsetspertrigger"),
+        min_offsets=values.get("minoffsetspertrigger"),
+        max_delay_ms=values.get("maxtriggerdelay"),
+        min_partitions=values["minpartitions"],
+        max_records=values["maxrecordsperpartition"],
+        headers=values["includeheaders"],
+        fail_on_data_loss=values["failondataloss"],
+        moved_to=values.get("cluster.moved.to"),
+        committed=values["kafka.isolation.level"] == "read_committed",
+        group_id=values["kafka.group.id"],
+        taken_over=values.get("transactional.id"),
+        end_tries=values["fetchoffset.numretries"],
+        end_pause_ms=values["fetchoffset.retryintervalms"],
+        small_offsets=values.get("small.batch.max.offsets", 0),
+        small_bytes=values.get("small.batch.max.bytes", 0),
+    )
+
+
+def _check_where_from(values: Mapping[str, Any]) -> None:
+    given = [name for name in _WHERE_FROM if values[name.lower()] is not None]
+    if not given:
+        raise OptionError(f"nothing to read: give one of the options {', '.join(_WHERE_FROM)}")
+    if len(given) > 1:
+        raise OptionError(f"options {' and '.join(given)} are both given: keep one of them")
+
+
+def _check_limits(values: Mapping[str, Any]) -> None:
+    least, most = values.get("minoffsetspertrigger"), values.get("maxoffsetspertrigger")
+    if least is not None and most is not None and least > most:
+        raise OptionError(f"minOffsetsPerTrigger ({least}) is above maxOffsetsPerTrigger ({most}): lower it")
+    starts, ends = (values.get(f"{which}offsetsbytimestamp") for which in ("starting", "ending"))
+    won = values.get("startingtimestamp") is not None or values.get("endingtimestamp") is not None
+    if starts is None or ends is None or won:
+        return
+    until = dict(ends)
+    for (topic, partition), start in starts:
+        end = until.get((topic, partition), start)
+        if start > end:
+            raise OptionError(
+                f"startingOffsetsByTimestamp ({start}) lies after endingOffsetsByTimestamp ({end}) for "
+                f"{topic}-{partition}: correct one of them"
+            )
+
+
+def _at_time(values: Mapping[str, Any], which: str, none_is_latest: bool) -> offsets.AtTime | None:
+    """The time at which to start or end, if one is given; that for all partitions wins, as in Spark."""
+    one, each = values.get(f"{which}timestamp"), values.get(f"{which}offsetsbytimestamp")
+    if one is not None:
+        return offsets.AtTime(one, none_is_latest)
+    if each is None:
+        return None
+    _checked(dict(each), f"{which}OffsetsByTimestamp", values)
+    return offsets.AtTime(each, none_is_latest)
+
+
+def _start(values: Mapping[str, Any], stream: bool) -> offsets.Bound:
+    timed = _at_time(values, "starting", values["startingoffsetsbytimestampstrategy"] == "latest")
+    if timed is not None:
+        return timed
+    start = values["startingoffsets"]
+    if start == offsets.COMMITTED and values["kafka.group.id"] is None:
+        raise OptionError("startingOffsets=committed needs the group that has committed: give kafka.group.id")
+    if start is None:
+        return offsets.LATEST if stream else offsets.EARLIEST
+    if not stream and _mentions(start, offsets.LATEST):
+        raise OptionError(
+            "startingOffsets cannot be latest (-1) in a batch query: nothing would be read; give earliest"
+        )
+    return _checked(start, "startingOffsets", values)
+
+
+def _end(values: Mapping[str, Any]) -> offsets.Bound:
+    timed = _at_time(values, "ending", none_is_latest=True)
+    if timed is not None:
+        return timed
+    end = values.get("endingoffsets")
+    if end is None:
+        return offsets.LATEST
+    if _mentions(end, offsets.EARLIEST):
+        raise OptionError("endingOffsets cannot be earliest (-2): nothing to read; give latest or offsets")
+    return _checked(end, "endingOffsets", values)
+
+
+def _mentions(bound: offsets.Bound, special: int) -> bool:
+    if isinstance(bound, dict):
+        return special in bound.values()
+    return bound == special
+
+
+def _checked(bound: offsets.Bound, option: str, values: Mapping[str, Any]) -> offsets.Bound:
+    """Offsets by partition fit what is read as far as options alone can tell."""
+    if not isinstance(bound, dict):
+        return bound
+    assigned, topics = values["assign"], values["subscribe"]
+    if assigned is not None and set(bound) != set(assigned):
+        odd = ", ".join(f"{t}-{p}" for t, p in sorted(set(bound) ^ set(assigned)))
+        raise OptionError(f"{option} and assign must name the same partitions; they differ in {odd}")
+    if topics is not None and {topic for topic, _ in bound} != set(topics):
+        odd = ", ".join(sorted({topic for topic, _ in bound} ^ set(topics)))
+        raise OptionError(f"{option} and subscribe must name the same topics; they differ in {odd}")
+    return bound

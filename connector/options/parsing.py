@@ -1,0 +1,118 @@
+"""From the strings that Spark hands over to values by name: which options there are, and which are refused.
+
+The table itself is option_table.py, what a value's text means option_values.py. Names are case-insensitive,
+as everywhere in Spark.
+"""
+
+import difflib
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from eoslog.connector.errors import OptionError
+from eoslog.connector.options.refusals import FIXED, FORBIDDEN, NO_EFFECT
+from eoslog.connector.options.table import ALIASES, NEEDS, TABLE, Use
+from eoslog.connector.options.values import read_value
+
+log = logging.getLogger(__name__)
+
+_BY_NAME = {option.name.lower(): option for option in TABLE}
+_NO_EFFECT = {name.lower() for name in NO_EFFECT}
+
+
+def parse(raw: Mapping[str, str], use: Use, *, quiet: bool = False) -> dict[str, Any]:
+    """Every option that applies to `use`, by lower-case name, read or at its default (None: not set). Warns
+    of those that do nothing, unless `quiet`. Raises OptionError."""
+    given = _resolve_aliases({name.lower(): str(value) for name, value in raw.items()})
+    for name in given:
+        _check_name(name, use)
+    _check_fixed(given)
+    _check_token(given, use)
+    if not quiet:
+        _advise(given, use)
+    wanted = {name: option for name, option in _BY_NAME.items() if option.use & use}
+    values = {
+        name: read_value(option, given[name]) if name in given else option.default
+        for name, option in wanted.items()
+    }
+    if values["kafka.bootstrap.servers"] is None:
+        raise OptionError("option kafka.bootstrap.servers is missing: give brokers as host:port,host:port")
+    return values
+
+
+def _resolve_aliases(given: dict[str, str]) -> dict[str, str]:
+    """One name for options that have several; two names with different values are a contradiction."""
+    resolved = {name: value for name, value in given.items() if name not in ALIASES}
+    for alias, name in ALIASES.items():
+        if alias not in given:
+            continue
+        names = [n for n in (name, *ALIASES) if n in given and ALIASES.get(n, n) == name]
+        if len({given[n].strip().lower() for n in names}) > 1:
+            said = ", ".join(f"{n}={given[n]!r}" for n in names)
+            raise OptionError(f"{said}: these names mean the same option; give {name} alone")
+        resolved[name] = given[alias]
+    return resolved
+
+
+def _check_name(name: str, use: Use) -> None:
+    """Refuse what would be ignored without a word: unknown client settings and near misses."""
+    for refused, advice in FORBIDDEN.items():
+        if name == refused.lower():
+            raise OptionError(f"option {refused} is not supported: {advice}")
+    if name in _BY_NAME:
+        if name.startswith("ending") and Use.READ_STREAM in use:
+            raise OptionError(f"option {_BY_NAME[name].name} is not valid in streaming queries: leave it out")
+        return
+    if name in FIXED or name in _NO_EFFECT:
+        return
+    near = _nearest(name)
+    if name.startswith("kafka."):
+        hint = f"did you mean {near}?" if near else "the documentation has the table of options"
+        raise OptionError(f"unknown option {name}: {hint}")
+    if near is not None:
+        raise OptionError(f"unknown option {name}: did you mean {near}?")
+
+
+_HERE = {
+    Use.READ: "a batch read",
+    Use.READ_STREAM: "a streaming read",
+    Use.WRITE: "a batch write",
+    Use.WRITE_STREAM: "a streaming write",
+}
+
+
+def _check_token(given: Mapping[str, str], use: Use) -> None:
+    """Refuse write.token in a stream, whose user means to be safe by it."""
+    if use is Use.WRITE_STREAM and "write.token" in given:
+        raise OptionError(
+            "option write.token names a batch write, and a streaming query writes each micro-batch once "
+            "without it: leave it out, or give it to the df.write inside of foreachBatch"
+        )
+
+
+def _advise(given: Mapping[str, str], use: Use) -> None:
+    """Warn of what does nothing here. Settings of Kafka's clients may be given to both sides, as in a
+    dictionary that source and sink share."""
+    for option in (_BY_NAME[name] for name in given if name in _BY_NAME):
+        if not option.use & use and not option.name.startswith("kafka."):
+            log.warning("option %s does nothing in %s. See connector-options.md", option.name, _HERE[use])
+    for name, needed in NEEDS.items():
+        if name.lower() in given and not any(one.lower() in given for one in needed):
+            log.warning(
+                "option %s does nothing without %s. See connector-options.md", name, " or ".join(needed)
+            )
+
+
+def _nearest(name: str) -> str | None:
+    names = [*_BY_NAME, *FIXED, *_NO_EFFECT, *ALIASES]
+    cutoff = 0.6 if name.startswith("kafka.") else 0.85
+    names = [n for n in names if n not in ("mode", "path")]  # too short to be misspelt alike
+    found = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
+    return _BY_NAME[found[0]].name if found and found[0] in _BY_NAME else (found[0] if found else None)
+
+
+def _check_fixed(given: Mapping[str, str]) -> None:
+    for name, allowed in FIXED.items():
+        value = given.get(name)
+        if value is not None and value.strip().lower() not in allowed:
+            raise OptionError(f"option {name} cannot be {value!r}: it is always {allowed[0]}; leave it out")

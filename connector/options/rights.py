@@ -1,0 +1,201 @@
+"""The rights that a query needs on its cluster, and no more, from its options alone. Pure.
+
+Kafka gives Describe with Read and Write, so it is named only where neither is needed. That each one is
+needed is tested on a broker that denies what no rule allows (tests/docs/test_rights.py, test_suggested.py).
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from eoslog.connector.commit.decision import ANCHOR
+from eoslog.connector.commit.names import Sink
+from eoslog.connector.commit.seal import TwoPhase
+from eoslog.connector.commit.token import WRITER, sinks_of_tokens
+from eoslog.connector.errors import OptionError
+from eoslog.connector.offsets import offsets
+from eoslog.connector.options.both import Guarantee, SinkOptions, SourceOptions
+
+TOPIC, GROUP, ID = "Topic", "Group", "TransactionalId"
+READ, WRITE, DESCRIBE = "Read", "Write", "Describe"
+DESCRIBE_CONFIGS, TWO_PHASE_COMMIT = "DescribeConfigs", "TwoPhaseCommit"
+
+EVERY = "*"
+_QUANTIFIERS = "*?{"
+_SPECIAL = r"\.[](){}^$|?*+"
+
+
+class Right(NamedTuple):
+    """One operation on a resource, by Kafka's names. `prefixed`: on all whose names begin so."""
+
+    operation: str
+    resource: str
+    name: str
+    prefixed: bool
+    why: str
+
+
+class Needed(NamedTuple):
+    """What a query needs, and what cannot be told from its options."""
+
+    rights: tuple[Right, ...]
+    notes: tuple[str, ...]
+
+
+def needed(source: SourceOptions | None, sink: SinkOptions | None, *, stream: bool) -> Needed:
+    """The rights of a query with this source, this sink, or both. Raises OptionError where the names are not
+    known before it runs."""
+    rights: list[Right] = []
+    notes: list[str] = []
+    if source is not None:
+        rights += _of_source(source)
+        notes += _notes_of_source(source)
+    if sink is not None:
+        rights += _of_sink(sink, stream)
+        notes += _notes_of_sink(sink, source)
+    return Needed(tuple(_each_once(rights)), tuple(notes))
+
+
+def _each_once(rights: list[Right]) -> Iterator[Right]:
+    """Without those that come twice, or come with another."""
+    seen: set[tuple[str, str, str, bool]] = set()
+    everything = {right[:4] for right in rights}
+    for right in rights:
+        comes_with = right.operation == DESCRIBE and any(
+            (other, *right[1:4]) in everything for other in (READ, WRITE)
+        )
+        if right[:4] not in seen and not comes_with:
+            seen.add(right[:4])
+            yield right
+
+
+def _of_source(options: SourceOptions) -> Iterator[Right]:
+    topics = options.subscribe or tuple(dict.fromkeys(topic for topic, _ in options.assign or ()))
+    for topic in topics:
+        yield Right(READ, TOPIC, topic, False, "the source")
+    if options.pattern is not None:
+        yield _of_pattern(options.pattern)
+    if options.starting != offsets.COMMITTED or options.group_id is None:
+        return
+    yield Right(DESCRIBE, GROUP, options.group_id, False, "startingOffsets=committed")
+    if options.taken_over is not None:
+        yield from _of_one_who_stops(
+            Sink(options.taken_over), "the sink whose place is taken is stopped first"
+        )
+
+
+def _of_pattern(pattern: str) -> Right:
+    why = f"subscribePattern={pattern}"
+    start, whole = _literal_start(pattern)
+    if whole:
+        return Right(READ, TOPIC, start, False, why)
+    return Right(READ, TOPIC, start, True, why) if start else Right(READ, TOPIC, EVERY, False, why)
+
+
+def _literal_start(pattern: str) -> tuple[str, bool]:
+    """What every name that a regular expression finds begins with; and whether that is all it finds."""
+    if "|" in pattern:
+        return "", False
+    start, at = "", 0
+    while at < len(pattern):
+        step = 2 if pattern[at] == "\\" else 1
+        sign = pattern[at : at + step]
+        letter = sign[-1]
+        is_plain = letter in _SPECIAL + "-_" if step == 2 else letter not in _SPECIAL
+        if not is_plain or pattern[at + step : at + step + 1] in tuple(_QUANTIFIERS):
+            return start, False
+        start, at = start + letter, at + step
+    return start, True
+
+
+def _of_one_who_stops(sink: Sink, why: str) -> Iterator[Right]:
+    """To fence a sink, and to carry out what it has decided, which is known when it runs."""
+    yield Right(WRITE, ID, sink.coordinator, False, why)
+    yield Right(DESCRIBE, GROUP, sink.group, False, "what that sink has decided")
+    yield Right(DESCRIBE, TOPIC, ANCHOR, False, "the same: it is kept as offsets of its partitions")
+
+
+def _of_sink(options: SinkOptions, stream: bool) -> Iterator[Right]:
+    if options.topic is not None:
+        yield Right(WRITE, TOPIC, options.topic, False, "the rows")
+    if options.guarantee is Guarantee.AT_LEAST_ONCE:
+        if options.transactional_id is not None:
+            why = "whoever wrote under this transactional.id is stopped"
+            yield from _of_one_who_stops(Sink(options.transactional_id), why)
+    elif options.write_token is not None:
+        yield from _of_tokens(options)
+    else:
+        yield from _of_transactions(options, stream)
+    if options.group_id is not None:
+        yield Right(READ, GROUP, options.group_id, False, f"kafka.group.id={options.group_id}")
+    if options.deadletter_topic is not None:
+        why = f"deadletter.topic={options.deadletter_topic}"
+        yield Right(WRITE, TOPIC, options.deadletter_topic, False, why)
+        if options.topic is not None:
+            why = "deadletter.topic: how large a row may be"
+            yield Right(DESCRIBE_CONFIGS, TOPIC, options.topic, False, why)
+
+
+def _of_transactions(options: SinkOptions, stream: bool) -> Iterator[Right]:
+    if options.transactional_id is None:
+        raise OptionError(
+            "transactional.id is missing: without it the names of a sink's transactions are new with every "
+            "query, and no right on them can be given before it runs; give transactional.id"
+        )
+    sink = Sink(options.transactional_id)
+    yield Right(WRITE, ID, sink.coordinator, False, "the sink's own transaction, which decides")
+    why = "the tasks' transactions: to write, to end, and to find what a dead driver left open"
+    yield Right(WRITE, ID, sink.prefix, True, why)
+    yield Right(READ, GROUP, sink.group, False, "the decision is kept as offsets of this group")
+    yield _ANCHOR
+    if options.two_phase is TwoPhase.REQUIRE:
+        yield Right(TWO_PHASE_COMMIT, ID, sink.prefix, True, "two.phase.commit=require")
+    if options.guarantee is Guarantee.AT_MOST_ONCE and stream:
+        why = "processing.guarantee=at_most_once: the batch that was begun last"
+        yield Right(READ, GROUP, sink.attempts_group, False, why)
+
+
+def _of_tokens(options: SinkOptions) -> Iterator[Right]:
+    now, before = sinks_of_tokens(options.transactional_id or WRITER)
+    yield Right(WRITE, ID, now, True, "the transactions of all tokens")
+    yield Right(READ, GROUP, now, True, "their decisions, and what is noted when they are done")
+    why = "whether an earlier version has written the token"
+    yield Right(DESCRIBE, ID, before, True, why)
+    yield Right(DESCRIBE, GROUP, before, True, why)
+    yield _ANCHOR
+    if options.two_phase is TwoPhase.REQUIRE:
+        yield Right(TWO_PHASE_COMMIT, ID, now, True, "two.phase.commit=require")
+
+
+_ANCHOR = Right(
+    READ, TOPIC, ANCHOR, False, "those offsets are committed for its partitions; it is never read"
+)
+
+
+def _notes_of_source(options: SourceOptions) -> Iterator[str]:
+    if options.pattern is not None:
+        yield ("subscribePattern finds only topics that the user may see: Read on each of them does as well")
+
+
+def _notes_of_sink(options: SinkOptions, source: SourceOptions | None) -> Iterator[str]:
+    if options.topic is None:
+        yield "each row names its topic: give Write on all of them" + (
+            "" if options.deadletter_topic is None else ", and DescribeConfigs for deadletter.topic"
+        )
+    if options.group_id is not None and source is None:
+        yield "kafka.group.id: offsets are committed by who has Read on the topics of the source"
+    if options.guarantee is Guarantee.AT_LEAST_ONCE:
+        if options.transactional_id is not None:
+            yield _also_of(Sink(options.transactional_id))
+    elif options.two_phase is TwoPhase.AUTO:
+        yield (
+            "two.phase.commit=auto: with TwoPhaseCommit too on the transactional ids that are prefixed, "
+            "where the cluster offers it, no outage is too long; without it the query runs as well"
+        )
+
+
+def _also_of(sink: Sink) -> str:
+    return (
+        f"if an exactly_once query has died under transactional.id={sink.id}, to carry out what it left "
+        f"takes Write on transactional ids {sink.prefix}, prefixed, Read on group {sink.group} and "
+        f"on {ANCHOR}"
+    )

@@ -1,0 +1,142 @@
+"""What a micro-batch came to, in figures: for logs, dashboards and tests.
+
+Spark's Python data sources (4.3) cannot put figures of their own into a query's progress: sources and sinks
+in Python have no metrics there. So the lag is reckoned from what the progress does hold, and what the
+sink has written goes to a line of JSON a micro-batch, from the process that commits (option progress.log).
+"""
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from eoslog.connector.commit.commands import (
+    AskOngoing,
+    AwaitMarkers,
+    Clock,
+    Command,
+    End,
+    FetchStored,
+    ListOngoing,
+    Rules,
+    Seal,
+    StageOffsets,
+)
+from eoslog.connector.commit.commands import Describe as DescribeTransactions
+from eoslog.connector.commit.messages import Decided, Prepared, Report
+from eoslog.connector.commit.names import Sink
+from eoslog.connector.offsets import offsets
+
+T = TypeVar("T")
+
+log = logging.getLogger("eoslog.progress")
+HEAD = "eoslog.progress "
+"""What a line on the standard error begins with."""
+
+
+class Behind(NamedTuple):
+    """How many offsets the partitions of a source are behind the log's ends."""
+
+    min: int
+    max: int
+    avg: float
+
+
+def offsets_behind_latest(progress: Mapping[str, Any]) -> list[Behind | None]:
+    """For each source of a query's progress (`query.lastProgress`) how far it is behind; None: unknown.
+
+    The same as minOffsetsBehindLatest, maxOffsetsBehindLatest and avgOffsetsBehindLatest of Spark's Kafka
+    source. Offsets count markers and aborted records too.
+    """
+    return [_behind(source["endOffset"], source["latestOffset"]) for source in progress["sources"]]
+
+
+def _behind(end: Any, latest: Any) -> Behind | None:
+    reached, there = _offsets(end), _offsets(latest)
+    if not reached or not there:
+        return None
+    gaps = [max(there[tp] - at, 0) for tp, at in reached.items() if tp in there]
+    return Behind(min(gaps), max(gaps), sum(gaps) / len(gaps)) if gaps else None
+
+
+def _offsets(told: Any) -> offsets.Offsets:
+    """Offsets as a progress has them: JSON, or a dictionary already."""
+    try:
+        nested = json.loads(told) if isinstance(told, str) else told
+    except ValueError:
+        return {}
+    if not isinstance(nested, dict) or not all(isinstance(parts, dict) for parts in nested.values()):
+        return {}  # of another kind of source
+    return offsets.from_json({topic: parts for topic, parts in nested.items() if _all_numbers(parts)})
+
+
+def _all_numbers(parts: Mapping[str, Any]) -> bool:
+    return all(isinstance(at, int) and number.isdecimal() for number, at in parts.items())
+
+
+def timed(rules: Rules[T], spent: dict[str, float], sink: Sink) -> Rules[T]:
+    """The same rules; adds to `spent` how many milliseconds each step took, its answers' way included."""
+    answer: Any = None
+    while True:
+        try:
+            command = rules.send(answer)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        began = time.monotonic()
+        answer = yield command
+        step = step_of(command, sink)
+        spent[step] = spent.get(step, 0.0) + (time.monotonic() - began) * 1000
+
+
+def step_of(command: Command[Any], sink: Sink) -> str:
+    """The step of a commit that a command belongs to, as docs/exactly-once.md names them."""
+    if isinstance(command, End):
+        if not command.commit:
+            return "abort"
+        return "decide" if command.participants[0].name == sink.coordinator else "finish"
+    return _STEPS.get(type(command), "other")
+
+
+_STEPS: dict[type[Command[Any]], str] = {
+    FetchStored: "look",
+    Seal: "seal",
+    StageOffsets: "stage",
+    DescribeTransactions: "verify",
+    AskOngoing: "clear",
+    ListOngoing: "clear",
+    AwaitMarkers: "markers",
+    Clock: "verify",
+}
+
+
+def tell(sink: Sink, reports: Sequence[Report | None], spent: Mapping[str, float], *, loud: bool) -> None:
+    """One line about a micro-batch that is committed: to the log at INFO; `loud`: to the standard error too.
+
+    Spark passes the standard error of its Python processes on to its own. How they log cannot be said from
+    outside, and without being told they keep silent about INFO.
+    """
+    told = json.dumps(figures(sink, reports, spent))
+    log.info("%s", told)
+    if loud:
+        print(f"{HEAD}{told}", file=sys.stderr, flush=True)
+
+
+def figures(sink: Sink, reports: Sequence[Report | None], spent: Mapping[str, float]) -> dict[str, Any]:
+    """A committed batch: what this run wrote of it (bytes as sent, compressed), and how long it took."""
+    present = [report for report in reports if report is not None]
+    prepared = [report for report in present if isinstance(report, Prepared)]
+    stamp = present[0].stamp
+    return {
+        "query": stamp.batch.query_id,
+        "batch": stamp.batch.batch_id,
+        "sink": sink.id,
+        "rows": sum(report.rows for report in prepared),
+        "bytes": sum(report.bytes for report in prepared),
+        "participants": len(prepared),
+        "partitions": len({place for report in prepared for place in report.written}),
+        "replayed": any(isinstance(report, Decided) for report in present),
+        "ms": {step: round(taken, 1) for step, taken in spent.items()},
+    }

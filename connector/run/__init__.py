@@ -1,0 +1,1 @@
+"""A run of the commit protocol's rules on a cluster: commands carried out, memory, a guard, markers."""

@@ -1,0 +1,316 @@
+"""Runs the commit protocol's rules over the Kafka client: each command a call, each failure an answer.
+
+No rule lives here. Also the connections that a process keeps from one batch to the next.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from eoslog.connector.client.admin import offsets as group_offsets
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.admin.transaction_lists import Asked
+from eoslog.connector.client.wire.cluster import Cluster, TopicInfo
+from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.connector.client.wire.retry import retrying
+from eoslog.connector.commit.commands import (
+    Acquire,
+    AskOngoing,
+    AwaitMarkers,
+    Clock,
+    Command,
+    CommitOffsets,
+    Describe,
+    Description,
+    End,
+    Failure,
+    FetchStored,
+    FindHeld,
+    FindOwn,
+    Held,
+    Kept,
+    ListOngoing,
+    NotOffered,
+    Offsets,
+    Refused,
+    Rules,
+    Seal,
+    StageOffsets,
+    TransactionVersion,
+    Unknown,
+    WriteMarkers,
+)
+from eoslog.connector.commit.decision import ANCHOR, Stored
+from eoslog.connector.commit.finish import ONGOING
+from eoslog.connector.commit.names import Identity
+from eoslog.connector.commit.own import LOOKS
+from eoslog.connector.errors import (
+    BrokerUnreachable,
+    ConnectionLost,
+    EoslogError,
+    RetriesExhausted,
+    UnsupportedByBroker,
+)
+from eoslog.connector.run import markers
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Observer = Callable[[Command[Any]], None]
+OWN_TIMEOUT_MS = 60_000
+"""Time-out of the sink's own transaction: it is open for a few requests only, and while a crashed driver's
+is open, nobody who starts from the committed source offsets can read them."""
+_NO_ANSWER = (RetriesExhausted, ConnectionLost, BrokerUnreachable)
+_NOT_OFFERED = frozenset({ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION})
+"""Two-phase commit is switched off, or not this client's right; or the broker only knows the request."""
+
+
+class Driver:
+    """Performs commands on one cluster. `timeout_ms` is the transaction time-out of the sink's own id.
+
+    `before` and `after` are called around each command, and around each single transaction that an End or
+    a Seal names, one after another: whoever watches, or crashes the process for a test, sees every step.
+    Unwatched, the requests of all of them are under way together.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        timeout_ms: int,
+        *,
+        before: Observer | None = None,
+        after: Observer | None = None,
+    ) -> None:
+        self._cluster, self._timeout_ms = cluster, timeout_ms
+        self._before, self._after = before, after
+        self._asked: Asked | None = None
+        self._perform: dict[type[Command[Any]], Callable[[Any], Any]] = {
+            Acquire: self._acquire,
+            FetchStored: self._fetch_stored,
+            StageOffsets: self._stage_offsets,
+            CommitOffsets: lambda c: group_offsets.commit_plain(cluster, c.group, c.offsets),
+            End: self._end,
+            Seal: self._seal,
+            AskOngoing: self._ask_ongoing,
+            ListOngoing: self._list_ongoing,
+            Describe: self._describe,
+            AwaitMarkers: lambda c: transactions.await_markers(cluster, c.names),
+            FindHeld: lambda c: markers.find_held(cluster, c.places, c.participants),
+            FindOwn: self._find_own,
+            WriteMarkers: lambda c: markers.write_markers(cluster, c.held, commit=c.commit),
+            TransactionVersion: lambda c: cluster.transaction_version(),
+            Clock: lambda c: round(_clock() * 1000),
+        }
+
+    @property
+    def acquainted(self) -> bool:
+        """Whether this process has been connected to the cluster before."""
+        return self._cluster.reached
+
+    def disturbed(self) -> bool:
+        """Whether a broker was lost or a coordinator moved, as far as this process knows, since this was last
+        asked."""
+        return self._cluster.disturbed()
+
+    def run(self, rules: Rules[T]) -> T:
+        """The rules' result, or what they raise."""
+        answer: Any = None
+        while True:
+            try:
+                command = rules.send(answer)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            answer = self._do(command)
+
+    def _do(self, command: Command[Any]) -> Any:
+        watched = self._before or self._after
+        if watched and isinstance(command, (End, Seal)) and len(command.participants) > 1:
+            singles = [replace(command, participants=(one,)) for one in command.participants]
+            return {name: answer for single in singles for name, answer in self._do(single).items()}
+        if self._before:
+            self._before(command)
+        answer = _answered(self._perform[type(command)], command)
+        if self._after:
+            self._after(command)
+        return answer
+
+    def _acquire(self, command: Acquire) -> Identity:
+        current = _theirs(command.current) if command.current else None
+        return _own(transactions.init_producer_id(self._cluster, command.name, self._timeout_ms, current))
+
+    def _fetch_stored(self, command: FetchStored) -> Stored | Refused:
+        if self._cluster.remembered(ANCHOR) is None:
+            # The first look-up of a group makes the broker create the anchor topic, where it is new.
+            wanted = [(ANCHOR, 0)]
+            group_offsets.fetch_committed(self._cluster, command.group, wanted, require_stable=False)
+        anchors = len(self._anchor_topic().leaders)
+        wanted = [(ANCHOR, number) for number in range(anchors)]
+        pending_ms = self._cluster.config.api_timeout_ms / LOOKS
+        try:
+            found = group_offsets.fetch_committed(
+                self._cluster, command.group, wanted, require_stable=True, pending_ms=pending_ms
+            )
+        except group_offsets.StillPending as pending:
+            return Refused(int(ErrorCode.UNSTABLE_OFFSET_COMMIT), str(pending))
+        return Stored(anchors, {number: stored for (_, number), stored in found.items()})
+
+    def _find_own(self, command: FindOwn) -> tuple[Held, ...]:
+        anchors = self._anchor_topic().leaders
+        return markers.find_open(self._cluster, ANCHOR, anchors, command.name, command.producer_id)
+
+    def _anchor_topic(self) -> TopicInfo:
+        return retrying(
+            self._cluster,
+            f"Metadata of {ANCHOR}",
+            lambda: self._cluster.topic(ANCHOR),
+            timeout_ms=self._cluster.config.api_timeout_ms,
+            option="kafka.default.api.timeout.ms",
+            forget=lambda: None,
+        )
+
+    def _stage_offsets(self, command: StageOffsets) -> None:
+        name, identity = command.sink
+
+        def commit(offsets: Offsets) -> None:
+            transactions.commit_offsets(
+                self._cluster, name, _theirs(identity), command.group, offsets, command.epochs
+            )
+
+        if command.of_source:
+            commit_known(self._cluster, command.group, command.offsets, commit)
+        else:
+            commit(command.offsets)
+
+    def _end(self, command: End) -> dict[str, Identity | Failure]:
+        identities = {name: _theirs(identity) for name, identity in command.participants}
+        found = transactions.end_txns(self._cluster, identities, command.commit)
+        return {
+            name: _failure(answer) if isinstance(answer, Exception) else _own(answer)
+            for name, answer in found.items()
+        }
+
+    def _seal(self, command: Seal) -> dict[str, Kept | NotOffered | Failure]:
+        names = [participant.name for participant in command.participants]
+        found = transactions.keep_prepared(self._cluster, names, self._timeout_ms)
+        kept = {name: _kept(answer) for name, answer in found.items()}
+        refusal = next((answer for answer in kept.values() if isinstance(answer, NotOffered)), None)
+        if refusal is not None:
+            _say_once(self._cluster.config, refusal)
+        return kept
+
+    def _ask_ongoing(self, command: AskOngoing) -> None:
+        self._forget_asked()
+        self._asked = Asked.ahead(self._cluster, command.prefix, [ONGOING])
+
+    def _forget_asked(self) -> None:
+        if self._asked is not None:
+            self._asked.drop()
+        self._asked = None
+
+    def _list_ongoing(self, command: ListOngoing) -> tuple[str, ...]:
+        if not command.asked:
+            self._forget_asked()
+        asked, self._asked = self._asked, None
+        found = transactions.list_transactions(self._cluster, command.prefix, [ONGOING], ahead=asked)
+        return tuple(listing.transactional_id for listing in found)
+
+    def _describe(self, command: Describe) -> dict[str, Description | None]:
+        found = transactions.describe(self._cluster, command.names)
+        return {name: _description(state) if state else None for name, state in found.items()}
+
+
+def commit_known(cluster: Cluster, group: str, offsets: Offsets, commit: Callable[[Offsets], None]) -> None:
+    """Commit source offsets of a group, but for those of partitions that the cluster says it does not have:
+    of them it warns. Raises what `commit` raises."""
+    try:
+        commit(offsets)
+    except KafkaError as error:
+        gone = set()
+        if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            gone = group_offsets.gone(cluster, offsets)
+        if not gone:
+            raise
+        names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(gone))
+        log.warning(
+            "group %s: the source offsets of %s are left out of the commit: the cluster does not have these "
+            "partitions any more, and takes no offset for them. "
+            "See troubleshooting.md#source-offsets-are-left-out-of-a-commit",
+            group,
+            names,
+        )
+        there = {place: offset for place, offset in offsets.items() if place not in gone}
+        if there:
+            commit(there)
+
+
+def _answered(perform: Callable[[Any], Any], command: Any) -> Any:
+    """The result, or the failure as the rules know it."""
+    try:
+        return perform(command)
+    except (KafkaError, *_NO_ANSWER) as error:
+        return _failure(error)
+
+
+def _failure(error: Exception) -> Failure:
+    """A failure as the rules know it; others are raised."""
+    if isinstance(error, KafkaError):
+        return Refused(int(error.code), str(error))
+    if isinstance(error, _NO_ANSWER):
+        return Unknown(str(error))
+    raise error
+
+
+def _kept(answer: transactions.Kept | EoslogError | KafkaError) -> Kept | NotOffered | Failure:
+    if isinstance(answer, transactions.Kept):
+        return Kept(_own(answer.holder), _own(answer.wrote) if answer.wrote else None)
+    if isinstance(answer, UnsupportedByBroker) or (
+        isinstance(answer, KafkaError) and answer.code in _NOT_OFFERED
+    ):
+        return NotOffered(str(answer))
+    return _failure(answer)
+
+
+_said: set[ClientConfig] = set()
+
+
+def _say_once(config: ClientConfig, why: NotOffered) -> None:
+    if config not in _said:
+        _said.add(config)
+        log.info(
+            "no two-phase commit here, transactions end by kafka.transaction.timeout.ms "
+            "(option two.phase.commit): %s",
+            why,
+        )
+
+
+def _own(identity: transactions.Identity) -> Identity:
+    return Identity(identity.producer_id, identity.epoch)
+
+
+def _theirs(identity: Identity) -> transactions.Identity:
+    return transactions.Identity(identity.producer_id, identity.epoch)
+
+
+def _description(state: transactions.Description) -> Description:
+    return Description(state.state, _own(state.identity), state.timeout_ms, state.start_ms)
+
+
+def _clock() -> float:
+    """Seconds, of the clock that goes on while the machine sleeps, where there is one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+_clusters: dict[tuple[int, ClientConfig], Cluster] = {}
+
+
+def shared_cluster(config: ClientConfig) -> Cluster:
+    """This process's connections to a cluster, kept for later batches; a forked child makes its own."""
+    key = (os.getpid(), config)
+    if key not in _clusters:
+        _clusters[key] = Cluster(config)
+    return _clusters[key]

@@ -1,0 +1,194 @@
+"""Ends a run that nobody goes on with: at once where Spark calls abort, and from a process of its own.
+
+Spark calls abort before its tasks are dead; and not at all where the driver application is ended by a signal
+or killed. So two processes are forked, which outlive whoever forked them, hold none of their sockets, and
+have nothing to do with Spark:
+
+- by abort: it looks again until the killed tasks must be gone, so that query.stop() need not wait for that;
+- by the first begin of a run, and by that of a batch write: it waits until who begins batches is gone, a
+  Python daemon of Spark's, which dies with its JVM and with its SparkSession; and ends what the last batch
+  left.
+
+They do what the next begin would do, and nothing that could hurt a newer driver (commit/ending.py). A machine
+or a container that dies as a whole takes them with it: then the time-out and the next start remain.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+from eoslog.connector.commit.ending import Aborted, Ended, clear_again, end_run, rests
+from eoslog.connector.commit.messages import Run
+from eoslog.connector.commit.names import Identity, Sink
+from eoslog.connector.run import memory
+from eoslog.connector.run.driver import Driver
+from eoslog.connector.spark import processes
+from eoslog.connector.spark.drivers_stderr import stderr_of
+from eoslog.connector.spark.logs import look_as_sparks
+from eoslog.connector.spark.longlived import is_sparks
+
+log = logging.getLogger(__name__)
+
+TASK_KILL_SECONDS = 3.0
+"""How long a killed task's Python process may go on: spark.python.task.killTimeout is 2 s, and a margin."""
+LOOK_AGAIN_SECONDS = 0.2
+"""How often is looked for transactions of tasks that are dying."""
+LATE_SECONDS = 30.0
+"""How long is looked for tasks that die later still: Spark cancels a stopped query's jobs once more when
+abort has returned; a busy machine is late; spark.python.task.killTimeout may be longer."""
+LATE_LOOK_SECONDS = 1.0
+"""How often."""
+WATCH_SECONDS = 0.25
+"""How often a guard looks whether its driver is there."""
+_PATIENCE_SECONDS = 90
+"""A guard or a looker whose cluster does not answer gives up after this."""
+
+Drivers = Callable[[], Driver]
+"""Makes a driver in whichever process it is called."""
+
+
+def end(sink: Sink, run: Run, drivers: Drivers, *, going_on: bool) -> None:
+    """End what is open of the run, and say so. `going_on`: tasks may be dying still; that is looked after in
+    the background, in a process of Spark's."""
+    ended = drivers().run(end_run(sink, run))
+    if not going_on:
+        _tell(sink, run, ended)
+    elif is_sparks():
+        _tell(sink, run, ended)
+        detached(lambda: _look_late(sink, run, ended, drivers()))
+    else:
+        _tell(sink, run, _look_again(sink, run, ended, drivers(), TASK_KILL_SECONDS))
+
+
+def _look_late(sink: Sink, run: Run, before: Ended, driver: Driver) -> None:
+    """For as long as any task may open a transaction, in a process of its own; says what more it has found
+    when most tasks are gone, and at the end."""
+    signal.alarm(_PATIENCE_SECONDS)
+    ended = _look_again(sink, run, before, driver, TASK_KILL_SECONDS)
+    _tell_more(sink, run, before, ended)
+    late = _look_again(sink, run, ended, driver, LATE_SECONDS - TASK_KILL_SECONDS, LATE_LOOK_SECONDS)
+    _tell_more(sink, run, ended, late)
+
+
+def _look_again(
+    sink: Sink, run: Run, ended: Ended, driver: Driver, seconds: float, pause: float = LOOK_AGAIN_SECONDS
+) -> Ended:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        time.sleep(pause)
+        if ended.outcome is Aborted.LEFT:
+            ended = driver.run(end_run(sink, run))
+        else:
+            ended = driver.run(clear_again(sink, run, ended))
+    return ended
+
+
+def _tell(sink: Sink, run: Run, ended: Ended) -> None:
+    log.info(
+        "%s of sink %s is over: %s (%s)",
+        run.batch,
+        sink.id,
+        ended.outcome.value,
+        ", ".join(ended.aborted) or "none was open",
+    )
+    if ended.left:
+        log.warning(
+            "%s of sink %s is over, and may hold back readers until it is started again or "
+            "kafka.transaction.timeout.ms has passed: %s. `eoslog transactions` lists what is open, and "
+            "`eoslog transactions abort --force` ends what is not decided. "
+            "See troubleshooting.md#a-batch-is-over-and-may-hold-back-readers",
+            run.batch,
+            sink.id,
+            "; ".join(ended.left),
+        )
+
+
+def _tell_more(sink: Sink, run: Run, before: Ended, ended: Ended) -> None:
+    if (ended.aborted, ended.left) != (before.aborted, before.left):
+        _tell(sink, run, ended)
+
+
+def watch(sink: Sink, incarnation: Identity, key: tuple[str, ...], drivers: Drivers) -> None:
+    """From now on, end the run of the sink when its driver is gone, whatever has ended it. Its batches are
+    kept in memory.py, one after another, under the key."""
+    if is_sparks():
+        begins = processes.parent_of(os.getpid())
+        detached(lambda: _guard(sink, incarnation, key, begins, drivers, once=False))
+
+
+def watch_once(sink: Sink, run: Run, key: tuple[str, ...], drivers: Drivers) -> None:
+    """The same for a run of one batch, which is over when nothing is kept under the key any more."""
+    if is_sparks():
+        memory.keep(run, *key)
+        begins = processes.parent_of(os.getpid())
+        detached(lambda: _guard(sink, run.incarnation, key, begins, drivers, once=True))
+
+
+def _guard(
+    sink: Sink,
+    incarnation: Identity,
+    key: tuple[str, ...],
+    begins: processes.Started,
+    drivers: Drivers,
+    *,
+    once: bool,
+) -> None:
+    while processes.lives(begins):
+        time.sleep(WATCH_SECONDS)
+        run = memory.look(*key)
+        if once if run is None else run.incarnation != incarnation:
+            return  # or the sink was acquired anew, by a begin that has a guard of its own
+    run = memory.look(*key)
+    if run is None or run.incarnation != incarnation:
+        return
+    signal.alarm(_PATIENCE_SECONDS)
+    driver = drivers()
+    if driver.run(rests(sink, run)):
+        return
+    ended = driver.run(end_run(sink, run))
+    _tell(sink, run, ended)
+    _look_late(sink, run, ended, driver)
+
+
+def detached(work: Callable[[], object]) -> None:
+    """Do it in a process that belongs to nobody: not to Spark's groups of processes, nor to a terminal."""
+    processes.driver_process()  # while it can be told from the parents
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            _cut_loose()
+            work()
+    except BaseException:  # the fork must never come back into Spark's code
+        log.exception("what a batch left open could not be looked after")
+    finally:
+        os._exit(0)
+
+
+def _cut_loose() -> None:
+    """Keep no descriptor of the process that was forked: who waits for its end must not wait for this one.
+    What is said goes where the driver's errors go, where that can be opened."""
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    told = stderr_of(processes.driver_process().pid)
+    if told is None:
+        told = nothing
+    for number, source in ((0, nothing), (1, nothing), (2, told)):
+        os.dup2(source, number)
+    for number in map(int, os.listdir("/dev/fd")):
+        if number > 2:
+            with contextlib.suppress(OSError):  # that of the list itself
+                os.close(number)
+    sys.stderr = open(2, "w", closefd=False, buffering=1)  # noqa: SIM115
+    logging.root.handlers.clear()  # their files are closed
+    look_as_sparks()
+    log.setLevel(logging.INFO)

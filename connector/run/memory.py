@@ -1,0 +1,123 @@
+"""What a driver remembers of a sink from one micro-batch to the next, whichever process asks.
+
+Spark keeps a pool of planner processes: with two queries in an application, a query's batches begin
+now in one of them, now in another. They share a JVM, and the memory lies in a small file that belongs to
+it. Losing it costs an InitProducerId, no more; believing another driver's would cost exactness, so the JVM is
+named by more than its pid, and the file holds a mark that only planners of the same driver know. Who ends a
+run (guard.py) is another process and does not need the mark: it acts under the identity that it finds.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import math
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from eoslog.connector.commit.messages import Batch, Run
+from eoslog.connector.commit.names import Identity
+from eoslog.connector.spark.form import FORM
+from eoslog.connector.spark.processes import driver_process
+
+log = logging.getLogger(__name__)
+
+_SEE = "See troubleshooting.md#micro-batches-cannot-be-remembered"
+
+_FORGET_SECONDS = 7 * 24 * 3600
+"""Files of drivers that ended are removed after this long without a batch."""
+_SWEEP_SECONDS = 3600
+"""How often a process looks for such files: thousands of them take longer than all the rest of a begin."""
+_swept = -math.inf
+
+
+def driver_token() -> str:
+    """Names the driver that this planner process belongs to; the same for all planners of one driver that do
+    the same work."""
+    secret = os.environ.get("PYTHON_WORKER_FACTORY_SECRET", "")
+    return _hash(*map(str, driver_process()), secret)[:16]
+
+
+def look(*key: str) -> Run | None:
+    """What was kept under the key, by whichever process of the driver's; for who ends a run."""
+    path = _path(key)
+    try:
+        return _run(json.loads(path.read_text())) if path is not None and path.exists() else None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        log.warning(f"the memory of the last micro-batch cannot be read: %s. {_SEE}", error)
+        return None
+
+
+def take(*key: str) -> Run | None:
+    """What was kept under the key, and forgets it: a begin that fails leaves no memory behind."""
+    path = _path(key)
+    if path is None or not path.exists():
+        return None
+    try:
+        kept = json.loads(path.read_text())
+        path.unlink()
+        return _run(kept) if kept["token"] == driver_token() else None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        log.warning(
+            f"the memory of the last micro-batch cannot be read, the sink is acquired anew: %s. {_SEE}", error
+        )
+        return None
+
+
+def keep(run: Run, *key: str) -> None:
+    """Keeps the run under the key for the driver's next begin."""
+    path = _path(key)
+    if path is None:
+        return
+    kept = {"form": FORM, "token": driver_token(), "incarnation": run.incarnation, "identity": run.identity}
+    text = json.dumps(kept | {"batch": [run.batch.query_id, run.batch.batch_id, run.batch.digest]})
+    try:
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.write_text(text)
+        draft.rename(path)
+    except OSError as error:
+        log.warning(
+            f"the micro-batch cannot be remembered, the next one acquires the sink anew: %s. {_SEE}", error
+        )
+
+
+def _run(kept: dict[str, Any]) -> Run:
+    if kept["form"] != FORM:
+        raise ValueError(f"it has form {kept['form']}, and this version of eoslog reads form {FORM}")
+    return Run(Identity(*kept["incarnation"]), Identity(*kept["identity"]), Batch(*kept["batch"]))
+
+
+def _hash(*words: str) -> str:
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()
+
+
+def _path(key: tuple[str, ...]) -> Path | None:
+    """The file of the key and the driver in a folder of the user's own; None if there can be none."""
+    global _swept
+    folder = Path(tempfile.gettempdir()) / f"eoslog-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+        if status.st_uid != os.getuid() or status.st_mode & 0o077:
+            log.warning(f"%s is open to others: micro-batches are not remembered there. {_SEE}", folder)
+            return None
+        if time.monotonic() >= _swept + _SWEEP_SECONDS:
+            _sweep(folder)
+            _swept = time.monotonic()
+    except OSError as error:
+        log.warning(f"micro-batches cannot be remembered in %s: %s. {_SEE}", folder, error)
+        return None
+    driver = driver_process()
+    return folder / f"{_hash(str(driver.pid), driver.started, *key)}.run"
+
+
+def _sweep(folder: Path) -> None:
+    limit = time.time() - _FORGET_SECONDS
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):  # another driver sweeps too
+                if entry.stat().st_mtime < limit:
+                    os.unlink(entry)

@@ -1,0 +1,1 @@
+"""The sink: a committer on the driver, writers in the tasks."""

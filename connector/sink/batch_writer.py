@@ -1,0 +1,61 @@
+"""df.write as Spark sees it: one batch, one atomic outcome, by the same rules as a micro-batch.
+
+Spark pickles this writer for the tasks and hands the same pickle to commit and abort.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from eoslog.connector.commit.messages import Batch, Begun
+from eoslog.connector.errors import OptionError
+from eoslog.connector.options.both import SinkOptions
+from eoslog.connector.sink import committer
+from eoslog.connector.sink.begins import BeginsWhenPickled
+from eoslog.connector.sink.task_message import Attempt, check_forms, reports_of
+from eoslog.connector.spark.columns import check_sink_schema
+from eoslog.connector.spark.plainly import plainly
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class BatchWriter(BeginsWhenPickled, DataSourceArrowWriter):
+    """Writes a DataFrame: all of its rows become visible together, or none."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool = False) -> None:
+        if overwrite:
+            raise OptionError('a log cannot be overwritten, rows are only added to it: use mode("append")')
+        check_sink_schema(schema, options.topic)
+        if options.group_id is not None:
+            raise OptionError("kafka.group.id: a batch write has no source offsets to commit; leave it out")
+        super().__init__(options)
+
+    def _begin(self) -> Begun | None:
+        return committer.begin_batch(self._options)
+
+    @plainly
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
+        """In a task: write its rows and report, without making them visible."""
+        from eoslog.connector.sink.task import write_rows  # who plans and commits needs no codec
+
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("write() runs in Spark's tasks only: there is no TaskContext here")
+        batch = (self._begun and self._begun.batch) or Batch("", 0)
+        attempt = Attempt(batch.query_id, batch.batch_id, context.partitionId())
+        return write_rows(self._options, self._begun, attempt, iterator)
+
+    @plainly
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """On the driver, all tasks done: make the rows visible, once."""
+        check_forms(messages)
+        committer.commit_batch(self._options, reports_of(messages))
+
+    @plainly
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """On the driver, the write failed: end what is open of it."""
+        committer.abort_write(self._options, self._begun, reports_of(messages))

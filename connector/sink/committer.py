@@ -1,0 +1,289 @@
+"""The driver's side of the sink: what begin, commit and abort need to know, and the rules run with it.
+
+Begin happens in one driver process and commit or abort in another; what commit needs comes back in
+the tasks' reports. Only begin remembers anything from batch to batch, and it may forget it.
+"""
+
+import logging
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from eoslog.connector.checkpoint.accepted import to_accept
+from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
+from eoslog.connector.client.admin import offsets as group_offsets
+from eoslog.connector.commit.begin import begin
+from eoslog.connector.commit.decide import SourceOffsets, commit
+from eoslog.connector.commit.decision import Decision
+from eoslog.connector.commit.ending import run_of
+from eoslog.connector.commit.finish import await_readable
+from eoslog.connector.commit.leave import fence
+from eoslog.connector.commit.messages import Batch, Begun, Report, Run
+from eoslog.connector.commit.names import Sink
+from eoslog.connector.commit.prove import prove_last
+from eoslog.connector.commit.write import note_finished
+from eoslog.connector.errors import OptionError
+from eoslog.connector.offsets.group_notes import Note
+from eoslog.connector.options.both import Guarantee, SinkOptions
+from eoslog.connector.progress import tell, timed
+from eoslog.connector.run import guard, memory
+from eoslog.connector.run.driver import OWN_TIMEOUT_MS, Driver, commit_known, shared_cluster
+from eoslog.connector.sink import tokens
+from eoslog.connector.sink.start_of_run import StartOfRun, View, leave_for_none
+
+log = logging.getLogger(__name__)
+
+_SEE_LATE = "See troubleshooting.md#readers-may-see-a-part-of-a-batch"
+
+
+def driver_for(options: SinkOptions) -> Driver:
+    """Runs rules on the options' cluster, over this process's connections."""
+    return Driver(shared_cluster(options.client), min(OWN_TIMEOUT_MS, options.transaction_timeout_ms))
+
+
+def begin_stream(options: SinkOptions, driver: Driver | None = None) -> Begun | None:
+    """Before the tasks of a micro-batch; None where the guarantee needs nothing.
+
+    Raises OptionError, CommitFault, WrongCluster, CheckpointUnreadable.
+    """
+    view = _read_checkpoint(options)
+    if options.guarantee is Guarantee.AT_LEAST_ONCE:
+        if view is not None:
+            _begin_plainly(options, view, driver or driver_for(options))
+        return None
+    assert view is not None  # else an error was raised
+    sink = Sink(options.transactional_id or view.batch.query_id)
+    key = _memory_key(options, sink, view.batch)
+    last_run = memory.take(*key)
+    driver = driver or driver_for(options)
+    acquainted = last_run is not None and driver.acquainted
+    start = StartOfRun(options, view, sink, driver)
+    goes_on = last_run is not None and view.batch.batch_id == last_run.batch.batch_id + 1
+    if not goes_on:
+        start.before()
+    begun, run = driver.run(
+        begin(
+            sink,
+            view.batch,
+            last_run=last_run,
+            completed=view.completed,
+            once_at_most=options.guarantee is Guarantee.AT_MOST_ONCE,
+            two_phase=options.two_phase,
+            on_lost=options.on_lost,
+        )
+    )
+    if driver.disturbed() or not acquainted:
+        driver.run(prove_last(sink, begun.identity))
+    if begun.anew:  # at the start of a run; and where the brokers do not know what this driver remembers
+        start.after(begun)
+    memory.keep(run, *key)
+    if last_run is None or last_run.incarnation != run.incarnation:
+        guard.watch(sink, run.incarnation, key, partial(driver_for, options))
+    return begun
+
+
+def _begin_plainly(options: SinkOptions, view: View, driver: Driver) -> None:
+    """A micro-batch of at_least_once. First what whoever had the checkpoint has decided is carried out; and,
+    once a run, what whoever had the name has."""
+    leave_for_none(options, driver, view)
+    if options.transactional_id is None:
+        return
+    sink = Sink(options.transactional_id)
+    key = (*_memory_key(options, sink, view.batch), options.guarantee.value)
+    run = memory.take(*key)
+    if run is None or view.batch.batch_id != run.batch.batch_id + 1:
+        identity = driver.run(fence(sink))
+        run = Run(identity, identity, view.batch)
+    memory.keep(replace(run, batch=view.batch), *key)
+
+
+def begin_batch(options: SinkOptions, driver: Driver | None = None) -> Begun | None:
+    """Before the tasks of a batch write. Every write is a query of its own, with one batch; writes with the
+    same token are the same query."""
+    if driver is None:
+        shared_cluster(options.client).meet()
+    driver = driver or driver_for(options)
+    if options.guarantee is Guarantee.AT_LEAST_ONCE:
+        if options.transactional_id is not None:
+            driver.run(fence(Sink(options.transactional_id)))
+        return None
+    if options.write_token is not None:
+        started = tokens.begin_token(options, options.write_token, driver)
+    else:
+        batch = Batch(str(uuid.uuid4()), 0)
+        sink = Sink(options.transactional_id or batch.query_id)
+        rules = begin(sink, batch, two_phase=options.two_phase, on_lost=options.on_lost)
+        started = tokens.Started(*driver.run(rules))
+    _watch(options, started)
+    return started.begun
+
+
+def _watch(options: SinkOptions, started: tokens.Started) -> None:
+    begun, run, key, goes_on = started
+    sink, drivers = Sink(begun.sink_id), partial(driver_for, options)
+    if key is None:
+        guard.watch_once(sink, run, _write_key(options, run), drivers)
+    elif not goes_on:
+        guard.watch(sink, run.incarnation, key, drivers)
+
+
+def commit_stream(
+    options: SinkOptions, reports: Sequence[Report | None], batch_id: int, driver: Driver | None = None
+) -> None:
+    """Make a micro-batch visible with its source offsets. Raises CommitFault."""
+    source = _source_offsets(options, reports, batch_id)
+    if options.guarantee is Guarantee.AT_LEAST_ONCE:
+        if source is not None and source.offsets:
+            cluster, group, epochs = shared_cluster(options.client), source.group, source.epochs
+            commit_known(
+                cluster,
+                group,
+                source.offsets,
+                lambda offsets: group_offsets.commit_plain(cluster, group, offsets, epochs),
+            )
+        return
+    driver, sink = driver or driver_for(options), _sink_of(reports)
+    spent: dict[str, float] = {}
+    last = driver.run(timed(commit(sink, reports, batch_id, source, options.two_phase), spent, sink))
+    _prove_if_disturbed(driver, sink, reports)
+    _await_readable(driver, sink, last, spent)
+    tell(sink, reports, spent, loud=options.progress_log)
+
+
+def commit_batch(
+    options: SinkOptions, reports: Sequence[Report | None], driver: Driver | None = None
+) -> None:
+    """Make a batch write visible. Raises CommitFault."""
+    if options.guarantee is Guarantee.AT_LEAST_ONCE:
+        return
+    driver, sink = driver or driver_for(options), _sink_of(reports)
+    batch_id = next((report.stamp.batch.batch_id for report in reports if report is not None), 0)
+    rules = commit(sink, reports, batch_id, two_phase=options.two_phase, token=options.write_token)
+    done = driver.run(rules)
+    _prove_if_disturbed(driver, sink, reports)
+    _await_readable(driver, sink, done, {})
+    if options.write_token is not None and done is not None:
+        driver.run(note_finished(sink, done))
+    _unwatch(options, run_of(reports))
+
+
+def _prove_if_disturbed(driver: Driver, sink: Sink, reports: Sequence[Report | None]) -> None:
+    """A node that dies right after it has answered a commit may lose markers: ask the partitions."""
+    if driver.disturbed():
+        own = next((report.stamp.identity for report in reports if report is not None), None)
+        driver.run(prove_last(sink, own))
+
+
+def _await_readable(driver: Driver, sink: Sink, last: Decision | None, spent: dict[str, float]) -> None:
+    """Who reads when the batch is done sees all of it."""
+    why = driver.run(timed(await_readable(last), spent, sink)) if last is not None else None
+    if last is not None and why is not None:
+        log.warning(
+            f"%s is committed, and readers may see a part of it only for a while: %s. {_SEE_LATE}",
+            last.batch,
+            why,
+        )
+
+
+def abort_batch(
+    options: SinkOptions, reports: Sequence[Report | None], batch_id: int, driver: Driver | None = None
+) -> None:
+    """End what a failed or stopped batch left open, also of tasks without a report: they may be dying."""
+    if options.guarantee is Guarantee.AT_LEAST_ONCE:
+        return
+    view = _read_checkpoint(options)
+    assert view is not None  # else an error was raised
+    sink = Sink(options.transactional_id or view.batch.query_id)
+    run = run_of(reports) or memory.look(*_memory_key(options, sink, view.batch))
+    if run is None or run.batch[:2] != (view.batch.query_id, batch_id):
+        log.info("batch %d of sink %s is over: it was not begun", batch_id, sink.id)
+        return
+    guard.end(sink, run, lambda: driver or driver_for(options), going_on=not all(reports))
+
+
+def abort_write(options: SinkOptions, begun: Begun | None, reports: Sequence[Report | None]) -> None:
+    """End what a failed batch write left open, of killed tasks too: no later begin would clear it."""
+    run = run_of(reports, begun)
+    if begun is not None and run is not None:
+        guard.end(Sink(begun.sink_id), run, partial(driver_for, options), going_on=not all(reports))
+        _unwatch(options, run)
+
+
+def _unwatch(options: SinkOptions, run: Run | None) -> None:
+    """A batch write has ended."""
+    if run is not None:
+        memory.take(*_write_key(options, run))
+
+
+def _write_key(options: SinkOptions, run: Run) -> tuple[str, ...]:
+    """Of one write: each has a producer id and epoch of its own."""
+    return repr(options.client.bootstrap), "a write", str(run.incarnation), str(run.identity)
+
+
+def _memory_key(options: SinkOptions, sink: Sink, batch: Batch) -> tuple[str, ...]:
+    return repr(options.client.bootstrap), sink.id, batch.query_id
+
+
+def _sink_of(reports: Sequence[Report | None]) -> Sink:
+    """The sink under which the tasks worked."""
+    return Sink(next((report.stamp.sink_id for report in reports if report is not None), ""))
+
+
+def _source_offsets(
+    options: SinkOptions, reports: Sequence[Report | None], batch_id: int
+) -> SourceOffsets | None:
+    """The batch's end offsets for the user's group, with a note whose they are (group_notes.py)."""
+    if options.group_id is None:
+        return None
+    if options.checkpoint_location is None:
+        raise OptionError(_needs_checkpoint("kafka.group.id", "checkpointLocation is not among the options"))
+    checkpoint = Checkpoint.at(options.checkpoint_location)
+    planned = checkpoint.planned(batch_id)
+    ends = planned.topic_offsets()
+    stamp = next((report.stamp for report in reports if report is not None), None)
+    if stamp is None:
+        query = checkpoint.query_id()
+        note = Note(options.transactional_id or query, query, batch_id, decided=False)
+    else:
+        note = Note(stamp.sink_id, stamp.batch.query_id, batch_id)
+    noted = {place: (offset, note.text()) for place, offset in ends.items()}
+    return SourceOffsets(options.group_id, noted, planned.epochs())
+
+
+def _read_checkpoint(options: SinkOptions) -> View | None:
+    """What begin needs of the checkpoint; None where at_least_once does without it, as its user accepts.
+
+    Raises OptionError. A sink that went on without it would not notice that the checkpoint was set back, or
+    that transactional.id or the guarantee was changed after a decision: rows would be lost or doubled
+    silently, or held back from readers for ever.
+    """
+    try:
+        if options.checkpoint_location is None:
+            raise CheckpointUnreadable("(none)", "checkpointLocation is not among the options")
+        return View.of(Checkpoint.at(options.checkpoint_location))
+    except CheckpointUnreadable as error:
+        if options.guarantee is not Guarantee.AT_LEAST_ONCE:
+            raise OptionError(_needs_checkpoint(_guarantee(options), error)) from error
+        if options.group_id is not None:
+            raise OptionError(_needs_checkpoint("kafka.group.id", error)) from error
+        if _WORD_NO_CHECKPOINT in options.accepted:
+            return None
+        raise OptionError(
+            f"{_needs_checkpoint(_guarantee(options), error)}. If this query has never run with another "
+            f"guarantee, set {to_accept(_WORD_NO_CHECKPOINT, options.accepted)}"
+        ) from error
+
+
+_WORD_NO_CHECKPOINT = "no-checkpoint"
+
+
+def _guarantee(options: SinkOptions) -> str:
+    return f"processing.guarantee={options.guarantee.value}"
+
+
+def _needs_checkpoint(who: str, why: object) -> str:
+    return (
+        f"{who} needs a checkpoint that the driver can read: {why}. Give the writer the option "
+        "checkpointLocation; the setting spark.sql.streaming.checkpointLocation does not reach it"
+    )

@@ -1,0 +1,231 @@
+"""The start of a sink's run: reads what crosscheck.py compares, and says what it warns of.
+
+Once a run, around its first begin: a constant number of round trips, however many partitions there are
+(Metadata before it; OffsetFetch after it, besides finding the group's coordinator).
+"""
+
+import logging
+import time
+from typing import NamedTuple, Self
+
+from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable, Planned
+from eoslog.connector.checkpoint.crosscheck import (
+    Completed,
+    Story,
+    check_completed,
+    check_given,
+    check_plain_start,
+    check_story,
+    check_taken_over,
+)
+from eoslog.connector.checkpoint.noted_sink import GivenTo
+from eoslog.connector.checkpoint.which_cluster import check_group_cluster, check_sink_cluster
+from eoslog.connector.client.admin import offsets as group_offsets
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.retry import retrying
+from eoslog.connector.commit.leave import decided_by, fence, leave
+from eoslog.connector.commit.messages import Batch, Begun
+from eoslog.connector.commit.names import Sink
+from eoslog.connector.offsets.group_notes import Committed, read_note
+from eoslog.connector.offsets.offsets import Offsets
+from eoslog.connector.options.both import SinkOptions
+from eoslog.connector.run.driver import Driver, shared_cluster
+
+log = logging.getLogger(__name__)
+
+FRESH_SECONDS = 6.5 * 24 * 3600
+"""A query that completed a batch within this time finds the decision of it: clusters keep the offsets of an
+idle group for a week by default (offsets.retention.minutes)."""
+
+
+class View(NamedTuple):
+    """What the checkpoint tells: the batch that is to be written, and the newest that is completed."""
+
+    checkpoint: Checkpoint
+    planned: Planned
+    completed: int | None
+    batch: Batch
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> Self:
+        """Read it. Raises CheckpointUnreadable, SourcesChanged."""
+        planned = checkpoint.newest_planned()
+        if planned is None:
+            raise CheckpointUnreadable(checkpoint.location, "no batch is planned in it (offsets/ is empty)")
+        checkpoint.check_sources(planned)
+        batch = Batch(checkpoint.query_id(), planned.batch_id, planned.digest)
+        return cls(checkpoint, planned, checkpoint.newest_completed(), batch)
+
+
+class StartOfRun:
+    """What is compared around the first begin of a run."""
+
+    def __init__(self, options: SinkOptions, view: View, sink: Sink, driver: Driver) -> None:
+        self._options, self._view, self._sink, self._driver = options, view, sink, driver
+        self._cluster = shared_cluster(options.client)
+        self._upgraded = False
+
+    def before(self) -> None:
+        """Before the sink is acquired: clusters are compared, another sink that the checkpoint was given to
+        is left, and this one is noted. Raises WrongCluster, SinkChanged, TakenOver, CommitFault,
+        CheckpointUnreadable."""
+        view, sink, accepted = self._view, self._sink, self._options.accepted
+        now = cluster_id(self._cluster)
+        if self._options.group_id is not None:
+            check_group_cluster(view.planned.clusters(), now, self._options.group_id)
+        given = GivenTo.read(view.checkpoint)
+        self._look_for_a_successor(given)
+        moved = given is not None and check_sink_cluster(given.cluster, now, sink.id, accepted)
+        if given is not None and given.sink not in (None, sink.id) and not moved:
+            self._leave(str(given.sink), given.since)
+        self._upgraded = given is None
+        anew = given is None or given.sink != sink.id or moved
+        if given is None or anew or given.group != self._options.group_id:
+            since = view.batch.batch_id if given is None or anew else given.since
+            GivenTo(sink.id, now, since, self._options.group_id).write(view.checkpoint)
+
+    def _look_for_a_successor(self, given: GivenTo | None) -> None:
+        """Whether another query has taken this one's place, under its present names or those of before:
+        before the sink is acquired, which would stop that one, and again after it. Raises TakenOver."""
+        names = {(self._sink.id, self._options.group_id)}
+        if given is not None and given.sink is not None:
+            names.add((given.sink, given.group))
+        for sink, group in sorted(names, key=str):
+            self._check_taken_over(sink, group)
+
+    def _check_taken_over(self, sink: str, group: str | None) -> None:
+        view = self._view
+        if view.completed is None:
+            return
+        ends = view.planned.topic_offsets()
+        before = view.checkpoint.planned_if_kept(view.batch.batch_id - 1)
+        committed = _committed(self._cluster, group, ends, stable=False)
+        stands = ends if before is None else before.topic_offsets()
+        accepted, is_left = self._options.accepted, sink != self._sink.id
+        check_taken_over(sink, view.batch, group, committed, stands, accepted, is_left=is_left)
+
+    def _leave(self, old: str, since: int) -> None:
+        batch, completed, accepted = self._view.batch, self._view.completed, self._options.accepted
+        decided = self._driver.run(decided_by(Sink(old), batch.query_id))
+        check_completed(old, Completed(completed, since, _has_rested(self._view)), decided, accepted)
+        check_given(old, self._sink.id, decided, batch, accepted)
+        if decided is None or decided.batch_id < batch.batch_id:
+            self._driver.run(leave(Sink(old), batch, completed))
+            log.info("%s: sink %s is left for sink %s", batch, old, self._sink.id)
+
+    def after(self, begun: Begun) -> None:
+        """Compare what is known; warn. The group is read when nobody else can move it any more.
+
+        Raises DecisionGone, CheckpointOlder, CheckpointMismatch, StartsElsewhere, TakenOver.
+        """
+        view, options = self._view, self._options
+        given = None if self._upgraded else GivenTo.read(view.checkpoint)
+        ended = _ended(view, begun.decided)
+        ends = view.planned.topic_offsets()
+        wanted = {**(ended[1] if ended else {}), **ends}
+        story = Story(
+            sink=begun.sink_id,
+            batch=view.batch,
+            ends=ends,
+            completed=view.completed,
+            decided=begun.decided,
+            ended=ended,
+            group=options.group_id,
+            committed=_committed(self._cluster, options.group_id, wanted),
+            taken=view.planned.taken(),
+            since=None if given is None else given.since,
+            rested=_has_rested(view),
+            accepted=options.accepted,
+        )
+        for warning in check_story(story):
+            log.warning(warning)
+        if story.is_new:
+            _finish_others(story, self._driver)
+
+
+def leave_for_none(options: SinkOptions, driver: Driver, view: View) -> None:
+    """at_least_once has no sink of this kind: one that the checkpoint was given to is left, its last decision
+    carried out. Raises CommitFault, WrongCluster, CheckpointUnreadable, StartsElsewhere."""
+    if view.completed is None and view.batch.batch_id == 0:
+        _check_plain_start(options, view, driver)
+    given = GivenTo.read(view.checkpoint)
+    if given is None or given.sink is None:
+        return
+    now = cluster_id(shared_cluster(options.client))
+    if not check_sink_cluster(given.cluster, now, given.sink, options.accepted):
+        decided = driver.run(decided_by(Sink(given.sink), view.batch.query_id))
+        known = Completed(view.completed, given.since, _has_rested(view))
+        check_completed(given.sink, known, decided, options.accepted)
+        driver.run(leave(Sink(given.sink), view.batch, view.completed))
+    GivenTo(None, now, view.batch.batch_id).write(view.checkpoint)
+
+
+def _check_plain_start(options: SinkOptions, view: View, driver: Driver) -> None:
+    ends = view.planned.topic_offsets()
+    story = Story(
+        sink=options.transactional_id or view.batch.query_id,
+        batch=view.batch,
+        ends=ends,
+        completed=None,
+        decided=None,
+        ended=None,
+        group=options.group_id,
+        committed=_committed(shared_cluster(options.client), options.group_id, ends),
+        taken=view.planned.taken(),
+        accepted=options.accepted,
+    )
+    check_plain_start(story)
+    _finish_others(story, driver)
+
+
+def _finish_others(story: Story, driver: Driver) -> None:
+    """A query that begins where a sink has committed leaves it the rows before that: what the sink has
+    decided is carried out, or they would be lost if its driver died there. Raises CommitFault."""
+    notes = [found.note for found in story.committed.values() if found.note]
+    plain = {note.sink for note in notes if not note.decided}  # of at_least_once: it decides nothing
+    for sink in sorted(({note.sink for note in notes} | {one.sink for one in story.taken}) - plain):
+        if sink != story.sink:
+            driver.run(fence(Sink(sink)))
+
+
+def cluster_id(cluster: Cluster) -> str | None:
+    """The id of the cluster that answers; None: it tells none. Raises BrokerUnreachable."""
+    cluster.meet()
+    return retrying(
+        cluster,
+        "Metadata",
+        lambda: cluster.metadata([]).cluster_id,
+        timeout_ms=cluster.config.api_timeout_ms,
+        option="kafka.default.api.timeout.ms",
+        forget=lambda: None,
+    )
+
+
+def _has_rested(view: View) -> bool:
+    """Whether the last batch is so old that the cluster may have forgotten its decision."""
+    if view.completed is None:
+        return False
+    at = view.checkpoint.completed_at(view.completed)
+    return at is None or time.time() - at > FRESH_SECONDS
+
+
+def _ended(view: View, decided: Batch | None) -> tuple[str, Offsets] | None:
+    """The decided batch as the checkpoint has it; Spark keeps the last hundred."""
+    planned = view.planned
+    if decided is None or decided.query_id != view.batch.query_id or decided.batch_id > planned.batch_id:
+        return None
+    found: Planned | None = planned
+    if decided.batch_id < planned.batch_id:
+        found = view.checkpoint.planned_if_kept(decided.batch_id)
+    return None if found is None else (found.digest, found.topic_offsets())
+
+
+def _committed(
+    cluster: Cluster, group: str | None, wanted: Offsets, *, stable: bool = True
+) -> dict[tuple[str, int], Committed]:
+    """What the group holds; not `stable`: whatever a driver that died has pending, which is ended when the
+    sink is acquired."""
+    if group is None or not wanted:
+        return {}
+    found = group_offsets.fetch_committed(cluster, group, sorted(wanted), require_stable=stable)
+    return {tp: Committed(at, read_note(text)) for tp, (at, text) in found.items() if at >= 0}

@@ -1,0 +1,66 @@
+"""The streaming sink as Spark sees it: a task's write, and the driver's commit and abort. No rules here.
+
+Spark builds a writer for every batch, pickles it for the tasks, and builds another one, in another
+process, for commit or abort. So the driver's part before the tasks happens when a writer is pickled,
+once; a writer that is never pickled does nothing until commit or abort is called.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from eoslog.connector.commit.messages import Begun
+from eoslog.connector.options.both import SinkOptions
+from eoslog.connector.sink import committer
+from eoslog.connector.sink.begins import BeginsWhenPickled
+from eoslog.connector.sink.task_message import Attempt, check_forms, reports_of
+from eoslog.connector.spark.calls import called
+from eoslog.connector.spark.columns import check_sink_schema
+from eoslog.connector.spark.plainly import plainly
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+_BATCH_ID = "streaming.sql.batchId"
+_QUERY_ID = "sql.streaming.queryId"
+
+
+class StreamWriter(BeginsWhenPickled, DataSourceStreamArrowWriter):
+    """Writes micro-batches under the guarantee that the options ask for."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        check_sink_schema(schema, options.topic)
+        super().__init__(options)
+
+    def _begin(self) -> Begun | None:
+        return committer.begin_stream(self._options)
+
+    @plainly
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
+        """In a task: write its rows and report, without making them visible."""
+        from eoslog.connector.sink.task import write_rows  # who plans and commits needs no codec
+
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("write() runs in Spark's tasks only: there is no TaskContext here")
+        query_id, batch_id = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+        if query_id is None or batch_id is None:
+            raise RuntimeError(f"Spark did not tell the task its query and batch: {_QUERY_ID}, {_BATCH_ID}")
+        attempt = Attempt(query_id, int(batch_id), context.partitionId())
+        return write_rows(self._options, self._begun, attempt, iterator)
+
+    @plainly
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """On the driver, all tasks done: make the batch visible, once."""
+        called()
+        check_forms(messages)
+        committer.commit_stream(self._options, reports_of(messages), batchId)
+
+    @plainly
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """On the driver, the batch failed: end what is open of it."""
+        committer.abort_batch(self._options, reports_of(messages), batchId)

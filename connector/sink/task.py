@@ -1,0 +1,206 @@
+"""The task's side of the sink: write all rows in a transaction of the task's own, and report.
+
+Nothing a task does makes a row visible (exactly_once, at_most_once): its transaction stays open for the
+driver to decide. A task that fails aborts its own; one that is killed leaves it to the next begin.
+"""
+
+import logging
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.admin.configs import topic_configs
+from eoslog.connector.client.records.produce import Producer
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.retry import retrying
+from eoslog.connector.commit.messages import Begun, Decided, Empty, Prepared, Report, Stamp
+from eoslog.connector.commit.names import Identity, Participant
+from eoslog.connector.commit.prepare import Task, judge, participant_name, withdraw_if_late
+from eoslog.connector.commit.replay import OnLost
+from eoslog.connector.options.both import SinkOptions
+from eoslog.connector.run.driver import Driver, shared_cluster
+from eoslog.connector.sink.deadletters import LIMITING, Limits, Screen
+from eoslog.connector.sink.routing import Router
+from eoslog.connector.sink.tally import Tally
+from eoslog.connector.sink.task_message import Attempt, TaskMessage
+from eoslog.connector.spark.calls import called
+from eoslog.connector.spark.form import FORM
+from eoslog.connector.spark.sockets import acknowledging
+
+log = logging.getLogger(__name__)
+
+
+def write_rows(
+    options: SinkOptions, begun: Begun | None, attempt: Attempt, rows: Iterator[pa.RecordBatch]
+) -> TaskMessage:
+    """Write the rows as the guarantee asks. Raises what the producer, the router or the rules raise."""
+    called()
+    rows = acknowledging(rows)
+    if begun is None:
+        _write_plainly(options, attempt, rows)
+        return TaskMessage(FORM, None)
+    task, stamp = judge(begun, attempt.query_id, attempt.batch_id, attempt.partition)
+    tally = Tally(checksum=options.on_lost is OnLost.REPLAY or options.write_token is not None)
+    rows = _tallied(rows, tally)
+    if task is Task.WRITE:
+        return TaskMessage(FORM, _prepare(options, stamp, attempt, rows, tally))
+    for _ in rows:  # Spark expects a task to take all of its rows
+        continue
+    if task is Task.DROP:
+        return TaskMessage(FORM, Empty(stamp, attempt.partition))
+    return TaskMessage(FORM, Decided(stamp, attempt.partition, tally.rows, tally.checksum))
+
+
+def _tallied(rows: Iterator[pa.RecordBatch], tally: Tally) -> Iterator[pa.RecordBatch]:
+    for batch in rows:
+        tally.add(batch)
+        yield batch
+
+
+def _prepare(
+    options: SinkOptions, stamp: Stamp, attempt: Attempt, rows: Iterator[pa.RecordBatch], tally: Tally
+) -> Report:
+    first = next((batch for batch in rows if len(batch)), None)
+    if first is None:
+        return Empty(stamp, attempt.partition)
+    cluster = shared_cluster(options.client)
+    name = participant_name(stamp, *_next_slot(stamp))
+    identity = transactions.init_producer_id(cluster, name, options.transaction_timeout_ms)
+    try:
+        with Producer(cluster, identity=identity, transactional_id=name) as producer:
+            send = _sender(options, cluster, producer, attempt.partition)
+            send(first)
+            for batch in rows:
+                send(batch)
+            producer.flush()
+    except BaseException as error:
+        _give_up(cluster, name, identity, error)
+        raise
+    participant = Participant(name, Identity(identity.producer_id, identity.epoch))
+    late = Driver(cluster, options.transaction_timeout_ms).run(withdraw_if_late(stamp, participant))
+    if late is not None:
+        log.info("task of partition %d: %s", attempt.partition, late)
+    written = tuple(sorted(producer.partitions))
+    ids = tuple(sorted((topic, number) for topic, number in producer.topic_ids.items() if number))
+    told = (tally.rows, written, tally.checksum, ids, producer.bytes)
+    return Prepared(stamp, attempt.partition, participant, *told)
+
+
+def _give_up(cluster: Cluster, name: str, identity: transactions.Identity, error: BaseException) -> None:
+    """Abort the task's own transaction: it must not hold back readers until its time-out."""
+    try:
+        transactions.end_txn(cluster, name, identity, commit=False)
+    except Exception as second:  # the first error is the one to report; the next begin clears this up
+        error.add_note(f"its transaction {name} could not be aborted at once: {second}")
+
+
+def _write_plainly(options: SinkOptions, attempt: Attempt, rows: Iterator[pa.RecordBatch]) -> None:
+    """at_least_once: every row acknowledged, retries without doubles within this attempt."""
+    cluster = shared_cluster(options.client)
+    first = next((batch for batch in rows if len(batch)), None)
+    if first is None:
+        return
+    identity = transactions.init_producer_id(cluster, None, options.transaction_timeout_ms)
+    with Producer(cluster, identity=identity) as producer:
+        send = _sender(options, cluster, producer, attempt.partition)
+        send(first)
+        for batch in rows:
+            send(batch)
+        producer.flush()
+
+
+def _sender(
+    options: SinkOptions, cluster: Cluster, producer: Producer, seed: int
+) -> Callable[[pa.RecordBatch], None]:
+    """What takes the task's rows: to their partitions, or to the dead letter topic if there is one."""
+    partitions_of = _partitions_of(cluster)
+    router = _router(options, partitions_of, options.topic, seed)
+
+    def send(rows: pa.RecordBatch, to: Router = router) -> None:
+        for destination in to.route(rows):
+            producer.send(*destination)
+
+    if options.deadletter_topic is None:
+        return send
+    limits = cache(lambda topic: _limits(cluster, topic, partitions_of(topic)))
+    screen = Screen(options.topic, limits)
+    letters = _router(options, partitions_of, options.deadletter_topic, seed)
+
+    def send_or_bury(rows: pa.RecordBatch) -> None:
+        good, dead = screen.split(rows)
+        send(good)
+        if dead is not None:
+            text = "%d rows cannot be written and go to %s. See examples.md#dead-letters"
+            log.warning(text, len(dead), options.deadletter_topic)
+            send(dead, letters)
+
+    return send_or_bury
+
+
+def _limits(cluster: Cluster, topic: str, partitions: int) -> Limits:
+    return Limits.of(partitions, topic_configs(cluster, [topic], LIMITING)[topic])
+
+
+def _partitions_of(cluster: Cluster) -> Callable[[str], int]:
+    """How many partitions a topic has. Asking for it may create it, but only once: a topic that was there
+    and is gone has taken rows of this task with it."""
+    seen: set[str] = set()
+
+    def partitions_of(topic: str) -> int:
+        found = retrying(
+            cluster,
+            f"Metadata of topic {topic!r}",
+            lambda: len(cluster.topic(topic, create=topic not in seen).leaders),
+            timeout_ms=cluster.config.api_timeout_ms,
+            option="kafka.default.api.timeout.ms",
+            forget=lambda: cluster.forget_topic(topic),
+        )
+        seen.add(topic)
+        return found
+
+    return partitions_of
+
+
+def _router(
+    options: SinkOptions, partitions_of: Callable[[str], int], topic: str | None, seed: int
+) -> Router:
+    return Router(
+        partitions_of,
+        topic=topic,
+        codec=options.codec,
+        max_batch_bytes=options.max_batch_bytes,
+        seed=seed,
+    )
+
+
+class _Slots(NamedTuple):
+    """Names that this process has used in a batch: its own word, and how many."""
+
+    process: int
+    worker: str
+    used: dict[tuple[str, Identity, int], tuple[int, int]]
+
+
+_slots = _Slots(-1, "", {})
+
+
+def _next_slot(stamp: Stamp) -> tuple[str, int]:
+    """This process's word and the number of its next transaction in the batch.
+
+    The word is random and made once a process, so no other process ever uses these names; within
+    the process tasks run one after another, and numbers start again with every batch.
+    """
+    global _slots
+    if _slots.process != os.getpid():
+        _slots = _Slots(os.getpid(), uuid.uuid4().hex[:16], {})
+    key = (stamp.sink_id, stamp.incarnation, stamp.batch.batch_id % 2)
+    batch_id, number = _slots.used.get(key, (-1, 0))
+    if batch_id != stamp.batch.batch_id:
+        number = 0
+    _slots.used[key] = (stamp.batch.batch_id, number + 1)
+    return _slots.worker, number

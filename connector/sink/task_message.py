@@ -1,0 +1,38 @@
+"""What a task and the driver tell each other through Spark: which rows, and the task's report."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from eoslog.connector.commit.messages import Report
+from eoslog.connector.spark.form import check_form
+
+
+@dataclass
+class TaskMessage(WriterCommitMessage):
+    """A task's report on its way through Spark; None: at_least_once, where there is nothing to decide."""
+
+    form: int
+    report: Report | None
+
+
+def check_forms(messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Every task has sent its report in the form of this version. Raises EnvironmentUnfit."""
+    for message in messages:
+        if isinstance(message, TaskMessage):
+            check_form(vars(message).get("form"))
+
+
+def reports_of(messages: Sequence[WriterCommitMessage | None]) -> list[Report | None]:
+    """The reports in Spark's messages; None for a task that failed."""
+    return [message.report if isinstance(message, TaskMessage) else None for message in messages]
+
+
+class Attempt(NamedTuple):
+    """Which rows these are: Spark's ids of query, batch and partition."""
+
+    query_id: str
+    batch_id: int
+    partition: int

@@ -1,0 +1,42 @@
+"""Begin of a batch write with a token, on the driver: under which sink, and from where it goes on."""
+
+from typing import NamedTuple
+
+from eoslog.connector.commit.messages import Begun, Run
+from eoslog.connector.commit.names import Sink
+from eoslog.connector.commit.token import WRITER, Token, id_before
+from eoslog.connector.commit.write import begin_before, begin_write
+from eoslog.connector.options.both import SinkOptions
+from eoslog.connector.run import memory
+from eoslog.connector.run.driver import Driver
+
+
+class Started(NamedTuple):
+    """A batch write that has begun. `key`: under which its run is kept (memory.py) for the next write of its
+    stem; None: it is not. `goes_on`: it is the same run as that of the write before."""
+
+    begun: Begun
+    run: Run
+    key: tuple[str, ...] | None = None
+    goes_on: bool = False
+
+
+def begin_token(options: SinkOptions, text: str, driver: Driver) -> Started:
+    """Before the tasks of a write with this token. Raises CommitFault."""
+    token, name = Token.of(text), options.transactional_id or WRITER
+    two_phase, on_lost = options.two_phase, options.on_lost
+    topics = frozenset(
+        topic for topic in (options.topic, options.deadletter_topic) if topic and options.topic
+    )
+    old = Sink(id_before(name, text))
+    before = driver.run(begin_before(old, text, topics, two_phase=two_phase, on_lost=on_lost))
+    if before is not None:
+        return Started(before, Run(before.incarnation, before.identity, before.batch))
+    sink = Sink(token.sink_id(name, options.topic))
+    key = (repr(options.client.bootstrap), sink.id, "write")
+    last_run = memory.take(*key)
+    begun, run = driver.run(begin_write(sink, text, last_run=last_run, two_phase=two_phase, on_lost=on_lost))
+    if not token.digits:  # no other token has this sink
+        return Started(begun, run)
+    memory.keep(run, *key)
+    return Started(begun, run, key, last_run is not None and last_run.incarnation == run.incarnation)

@@ -1,0 +1,1 @@
+"""The source: a reader on the driver plans offsets, tasks read them."""

@@ -1,0 +1,55 @@
+"""The task's side of the source: the rows of one range of offsets."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from eoslog.connector.client.admin.listing import list_offsets
+from eoslog.connector.client.records.fetch import fetch
+from eoslog.connector.client.wire.shared import shared
+from eoslog.connector.errors import OffsetsGone, TopicMadeAnew, UnknownTopic, report_loss
+from eoslog.connector.offsets import plan
+from eoslog.connector.offsets.offsets import EARLIEST
+from eoslog.connector.options.both import SourceOptions
+from eoslog.connector.source import rows
+from eoslog.connector.spark.calls import called
+
+
+def read_range(options: SourceOptions, task: plan.Range) -> Iterator[pa.RecordBatch]:
+    """The rows of one task. Offsets that are gone are an error or a warning, as failOnDataLoss says."""
+    called()
+    cluster, position = shared(options.client), task.start
+    while position < task.end:
+        try:
+            for records in fetch(
+                cluster,
+                task.topic,
+                task.partition,
+                position,
+                task.end,
+                committed=options.committed,
+                topic_id=task.topic_id,
+                headers=options.headers,
+            ):
+                position = records.offset[-1].as_py() + 1
+                yield from rows.batches(records, task.topic, task.partition, options.headers)
+            return
+        except OffsetsGone as error:
+            report_loss(options.fail_on_data_loss, str(error))
+            position = _next_in_log(options, task, position) if error.behind < 0 else error.behind
+        except TopicMadeAnew as error:
+            report_loss(options.fail_on_data_loss, str(error))
+            return
+        except UnknownTopic as error:
+            rest = (
+                f"{task.topic}-{task.partition}: offsets {position} to {task.end - 1} cannot be read: {error}"
+            )
+            report_loss(options.fail_on_data_loss, rest)
+            return
+
+
+def _next_in_log(options: SourceOptions, task: plan.Range, position: int) -> int:
+    """Where reading can go on after `position` was found gone: the log's start, or nowhere."""
+    where = (task.topic, task.partition)
+    first = list_offsets(shared(options.client), {where: EARLIEST}, committed=options.committed)[where]
+    return first if first > position else task.end

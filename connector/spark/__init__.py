@@ -1,0 +1,1 @@
+"""What Spark's Python processes are like: calls, errors, logs, sockets, columns, and what outlives a call."""

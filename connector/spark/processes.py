@@ -1,0 +1,80 @@
+"""Which processes are Spark's: the driver's JVM as its Python processes see it, and who has started whom."""
+
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from eoslog.connector.spark.longlived import DAEMON
+
+
+class Started(NamedTuple):
+    """A process, told by more than its pid."""
+
+    pid: int
+    started: str
+
+
+_told: Started | None = None
+"""The driver's JVM, where a process that stands for one of Spark's has said so (eoslog/warm)."""
+
+
+def driver_is(pid: int) -> None:
+    """For a process, and its forks, that the JVM did not start itself."""
+    global _told
+    _told = Started(pid, _started(pid))
+
+
+@cache
+def driver_process() -> Started:
+    """The driver's JVM. It starts a Python daemon for each kind of work, which forks its processes; or it
+    starts them itself."""
+    if _told is not None:
+        return _told
+    parent = parent_of(os.getpid())
+    return parent_of(parent.pid) if _is_forked_by_daemon() else parent
+
+
+def lives(process: Started) -> bool:
+    """Whether it is still there."""
+    try:
+        os.kill(process.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # it is there, and another user's
+    return _started(process.pid) == process.started
+
+
+def _is_forked_by_daemon() -> bool:
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return main is not None and main.name == DAEMON
+
+
+def parent_of(pid: int) -> Started:
+    """The process that has started this one."""
+    try:
+        # The fields after the command's closing bracket begin with the 3rd; the 4th is the parent.
+        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, IndexError, ValueError):  # not Linux
+        parent = int(_ps(pid, "ppid") or os.getppid())
+    return Started(parent, _started(parent))
+
+
+def _started(pid: int) -> str:
+    """When the process was started; "" if that cannot be known, or it is dead and nobody waited for it."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] == "Z" else fields[19]
+    except (OSError, IndexError):
+        return _ps(pid, "lstart")
+
+
+def _ps(pid: int, field: str) -> str:
+    try:
+        done = subprocess.run(["ps", "-o", f"{field}=", "-p", str(pid)], capture_output=True, text=True)
+    except OSError:
+        return ""
+    return done.stdout.strip()
