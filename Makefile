@@ -10,7 +10,7 @@ OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends
+.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -162,6 +162,9 @@ audit-million: setup $(if $(filter kafka,$(BROKER)),$(KAFKA))  ## eoslog audit f
 
 top-picture: $(READY)  ## docs/pictures/top.svg: eoslog top on a broker at work
 	PYTHONPATH=. $(BIN)/python tests/top/picture.py
+
+demo-picture: setup  ## docs/pictures/demo.svg: what a whole make demo printed
+	PYTHONPATH=. $(BIN)/python tests/e2e/demo_picture.py --data $(DEMO_DATA) $(DEMO_ARGS)
 
 DIFFERENTIAL := $(addprefix tests/connector/differential/,errors.py reads.py streams.py writes.py checkpoints.py)
 

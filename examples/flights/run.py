@@ -214,8 +214,8 @@ def judged(demo: Demo) -> Verdict:
     return Verdict(**found)
 
 
-def main() -> int:
-    """Command line of the demo."""
+def main(console: Console) -> int:
+    """Command line of the demo, which prints to this console."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--guarantee", default="exactly_once")
     parser.add_argument("--data", type=Path, default=Path(".demo"))
@@ -227,7 +227,6 @@ def main() -> int:
     )
     args = parser.parse_args()
     args.data = args.data.resolve()
-    console = Console()
     # So that the processes below end with this one, however it is ended.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(1))
     shutil.rmtree(args.data, ignore_errors=True)
@@ -248,4 +247,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Console()))

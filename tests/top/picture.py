@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import re
 from pathlib import Path
 
-from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 
 from eoslog.commands.session import client_config
@@ -15,12 +13,12 @@ from eoslog.testing import EmbeddedBroker
 from eoslog.top.figures import figures
 from eoslog.top.look import look
 from eoslog.top.view import picture
+from tests.svg import PICTURES, save
 from tests.top.busy import TOPICS, Busy
 
-SVG = Path(__file__).parents[2] / "docs" / "pictures" / "top.svg"
+SVG = PICTURES / "top.svg"
 LARGEST = 100_000  # bytes
 _WIDTH, _LINES = 104, 40
-_FONTS = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)  # they would be fetched from elsewhere
 
 
 def draw(busy: Busy, path: Path) -> None:
@@ -32,11 +30,7 @@ def draw(busy: Busy, path: Path) -> None:
         shown = figures(look(cluster), before)
     console = Console(record=True, width=_WIDTH, file=io.StringIO(), force_terminal=True)
     console.print(picture(shown, lines=_LINES))
-    drawn = console.export_svg(
-        title="eoslog top", code_format=_FONTS.sub("", CONSOLE_SVG_FORMAT), unique_id="top"
-    )
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(drawn)
+    save(console, path, "eoslog top")
 
 
 if __name__ == "__main__":
