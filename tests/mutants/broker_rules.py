@@ -184,15 +184,6 @@ MUTANTS: list[Mutant] = [
             "            self._known = changed\n            files.write_whole(self._fs, self._path, encode(changed))\n",
         ),
     ),
-    *mutants_of(
-        "broker/quotas.py",
-        (f"{SECURITY}test_stored_first.py",),
-        Break(
-            "quotas count before they are on the disk",
-            '        self._file.save({"quotas": stored}, "the quotas are as they were")\n        self._limits = changed\n',
-            '        self._limits = changed\n        self._file.save({"quotas": stored}, "the quotas are as they were")\n',
-        ),
-    ),
     # Who is who
     *mutants_of(
         "broker/security/scram.py",
