@@ -184,6 +184,15 @@ MUTANTS: list[Mutant] = [
             "            self._known = changed\n            files.write_whole(self._fs, self._path, encode(changed))\n",
         ),
     ),
+    *mutants_of(
+        "broker/config_store.py",
+        (f"{SECURITY}test_stored_first.py",),
+        Break(
+            "configs count before they are on the disk",
+            "        try:\n            files.write_whole(",
+            "        self._kinds[kind] = changed\n        try:\n            files.write_whole(",
+        ),
+    ),
     # Who is who
     *mutants_of(
         "broker/security/scram.py",
