@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from eoslog.broker.dispatch import CloseConnection, Settled
-from eoslog.broker.exchange import TOP_LEVEL_ERROR, Slot, encode, with_wait
+from eoslog.broker.exchange import TOP_LEVEL_ERROR, Slot, encode
 from eoslog.broker.metrics import errors_in
 from eoslog.broker.security.session import Session, State
 from eoslog.protocol.apis import ApiKey
@@ -47,7 +47,6 @@ class Answers(asyncio.BufferedProtocol):
         config = broker.config
         self._broker = broker
         self._metrics = server.metrics
-        self._throttle = broker.throttle
         self._session = Session(listener)
         self._reader = FrameReader(
             config.sasl_max_receive_size if listener.sasl else config.request_max_bytes
@@ -71,10 +70,6 @@ class Answers(asyncio.BufferedProtocol):
     @abstractmethod
     def close(self) -> None:
         """Close after what has been written is sent."""
-
-    @abstractmethod
-    def mute(self, seconds: float) -> None:
-        """Begin no request for a while."""
 
     @abstractmethod
     def _account(self) -> None:
@@ -169,29 +164,12 @@ class Answers(asyncio.BufferedProtocol):
         if self._closing:
             return None
         self._metrics.answered(slot.header.api_key, perf_counter() - slot.begun, errors)
-        return message if message is None or self._throttle.idle else self._throttled(slot, message)
+        return message
 
     def _misfit(self, slot: Slot, error: ProtocolError) -> None:
         what = "%s: the answer to API key %d does not fit its schema"
         log.error(what, self.peer, slot.header.api_key, exc_info=error)
         self.close()
-
-    def _throttled(self, slot: Slot, message: Message) -> Message:
-        """The answer with the time that the client has to wait, which begins now."""
-        header, who = slot.header, self._session.principal
-        wait = self._throttle.wait(
-            header.api_key,
-            who,
-            header.client_id or "",
-            slot.frame_size,
-            message,
-            slot.busy,
-            self._loop.time(),
-        )
-        if wait <= 0:
-            return message
-        self.mute(wait)
-        return with_wait(header, message, wait)
 
     def _write(self, parts: list[Buffer]) -> None:
         """Put an answer into line for the transport: small ones leave together, large parts as they are."""

@@ -31,12 +31,10 @@ from eoslog.broker.log.upkeep import (
     Upkeep,
 )
 from eoslog.broker.ports import Clock, FileSystem, OsFileSystem, SystemClock
-from eoslog.broker.quotas import Quotas
 from eoslog.broker.rules.fetch_session import Sessions
 from eoslog.broker.security.credentials import Credentials
 from eoslog.broker.security.listeners import listeners_of
 from eoslog.broker.steps import Turns
-from eoslog.broker.throttle import Throttle
 from eoslog.broker.topics import Topics
 from eoslog.protocol.errors import KafkaError
 
@@ -73,8 +71,6 @@ class Broker:
         """Judges every request; None: everybody may do everything."""
         self.configs = ConfigStore(fs, config.log_dirs)
         self.options = DynamicOptions(config, self.configs)
-        self.quotas = Quotas(fs, config.log_dirs)
-        self.throttle = Throttle(self.quotas)
         self.flush = GroupFlush(config.flush)
         self.topics = Topics.open(fs, config.log_dirs, config, self.clock, self.flush)
         self.options.checks.append(self.topics.check_defaults)

@@ -6,13 +6,17 @@ brokers, a group id, a subscription's name. Topics keep theirs in the registry o
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+from eoslog.broker.log import files
 from eoslog.broker.ports import FileSystem
-from eoslog.broker.stored import StoredJson
+from eoslog.protocol.errors import ErrorCode, KafkaError
 
 FILE = "configs.json"
+_VERSION = 1
 Kind = Literal["broker", "group", "client-metrics"]
 
 _Configs = dict[str, dict[str, str]]
@@ -22,24 +26,12 @@ class ConfigStore:
     """All of them, in memory and on disk."""
 
     def __init__(self, fs: FileSystem, data_dir: str) -> None:
-        """Read what is stored. Raises BadFile, OSError."""
-        self._file = StoredJson(fs, data_dir, FILE)
-        content = self._file.load()
-        try:
-            self._kinds: dict[str, _Configs] = {
-                kind: {
-                    name: {str(key): str(value) for key, value in configs.items()}
-                    for name, configs in content.get(kind, {}).items()
-                }
-                for kind in get_args(Kind)
-            }
-        except AttributeError as error:
-            raise self._file.bad(error) from error
-
-    @property
-    def path(self) -> str:
-        """The file's path."""
-        return self._file.path
+        """Read what is stored. Raises files.BadFile, OSError."""
+        self._fs = fs
+        self.path = os.path.join(data_dir, FILE)
+        self._kinds: dict[str, _Configs] = {kind: {} for kind in get_args(Kind)}
+        if fs.exists(self.path):
+            self._kinds = _decode(files.read_whole(fs, self.path), self.path)
 
     def get(self, kind: Kind, name: str) -> dict[str, str]:
         """What is set there, by config; empty if nothing is. The caller must not change it."""
@@ -54,5 +46,28 @@ class ConfigStore:
         changed = {**self._kinds[kind], name: dict(configs)}
         if not configs:
             del changed[name]
-        self._file.save({**self._kinds, kind: changed}, f"the configs of {kind} {name!r} are as they were")
+        content = {"version": _VERSION, **self._kinds, kind: changed}
+        try:
+            files.write_whole(self._fs, self.path, json.dumps(content, indent=1).encode())
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the configs of {kind} {name!r} are as they were: {self.path}: {error}",
+            ) from error
         self._kinds[kind] = changed
+
+
+def _decode(data: bytes, path: str) -> dict[str, _Configs]:
+    try:
+        content: Any = json.loads(data)
+        if content["version"] != _VERSION:
+            raise ValueError("another version")
+        return {
+            kind: {
+                name: {str(key): str(value) for key, value in configs.items()}
+                for name, configs in content.get(kind, {}).items()
+            }
+            for kind in get_args(Kind)
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise files.BadFile(f"{path} cannot be understood ({error!r}); put it back from a copy") from error

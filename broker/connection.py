@@ -22,7 +22,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 from eoslog.broker.answers import Answers
@@ -49,8 +48,6 @@ MAX_IN_FLIGHT = 64
 MAX_HELD_BYTES = 16 << 20
 WRITE_HIGH_WATER = 1 << 20
 
-_TICK = 0.001  # the precision of the loop's timers
-
 
 class Connection(Answers):
     """The server side of one TCP connection."""
@@ -65,7 +62,6 @@ class Connection(Answers):
         self._held_in = 0  # what the memory knows of us: bytes of requests,
         self._held_out = 0  # and of answers
         self._muted = False  # no request begins for a while
-        self._muted_until = 0.0
         self._reading = True
         self.client_host = "?"
 
@@ -221,7 +217,6 @@ class Connection(Answers):
             return
         try:
             result = handler(self._context(header), request)
-            slot.busy = perf_counter() - slot.begun
         except Exception as error:
             self._fill(slot, self._fault(header, error))
         else:
@@ -288,14 +283,12 @@ class Connection(Answers):
     def mute(self, seconds: float) -> None:
         """Begin no request for a while."""
         self._muted = True
-        self._muted_until = max(self._muted_until, self._loop.time() + seconds)
         self.advance()
-        self._loop.call_at(self._muted_until, self._unmute)
+        self._loop.call_later(seconds, self._unmute)
 
     def _unmute(self) -> None:
-        if self._loop.time() >= self._muted_until - _TICK:
-            self._muted = False
-            self.advance()
+        self._muted = False
+        self.advance()
 
     def look(self, now: float, idle: float, stalled: float) -> None:
         """Once in a while: close if nobody seems to be there. `idle`, `stalled`: seconds allowed."""

@@ -15,7 +15,6 @@ from eoslog.protocol.frames import RequestHeader, decode_request_header, encode_
 from eoslog.protocol.schema import Buffer, Message, ProtocolError
 
 _HEAD = Struct(">hhi")  # api key, version, correlation id: the same in every header version
-_WAIT = "throttle_time_ms"
 
 RAW = -1
 """The version of a SASL token that comes without a header, after SaslHandshake version 0."""
@@ -33,12 +32,11 @@ The others have it a topic or partition, where a made-up answer could be taken f
 class Slot:
     """A place in the line of answers: filled (`parts`) or still awaited (`answer`)."""
 
-    __slots__ = ("answer", "begun", "beside", "busy", "frame_size", "header", "parts")
+    __slots__ = ("answer", "begun", "beside", "frame_size", "header", "parts")
 
     def __init__(self, header: RequestHeader, frame_size: int) -> None:
         self.header = header
         self.begun = perf_counter()
-        self.busy = 0.0  # seconds in the handler, without what it waited for
         self.frame_size = frame_size
         self.beside = False  # the answer is long, and encoded in a thread
         self.parts: list[Buffer] = []
@@ -95,10 +93,3 @@ def encode(header: RequestHeader, message: Message) -> list[Buffer]:
         token = message["auth_bytes"]
         return [] if message["error_code"] else [len(token).to_bytes(4, "big"), token]
     return encode_response(header.api_key, header.api_version, header.correlation_id, message)
-
-
-def with_wait(header: RequestHeader, message: Message, seconds: float) -> Message:
-    """An answer that tells the client how long it has to wait, if its version has a place for that."""
-    response = APIS[ApiKey(header.api_key)].response
-    told = any(f.name == _WAIT and header.api_version in f.versions for f in response.struct.fields)
-    return message | {_WAIT: round(seconds * 1000)} if told else message

@@ -13,11 +13,6 @@ from eoslog.protocol.schema import Message
 _O, _CLUSTER = Operation, ResourceType.CLUSTER
 
 
-def _quotas_refused(asked: Asked, code: ErrorCode) -> Message:
-    entries = [{"error_code": code, "entity": entry["entity"]} for entry in asked.request["entries"]]
-    return {"entries": entries}
-
-
 def _acls_refused(field: str, answers: str) -> Check:
     return needs(
         _O.ALTER,
@@ -104,8 +99,6 @@ TABLE: dict[int, Check] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: needs(_O.ALTER, _CLUSTER),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: needs(_O.DESCRIBE, _CLUSTER),
     ApiKey.OFFSET_DELETE: groups.offset_delete,
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: needs(_O.DESCRIBE_CONFIGS, _CLUSTER),
-    ApiKey.ALTER_CLIENT_QUOTAS: needs(_O.ALTER_CONFIGS, _CLUSTER, refuse=_quotas_refused),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: needs(_O.DESCRIBE, _CLUSTER),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: needs(_O.ALTER, _CLUSTER, refuse=_credentials_refused),
     ApiKey.DESCRIBE_QUORUM: needs(_O.DESCRIBE, _CLUSTER),

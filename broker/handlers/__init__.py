@@ -3,7 +3,6 @@
 from eoslog.broker.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
-    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -19,7 +18,6 @@ from eoslog.broker.handlers import (
     delete_records,
     delete_topics,
     describe_acls,
-    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -60,7 +58,6 @@ from eoslog.broker.handlers import (
 ALL = (
     add_offsets_to_txn,
     add_partitions_to_txn,
-    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -76,7 +73,6 @@ ALL = (
     delete_records,
     delete_topics,
     describe_acls,
-    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,

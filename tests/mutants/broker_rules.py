@@ -185,12 +185,12 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "broker/quotas.py",
+        "broker/config_store.py",
         (f"{SECURITY}test_stored_first.py",),
         Break(
-            "quotas count before they are on the disk",
-            '        self._file.save({"quotas": stored}, "the quotas are as they were")\n        self._limits = changed\n',
-            '        self._limits = changed\n        self._file.save({"quotas": stored}, "the quotas are as they were")\n',
+            "configs count before they are on the disk",
+            "        try:\n            files.write_whole(",
+            "        self._kinds[kind] = changed\n        try:\n            files.write_whole(",
         ),
     ),
     # Who is who

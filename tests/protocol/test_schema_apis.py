@@ -48,8 +48,6 @@ EXPECTED = [
     (45, "AlterPartitionReassignments", 0, (0, 1), (0, 1)),
     (46, "ListPartitionReassignments", 0, (0, 0), (0, 0)),
     (47, "OffsetDelete", 32768, (0, 0), (0, 0)),
-    (48, "DescribeClientQuotas", 1, (0, 1), (0, 1)),
-    (49, "AlterClientQuotas", 1, (0, 1), (0, 1)),
     (50, "DescribeUserScramCredentials", 0, (0, 0), (0, 0)),
     (51, "AlterUserScramCredentials", 0, (0, 0), (0, 0)),
     (55, "DescribeQuorum", 0, (0, 2), (0, 2)),

@@ -1,7 +1,8 @@
 """Kafka's own command line tools, unchanged, on the bundled broker and on Apache Kafka in the same run.
 
 Each must end with status 0, print what it is for, and complain (WARN, ERROR, exceptions) of nothing that it
-does not complain of with Apache Kafka. Not part of the plain test run: `make test-java-tools`.
+does not complain of with Apache Kafka; what is not served must be told as such. Not part of the plain test
+run: `make test-java-tools`.
 """
 
 from __future__ import annotations
@@ -148,10 +149,19 @@ def test_configs_of_the_broker(both: Both) -> None:
     both.run(*command, "--describe", prints="Dynamic configs for broker 1 are:")
 
 
-def test_quotas_and_users_are_described(both: Both) -> None:
-    command = ("kafka.admin.ConfigCommand", *AT, "--entity-type")
-    both.run(*command, "clients", "--describe", prints="")
-    both.run(*command, "users", "--describe", prints="")
+def test_users(both: Both) -> None:
+    command = ("kafka.admin.ConfigCommand", *AT, "--alter", "--entity-type", "users", "--entity-name", "bob")
+    done = "Completed updating config for user bob."
+    both.run(*command, "--add-config", "SCRAM-SHA-256=[iterations=4096,password=secret]", prints=done)
+    both.run(*command, "--delete-config", "SCRAM-SHA-256", prints=done)
+
+
+@pytest.mark.parametrize("kind", ["clients", "users"])
+def test_client_quotas_are_not_served(both: Both, kind: str) -> None:
+    arguments = [*AT[:1], both.brokers["eoslog"].bootstrap, "--entity-type", kind, "--describe"]
+    said = _run("kafka.admin.ConfigCommand", arguments, "")
+    assert said.status == 1
+    assert "UnsupportedVersionException: The node does not support DESCRIBE_CLIENT_QUOTAS" in said.text
 
 
 def test_verifiable_producer_and_consumer(both: Both) -> None:

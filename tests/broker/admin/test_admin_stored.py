@@ -124,7 +124,11 @@ def test_stored_options_count_from_the_start(fs: FakeFileSystem) -> None:
 @pytest.mark.parametrize(
     "content",
     [
+        b"",
         b"{",
+        b"[]",
+        b"{}",
+        b'{"version": 2}',
         b'{"version": 1, "broker": []}',
         b'{"version": 1, "broker": {"": 3}}',
         b'{"version": 1, "broker": {"": {"num.partitions": "3"}}}',

@@ -1,4 +1,4 @@
-"""Rules, users, limits and configs count once they are on the disk: what it refused has changed nothing."""
+"""Rules, users and configs count once they are on the disk: what it refused has changed nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from eoslog.broker.authorize.store import Authorizer
 from eoslog.broker.config_store import ConfigStore
 from eoslog.broker.ports import OsFileSystem
-from eoslog.broker.quotas import Quotas, entity
 from eoslog.broker.rules.acls import Acl, Client, Operation, Pattern, Permission, ResourceType
 from eoslog.broker.security.credentials import Credentials
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -33,7 +32,6 @@ ALICE = ("alice", "SCRAM-SHA-256")
 READ = Acl(
     ResourceType.TOPIC, "t", Pattern.LITERAL, "User:alice", "*", Operation.READ, Permission.ALLOW
 )  # fmt: skip
-LIMITED = entity([("user", "alice")])
 
 Subject = tuple[Callable[[], object], Callable[[], object]]
 """What changes something, and what is asked about it."""
@@ -51,11 +49,6 @@ def credentials(fs: Full, place: str) -> Subject:
     return lambda: store.change([(ALICE, known)], []), lambda: store.get(*ALICE)
 
 
-def quotas(fs: Full, place: str) -> Subject:
-    store = Quotas(fs, place)
-    return lambda: store.change(LIMITED, {"producer_byte_rate": 5.0}), lambda: store.of("alice", "")
-
-
 def configs(fs: Full, place: str) -> Subject:
     store = ConfigStore(fs, place)
     return lambda: store.put("group", "g", {"consumer.session.timeout.ms": "50000"}), lambda: store.get(
@@ -63,7 +56,7 @@ def configs(fs: Full, place: str) -> Subject:
     )
 
 
-@pytest.mark.parametrize("subject", [acls, credentials, quotas, configs])
+@pytest.mark.parametrize("subject", [acls, credentials, configs])
 def test_what_the_disk_refused_has_changed_nothing(
     subject: Callable[[Full, str], Subject], tmp_path: Path
 ) -> None:
