@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from eoslog import __version__
 from eoslog.broker.broker import Broker
 from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.coordinator.transaction_journal import DamagedTransactionLog
@@ -26,6 +25,7 @@ from eoslog.broker.ports import FileSystem
 from eoslog.broker.security.listeners import Listener, listeners_of
 from eoslog.broker.server import Server
 from eoslog.protocol.errors import KafkaError
+from eoslog.version import __version__
 
 if TYPE_CHECKING:
     from eoslog.broker.console.server import Console

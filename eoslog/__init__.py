@@ -5,7 +5,6 @@ This package is the front door. The rooms behind it are `eoslog.protocol`, `eosl
 """
 
 from eoslog.registration import register
-
-__version__ = "0.1.0"
+from eoslog.version import __version__
 
 __all__ = ["__version__", "register"]

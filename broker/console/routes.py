@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eoslog import __version__
 from eoslog.broker.console import aborts, groups, messages, topics, transactions
 from eoslog.broker.console.inside import Caller, Inside
 from eoslog.broker.console.offsets import offsets
@@ -14,6 +13,7 @@ from eoslog.broker.console.paging import MOST, Want
 from eoslog.broker.console.rates import History
 from eoslog.broker.console.shown import FORMS
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.version import __version__
 
 ISOLATION = {"read_committed": True, "read_uncommitted": False}
 

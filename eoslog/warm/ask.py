@@ -11,7 +11,7 @@ import time
 import zlib
 from typing import NoReturn
 
-from eoslog import __version__
+from eoslog.version import __version__
 from eoslog.warm.request import RUNS, Request, for_imports, has_threads
 
 ANSWER_SECONDS = 10.0

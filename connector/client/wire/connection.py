@@ -14,7 +14,6 @@ import time
 from collections import deque
 from typing import Any, NamedTuple, NoReturn
 
-from eoslog import __version__
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.errors import (
     BrokerUnreachable,
@@ -25,6 +24,7 @@ from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode, info
 from eoslog.protocol.frames import decode_response, encode_request
 from eoslog.protocol.schema import Message, ProtocolError
+from eoslog.version import __version__
 
 _LENGTH = struct.Struct(">i")
 _CORRELATION_AND_ERROR = struct.Struct(">ih")
