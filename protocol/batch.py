@@ -1,4 +1,4 @@
-"""Record batch v2: the 61-byte header, its CRC, and control records. Bodies are passed through untouched.
+"""Record batch v2: the 61-byte header and its CRC. Bodies are passed through untouched.
 
 Layout (KIP-98, "RecordBatch" of Kafka's log format; big-endian), offsets in bytes:
 
@@ -25,9 +25,6 @@ MAGIC = 2
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_LEADER_EPOCH = -1
-
-ABORT = 0
-COMMIT = 1
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC_FROM = 21  # the first byte under the CRC
@@ -114,14 +111,6 @@ class BatchHeader(NamedTuple):
     def last_sequence(self) -> int:
         """Sequence of the last record, -1 for a batch without sequences."""
         return sequence.last_of(self.base_sequence, self.last_offset_delta + 1)
-
-
-class ControlRecord(NamedTuple):
-    """The end marker of a transaction: `type` is COMMIT or ABORT (other types: see ControlRecordType)."""
-
-    version: int
-    type: int
-    coordinator_epoch: int
 
 
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
@@ -258,43 +247,3 @@ def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) ->
     """Write base offset and leader epoch into a batch in place; its CRC stays right."""
     struct.pack_into(">q", batch, 0, base_offset)
     struct.pack_into(">i", batch, _LOG_OVERHEAD, leader_epoch)
-
-
-_CONTROL_KEY = struct.Struct(">hh")  # version, type
-_CONTROL_VALUE = struct.Struct(">hi")  # version, coordinator epoch
-# One record: length, attributes, time delta, offset delta, key length, key, value length, value, no headers.
-# The sizes of key (4) and value (6) are fixed, so its varints are constants (zigzag: twice the number).
-_CONTROL_RECORD = struct.Struct(">5b4sb6sb")
-
-
-def control_batch(
-    kind: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int
-) -> bytes:
-    """Make the marker that ends a transaction on one partition (KIP-98): `kind` is COMMIT or ABORT."""
-    key, value = _CONTROL_KEY.pack(0, kind), _CONTROL_VALUE.pack(0, coordinator_epoch)
-    length = _CONTROL_RECORD.size - 1  # without the length's own byte
-    record = _CONTROL_RECORD.pack(2 * length, 0, 0, 0, 2 * len(key), key, 2 * len(value), value, 0)
-    header = build_header(
-        [record], 1, base_timestamp=timestamp, max_timestamp=timestamp, producer_id=producer_id,
-        producer_epoch=producer_epoch, transactional=True, control=True,
-    )  # fmt: skip
-    return header + record
-
-
-def read_control(buf: Buffer, pos: int, header: BatchHeader) -> ControlRecord:
-    """Read the control record of the batch at `pos`. Raises CorruptBatch where it is none."""
-    from eoslog.protocol.plain_records import iter_records  # that module reads headers through this one
-
-    if not header.is_control:
-        raise CorruptBatch(f"batch of offset {header.base_offset} is no control batch", header.base_offset)
-    record = next(iter_records(buf, pos, header), None)
-    if record is None or record.key is None or len(record.key) < _CONTROL_KEY.size:
-        raise CorruptBatch(f"control batch of offset {header.base_offset} has no key", header.base_offset)
-    version, kind = _CONTROL_KEY.unpack_from(record.key)
-    value = record.value or b""
-    if kind in (ABORT, COMMIT) and len(value) < _CONTROL_VALUE.size:
-        raise CorruptBatch(
-            f"marker at offset {header.base_offset} has no coordinator epoch", header.base_offset
-        )
-    epoch = _CONTROL_VALUE.unpack_from(value)[1] if kind in (ABORT, COMMIT) else -1
-    return ControlRecord(version, kind, epoch)

@@ -17,7 +17,8 @@ from eoslog.broker.console.outcomes import ABORTED, MARKERS, Outcomes
 from eoslog.broker.console.shown import Form, shown
 from eoslog.broker.log.answers import ReadResult
 from eoslog.broker.rules.acls import Operation, ResourceType
-from eoslog.protocol.batch import BatchHeader, CorruptBatch, iter_headers, read_control
+from eoslog.protocol.batch import BatchHeader, CorruptBatch, iter_headers
+from eoslog.protocol.control import read_control
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import Record, iter_records
 

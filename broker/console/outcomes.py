@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from eoslog.protocol.batch import ABORT, COMMIT, BatchHeader
+from eoslog.protocol.batch import BatchHeader
+from eoslog.protocol.control import ABORT, COMMIT
 
 OPEN, COMMITTED, ABORTED, NONE = "open", "committed", "aborted", "none"
 MARKERS = {ABORT: "abort marker", COMMIT: "commit marker"}

@@ -15,7 +15,7 @@ from eoslog.broker.coordinator import consumer_records
 from eoslog.broker.coordinator.group_records import GroupRecord, KeyValue, OffsetRecord, decode
 from eoslog.broker.rules.consumer_facts import Fact
 from eoslog.broker.rules.partition_of import partition_of
-from eoslog.protocol import batch, coordinator_records
+from eoslog.protocol import batch, control, coordinator_records
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import Record, encode_records, iter_records
 from eoslog.protocol.schema import ProtocolError
@@ -166,7 +166,7 @@ def replay(
     """
     for header, data in partition.scan():
         if header.is_control:
-            on_marker(header.producer_id, batch.read_control(data, 0, header).type == batch.COMMIT)
+            on_marker(header.producer_id, control.read_control(data, 0, header).type == control.COMMIT)
             continue
         producer_id = header.producer_id if header.is_transactional else None
         for record in iter_records(data, 0, header):

@@ -27,7 +27,8 @@ from eoslog.broker.log.opened_batches import Opened, emptied, marked, open_batch
 from eoslog.broker.log.scan import batches
 from eoslog.broker.log.segment import Segment
 from eoslog.broker.ports import Buffer, FileSystem
-from eoslog.protocol.batch import BatchHeader, read_control
+from eoslog.protocol.batch import BatchHeader
+from eoslog.protocol.control import read_control
 
 CHUNK = 1 << 20
 

@@ -26,7 +26,8 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from eoslog.broker.rules.producer import Aborted
-from eoslog.protocol.batch import ABORT, COMMIT, BatchHeader
+from eoslog.protocol.batch import BatchHeader
+from eoslog.protocol.control import ABORT, COMMIT
 
 ENTRY_BYTES = 200
 """Memory that a key of the map takes, about: a digest, an offset, and their place in a table."""

@@ -24,14 +24,8 @@ from eoslog.broker.log.segment import LostFile
 from eoslog.broker.log.segments import Segments
 from eoslog.broker.ports import Buffer
 from eoslog.broker.rules.producer import ProducerState
-from eoslog.protocol.batch import (
-    ABORT,
-    COMMIT,
-    BatchHeader,
-    control_batch,
-    read_control,
-    read_header,
-)
+from eoslog.protocol.batch import BatchHeader, read_header
+from eoslog.protocol.control import ABORT, COMMIT, control_batch, read_control
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 _LOG = logging.getLogger(__name__)

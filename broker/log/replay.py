@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from eoslog.broker.rules.producer import Aborted, ProducerStates
-from eoslog.protocol.batch import ABORT, COMMIT, BatchHeader, Buffer, read_control
+from eoslog.protocol.batch import BatchHeader, Buffer
+from eoslog.protocol.control import ABORT, COMMIT, read_control
 
 
 def replay(states: ProducerStates, header: BatchHeader, data: Buffer, now_ms: int) -> Aborted | None:

@@ -25,7 +25,7 @@ from eoslog.connector.commit.commands import (
     ask,
     demand,
 )
-from eoslog.connector.commit.decision import ANCHOR, Decision, Winner, decode, encode
+from eoslog.connector.commit.decision import ANCHOR, Decision, decode, encode
 from eoslog.connector.commit.faults import (
     BatchRefused,
     CommitFault,
@@ -49,6 +49,7 @@ from eoslog.connector.commit.own import ask_stored, fetch_stored
 from eoslog.connector.commit.replay import check_replay
 from eoslog.connector.commit.seal import TwoPhase, seal
 from eoslog.connector.commit.token import Content, Token, Tokens
+from eoslog.connector.commit.winner import Winner
 
 SAFETY_MS = 10_000
 """A participant must have this much of its time left when the batch is decided, or a quarter of its

@@ -15,6 +15,7 @@ from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
 from eoslog.connector.commit.messages import Batch, TopicPartition
 from eoslog.connector.commit.names import Identity, Participant, Sink, Slot, parity
 from eoslog.connector.commit.token import PASSED, Content, Token, Tokens
+from eoslog.connector.commit.winner import Winner
 from eoslog.protocol.sink_names import ANCHOR as ANCHOR
 
 KEPT_QUERIES = 16
@@ -29,23 +30,6 @@ _HEAD_ROOM = 64
 
 Chunks = Mapping[int, tuple[int, str]]
 """Partition of ANCHOR -> (committed offset, metadata)."""
-
-
-class Winner(NamedTuple):
-    """The transaction that holds the rows of one Spark partition.
-
-    The participant's identity is the one that wrote the rows, and the one that partitions know. A
-    sealed transaction (seal.py) can be ended by its `holder` only; None: it was not sealed.
-    """
-
-    partition: int
-    participant: Participant
-    holder: Identity | None = None
-
-    @property
-    def ender(self) -> Participant:
-        """Who ends it."""
-        return Participant(self.participant.name, self.holder or self.participant.identity)
 
 
 class Decision(NamedTuple):

@@ -3,12 +3,8 @@
 All pickle with their message alone, since Spark carries them between processes.
 """
 
-from typing import TYPE_CHECKING
-
+from eoslog.connector.commit.winner import Winner
 from eoslog.connector.errors import EoslogError
-
-if TYPE_CHECKING:  # decision.py raises some of these
-    from eoslog.connector.commit.decision import Winner
 
 
 class CommitFault(EoslogError):
@@ -38,7 +34,7 @@ class ParticipantsLost(CommitFault):
     others are open still.
     """
 
-    def __init__(self, message: str, winners: "tuple[Winner, ...]" = (), *, unfinished: bool = False) -> None:
+    def __init__(self, message: str, winners: tuple[Winner, ...] = (), *, unfinished: bool = False) -> None:
         super().__init__(message)
         self.winners, self.unfinished = winners, unfinished
 

@@ -19,10 +19,11 @@ from eoslog.connector.commit.commands import (
     ask,
     demand,
 )
-from eoslog.connector.commit.decision import Decision, Winner
+from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import CommitFault, ParticipantsLost, SinkFenced, Unfinished
 from eoslog.connector.commit.names import Identity, Participant, Sink, Slot
 from eoslog.connector.commit.seal import end_sealed
+from eoslog.connector.commit.winner import Winner
 
 ONGOING = "Ongoing"
 COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})

@@ -21,9 +21,10 @@ from eoslog.connector.commit.commands import (
     ask,
     demand,
 )
-from eoslog.connector.commit.decision import Decision, Winner
+from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.names import Identity, Participant, Sink
+from eoslog.connector.commit.winner import Winner
 
 Answer = Kept | NotOffered | Failure
 

@@ -17,7 +17,8 @@ from eoslog.commands.log_files import (
     transaction_entries,
     whole,
 )
-from eoslog.protocol.batch import COMMIT, BatchHeader, crc_ok, read_control
+from eoslog.protocol.batch import BatchHeader, crc_ok
+from eoslog.protocol.control import COMMIT, read_control
 from eoslog.protocol.plain_records import Record, iter_records
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

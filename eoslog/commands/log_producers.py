@@ -17,7 +17,8 @@ from eoslog.broker.rules.producer import ProducerState, ProducerStates
 from eoslog.commands.log_files import whole
 from eoslog.commands.log_report import Mend, Report
 from eoslog.commands.log_transactions import Marker, TransactionIndex, Wrong
-from eoslog.protocol.batch import ABORT, BatchHeader, CorruptBatch, read_control
+from eoslog.protocol.batch import BatchHeader, CorruptBatch
+from eoslog.protocol.control import ABORT, read_control
 
 
 class Producers:

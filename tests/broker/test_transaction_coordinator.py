@@ -29,7 +29,7 @@ from eoslog.broker.log.upkeep import Upkeep
 from eoslog.broker.rules.transaction_state import Metadata, State
 from eoslog.broker.topics import Topics
 from eoslog.protocol import coordinator_records
-from eoslog.protocol.batch import read_control
+from eoslog.protocol.control import read_control
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.messages.transaction_log import TRANSACTION_KEY, TRANSACTION_VALUE

@@ -35,7 +35,7 @@ from eoslog.broker.coordinator.transaction_entry import Entry
 from eoslog.broker.coordinator.transaction_markers import Curtain
 from eoslog.broker.log.partition import Partition
 from eoslog.broker.rules.transaction_state import COMPLETE, PREPARED, Metadata, State, complete
-from eoslog.protocol.batch import COMMIT, read_control
+from eoslog.protocol.control import COMMIT, read_control
 from eoslog.protocol.plain_records import iter_records
 
 A, B, C = ("a", 0), ("b", 0), ("c", 0)

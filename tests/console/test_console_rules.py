@@ -16,7 +16,8 @@ from eoslog.broker.console.outcomes import ABORTED, COMMITTED, NONE, OPEN, Outco
 from eoslog.broker.console.paging import Want, arranged, chosen, matching, page
 from eoslog.broker.console.rates import KEPT, History, Sample
 from eoslog.broker.console.shown import shown
-from eoslog.protocol.batch import ABORT, COMMIT, BatchHeader, control_batch, read_header
+from eoslog.protocol.batch import BatchHeader, read_header
+from eoslog.protocol.control import ABORT, COMMIT, control_batch
 from eoslog.protocol.plain_records import encode_records
 
 

@@ -17,7 +17,8 @@ from crash_groups import Admin, Member, TopicLife
 from crash_machine import Channel, Machine
 
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.batch import ABORT, iter_headers, read_control
+from eoslog.protocol.batch import iter_headers
+from eoslog.protocol.control import ABORT, read_control
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.plain_records import iter_records
 

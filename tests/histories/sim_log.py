@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
-from eoslog.protocol.batch import ABORT, COMMIT, control_batch, read_header, stamp
+from eoslog.protocol.batch import read_header, stamp
+from eoslog.protocol.control import ABORT, COMMIT, control_batch
 
 OPEN, COMMITTED, ABORTED, PLAIN, MARKER = "open", "committed", "aborted", "plain", "marker"
 

@@ -6,7 +6,7 @@ import capture
 import pytest
 from batches import rows_of
 
-from eoslog.protocol import batch, compression
+from eoslog.protocol import batch, compression, control
 from eoslog.protocol.plain_records import iter_records
 from eoslog.protocol.records import decode_batches
 
@@ -68,8 +68,8 @@ def test_transactions_and_their_markers() -> None:
     ]  # fmt: skip
     assert all(batch.crc_ok(data, pos, header) for pos, header in batches)
     (_, first), commit, (_, second), abort = batches
-    assert batch.read_control(data, *commit).type == batch.COMMIT
-    assert batch.read_control(data, *abort).type == batch.ABORT
+    assert control.read_control(data, *commit).type == control.COMMIT
+    assert control.read_control(data, *abort).type == control.ABORT
     assert (first.base_sequence, first.last_sequence, first.next_offset) == (0, 4, commit[1].base_offset)
     assert len({h.producer_id for _, h in batches}) == 1
     assert second.base_offset == commit[1].next_offset
@@ -79,13 +79,13 @@ def test_our_marker_is_kafka_s_marker() -> None:
     data = captured("confluent-transactions")
     for pos, header in batch.iter_headers(data):
         if header.is_control:
-            marker = batch.read_control(data, pos, header)
+            marker = control.read_control(data, pos, header)
             facts = (
                 header.producer_id,
                 header.producer_epoch,
                 marker.coordinator_epoch,
                 header.max_timestamp,
             )
-            ours = bytearray(batch.control_batch(marker.type, *facts))
+            ours = bytearray(control.control_batch(marker.type, *facts))
             batch.stamp(ours, header.base_offset, header.leader_epoch)
             assert ours == data[pos : pos + header.size]

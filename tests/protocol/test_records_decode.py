@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Batch, Rec
 
-from eoslog.protocol import batch, chains, decode
+from eoslog.protocol import batch, chains, control, decode
 from eoslog.protocol.records import decode_batches
 
 no_gaps, gaps = st.just(0), st.integers(0, 3)
@@ -147,7 +147,7 @@ def test_headers_need_not_be_asked_for() -> None:
 
 def test_control_batches_are_refused() -> None:
     with pytest.raises(ValueError, match="control"):
-        decode_batches(batch.control_batch(batch.COMMIT, 1, 0, 0, 0))
+        decode_batches(control.control_batch(control.COMMIT, 1, 0, 0, 0))
 
 
 def test_payload_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@ Only batch headers and control records are looked at.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from eoslog.protocol.batch import ABORT, BatchHeader, Buffer, CorruptBatch, crc_ok, iter_headers, read_control
+from eoslog.protocol.batch import BatchHeader, Buffer, CorruptBatch, crc_ok, iter_headers
+from eoslog.protocol.control import ABORT, read_control
 
 Located = tuple[int, BatchHeader]
 

@@ -7,16 +7,13 @@ A broker that restarts, a coordinator that moves, a transaction whose markers ar
 import random
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.client.wire.verdicts import BRIEF_MS, Outcome, outcome
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, RefusedByBroker, RetriesExhausted
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from eoslog.connector.client.wire.cluster import Cluster
 
 T = TypeVar("T")
 
@@ -63,8 +60,21 @@ class Backoff:
         time.sleep(max(0.0, min(wait / 1000, self.deadline - time.monotonic())))
 
 
+class Tried(Protocol):
+    """The cluster that is asked again."""
+
+    config: ClientConfig
+
+    @property
+    def reached(self) -> bool:
+        """Whether any broker has answered."""
+
+    def note(self, error: Exception) -> None:
+        """Remember a failure."""
+
+
 def retrying(
-    cluster: "Cluster",
+    cluster: Tried,
     what: str,
     attempt: Callable[[], T],
     *,

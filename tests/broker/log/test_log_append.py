@@ -9,7 +9,8 @@ from logkit import NOW, Disk, batch, header_only, offsets, sequenced, stored
 
 from eoslog.broker.log.checks import MOST_UNPACKED
 from eoslog.broker.log.settings import LogSettings
-from eoslog.protocol.batch import HEADER_SIZE, build_batch, control_batch, iter_headers, read_header
+from eoslog.protocol.batch import HEADER_SIZE, build_batch, iter_headers, read_header
+from eoslog.protocol.control import control_batch
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import encode_records, iter_records
 

@@ -128,7 +128,8 @@ class Life:
         """The same batches in a new log, taken one by one."""
         disk = Disk(LogSettings())
         partition = disk.open()
-        from eoslog.protocol.batch import iter_headers, read_control
+        from eoslog.protocol.batch import iter_headers
+        from eoslog.protocol.control import read_control
 
         for header, data in self.partition.scan():
             raw = bytes(data)

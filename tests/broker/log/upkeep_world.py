@@ -17,14 +17,8 @@ from logkit import NOW, Disk, clean
 from eoslog.broker.log.compaction import ENTRY_BYTES
 from eoslog.broker.log.partition import Partition
 from eoslog.broker.log.settings import LogSettings
-from eoslog.protocol.batch import (
-    ABORT,
-    COMMIT,
-    HEADER_SIZE,
-    build_batch,
-    iter_headers,
-    read_control,
-)
+from eoslog.protocol.batch import HEADER_SIZE, build_batch, iter_headers
+from eoslog.protocol.control import ABORT, COMMIT, read_control
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.plain_records import encode_records, iter_records
 

@@ -12,7 +12,8 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.errors import OffsetsGone, RetriesExhausted, TopicMadeAnew
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.batch import ABORT, CorruptBatch, control_batch, iter_headers, stamp
+from eoslog.protocol.batch import CorruptBatch, iter_headers, stamp
+from eoslog.protocol.control import ABORT, control_batch
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.records import encode_batches
 

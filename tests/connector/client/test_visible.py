@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eoslog.connector.client.records.visible import visible
-from eoslog.protocol.batch import ABORT, COMMIT, CorruptBatch, build_batch, control_batch, stamp
+from eoslog.protocol.batch import CorruptBatch, build_batch, stamp
+from eoslog.protocol.control import ABORT, COMMIT, control_batch
 
 OPEN = -1
 

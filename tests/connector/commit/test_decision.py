@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.connector.commit.decision import KEPT_QUERIES, Decision, Winner, decode, encode
+from eoslog.connector.commit.decision import KEPT_QUERIES, Decision, decode, encode
 from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
 from eoslog.connector.commit.messages import Batch
 from eoslog.connector.commit.names import Identity, Participant, Sink, Slot, parity
+from eoslog.connector.commit.winner import Winner
 
 SINK = Sink("orders/eu")
 METADATA_LIMIT = 4096
