@@ -34,7 +34,7 @@ def test_hurt_requests_do_no_harm(name: str) -> None:
     assert not result.faults, result.faults
     assert result.slowest < TOO_LONG, result.slowest_input.hex()
     assert result.lively >= INPUTS // 500
-    assert result.answered > 100
+    assert result.answered > 50  # before authentication three APIs are: of these inputs some 100
 
 
 def test_the_judge_sees_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
