@@ -1,7 +1,7 @@
 """Configs that clients set while the broker runs, apart from those of topics: kept in `configs.json`.
 
-They are of a kind (the broker's options, groups, client metrics) and of a name: a broker's id or "" for all
-brokers, a group id, a subscription's name. Topics keep theirs in the registry of topics.
+They are of a kind (the broker's options, groups) and of a name: a broker's id or "" for all brokers, a group
+id. Topics keep theirs in the registry of topics.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 
 FILE = "configs.json"
 _VERSION = 1
-Kind = Literal["broker", "group", "client-metrics"]
+Kind = Literal["broker", "group"]
 
 _Configs = dict[str, dict[str, str]]
 

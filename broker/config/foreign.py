@@ -63,6 +63,8 @@ TABLE: tuple[Foreign, ...] = (
     _refused("there is no tiered storage", "remote.log.storage.system.enable", harmless=("", "false")),
     _refused("compacted topics are compacted", "log.cleaner.enable", harmless=("", "true")),
     _refused("topics can be deleted here", "delete.topic.enable", harmless=("", "true")),
+    _refused("a group with members keeps its protocol", "group.consumer.migration.policy",
+             harmless=("", "disabled")),
     _refused("policies are Java classes", "create.topic.policy.class.name", "alter.config.policy.class.name",
              harmless=("",)),
     _refused("there are no client quotas", "client.quota.callback.class", harmless=("",)),

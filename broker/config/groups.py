@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from eoslog.broker.config.base import INT32_MAX, option
 
 ASSIGNORS = ("uniform", "range")
-MIGRATION_POLICIES = ("bidirectional", "upgrade", "downgrade", "disabled")
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)  # BrokerConfig makes them for all
@@ -78,10 +77,4 @@ class GroupOptions:
         "group.consumer.assignors",
         "assignors that consumer groups may use; the first one is the default",
         choices=ASSIGNORS,
-    )
-    consumer_group_migration_policy: str = option(
-        "bidirectional",
-        "group.consumer.migration.policy",
-        "which ways a group with members may go between the classic and the consumer protocol",
-        choices=MIGRATION_POLICIES,
     )

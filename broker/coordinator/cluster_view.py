@@ -39,10 +39,6 @@ class ClusterView:
         """See `Cluster.topic`."""
         return _info(self._topics.get(name))
 
-    def by_id(self, topic_id: bytes) -> TopicInfo | None:
-        """See `Cluster.by_id`."""
-        return _info(self._topics.by_id(topic_id))
-
     def matching(self, regex: str) -> frozenset[str]:
         """See `Cluster.matching`."""
         if self._matched_at != self.version:
@@ -62,7 +58,7 @@ class _Seen:
 
     def __init__(self, whole: ClusterView, sight: Sight) -> None:
         self._whole, self._sight = whole, sight
-        self.topic, self.by_id = whole.topic, whole.by_id
+        self.topic = whole.topic
 
     @property
     def version(self) -> int:

@@ -2,7 +2,7 @@
 
 For each event: the rules make facts, the facts are appended as one batch, the group is replaced, deadlines
 are set, and the answer goes out once the log is durable. An append that fails changes nothing and fails the
-request. A group that goes from one protocol to the other does so within one batch.
+request. An empty classic group that makes room for a consumer group ends in the batch that begins it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.config.groups import ASSIGNORS
@@ -19,19 +18,16 @@ from eoslog.broker.coordinator.cluster_view import ClusterView, Sight
 from eoslog.broker.coordinator.deadlines import GroupDeadlines
 from eoslog.broker.coordinator.group_journal import GroupJournal, WhenDurable
 from eoslog.broker.coordinator.group_members import RETRY_S, GroupMembers
-from eoslog.broker.coordinator.group_records import KeyValue, encode_group, encode_group_tombstone
-from eoslog.broker.rules import consumer_classic, consumer_group
-from eoslog.broker.rules.classic_events import ANSWER_TO, Answer, Heartbeat, Join, Leave, Request, Sync
-from eoslog.broker.rules.classic_state import Group as ClassicGroup
+from eoslog.broker.coordinator.group_records import KeyValue, encode_group_tombstone
+from eoslog.broker.rules import consumer_group
+from eoslog.broker.rules.classic_events import ANSWER_TO, Answer, Leave, LeaveAnswer, Request
 from eoslog.broker.rules.classic_state import GroupState as ClassicState
-from eoslog.broker.rules.consumer_convert import upgrade
 from eoslog.broker.rules.consumer_events import Beat, BeatAnswer, Deadlines, Now, Outcome, Settings, Timer
 from eoslog.broker.rules.consumer_facts import Fact, apply, ends_group, makes_group
 from eoslog.broker.rules.consumer_state import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
-    Cluster,
     Group,
     Member,
     MemberState,
@@ -46,23 +42,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_UPGRADES = ("bidirectional", "upgrade")
-_DOWNGRADES = ("bidirectional", "downgrade")
-
-Rule = Callable[[Group, Any, Cluster, Now, Settings], tuple[Outcome, Any]]
-
-_CLASSIC_RULES: dict[type[Request], Rule] = {
-    Join: consumer_classic.join,
-    Sync: consumer_classic.sync,
-    Heartbeat: consumer_classic.heartbeat,
-    Leave: consumer_classic.leave,
-}
-"""What serves the requests of members that speak the classic protocol."""
-
 
 def _within(own: str | None, default: int, low: int, high: int) -> int:
     """A group's own value within the bounds of today, which may have moved since it was set."""
     return default if own is None else max(low, min(int(own), high))
+
+
+def told(answer: Answer) -> asyncio.Future[Any]:
+    """An answer that waits for nothing."""
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future.set_result(answer)
+    return future
 
 
 def _no_configs(group_id: str) -> Mapping[str, str]:
@@ -124,10 +114,7 @@ class ConsumerGroups:
                 config.consumer_group_max_heartbeat_interval_ms,
             ),
             max_size=config.consumer_group_max_size,
-            classic_max_size=config.group_max_size,
             assignors=self.assignors,
-            upgrade=config.consumer_group_migration_policy in _UPGRADES,
-            downgrade=config.consumer_group_migration_policy in _DOWNGRADES,
         )
 
     @property
@@ -149,58 +136,53 @@ class ConsumerGroups:
         """
         partition = self._journal.partition(group_id)  # Before looking at the clock: it may be made here.
         leaves = beat.epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH)
-        group, records = self._begin(group_id, joins=beat.epoch == JOIN_EPOCH)
+        group, first = self._begin(group_id, joins=beat.epoch == JOIN_EPOCH)
         rule = consumer_group.leave if leaves else consumer_group.heartbeat
         cluster = self._cluster.seen_by(sight)
         outcome, answer = rule(group, beat, cluster, self._now(), self.settings(group_id))
-        sessions = self._sessions(group) if records else {}
-        self._commit(partition, group_id, outcome, records, sessions)
+        self._commit(partition, group_id, outcome, first)
         return WhenDurable(self._journal, partition, answer)
 
     def _begin(self, group_id: str, *, joins: bool) -> tuple[Group, list[KeyValue]]:
-        """The group a heartbeat is for, and what to write first if it is made of a classic group here."""
+        """The group a heartbeat is for, and what to write first: the end of an empty classic group."""
         group = self._groups.get(group_id)
         if group is not None:
             return group, []
         if not joins:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id!r}")
-        group = Group(group_id)
         classic = self._classic.get(group_id)
         if classic is None:
-            return group, []
-        facts: list[Fact] = []
+            return Group(group_id), []
         if classic.state is not ClassicState.EMPTY:
-            facts = upgrade(classic, self._cluster, self.settings(group_id))
-        for fact in facts:
-            apply(group, fact)
-        return group, [encode_group_tombstone(group_id), *self._encode(group_id, facts)]
+            raise KafkaError(
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"group {group_id!r} has members of the classic protocol, and takes none of the consumer "
+                "protocol until they have left",
+            )
+        return Group(group_id), [encode_group_tombstone(group_id)]
 
-    def classic(self, group_id: str, event: Request, sight: Sight | None = None) -> asyncio.Future[Any]:
-        """Apply a request of a member that speaks the classic protocol; the future gets its answer.
+    def classic(self, group_id: str, event: Request) -> asyncio.Future[Any]:
+        """Answer a request of the classic protocol to a group with members: it may only take members out."""
+        if isinstance(event, Leave):
+            return self._remove(group_id, event)
+        refusal = consumer_group.refusal(self._groups[group_id], event)
+        return told(ANSWER_TO[type(event)](error=refusal.code))
 
-        `sight` as in `heartbeat`; a join needs it.
-        """
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        kind: type[Answer] = ANSWER_TO[type(event)]
+    def _remove(self, group_id: str, event: Leave) -> asyncio.Future[LeaveAnswer]:
         try:
-            partition = self._journal.partition(group_id)
-            rule, group = _CLASSIC_RULES[type(event)], self._groups[group_id]
-            cluster = self._cluster.seen_by(sight)
-            outcome, answer = rule(group, event, cluster, self._now(), self.settings(group_id))
+            partition, settings = self._journal.partition(group_id), self.settings(group_id)
+            group = self._groups[group_id]
+            outcome, answer = consumer_group.remove(group, event, self._cluster, self._now(), settings)
             self._commit(partition, group_id, outcome)
         except KafkaError as error:
-            future.set_result(kind(error=error.code))
-            return future
-        if partition.high_watermark >= partition.log_end_offset:
-            future.set_result(answer)
-            return future
-        return asyncio.ensure_future(self._when_durable(WhenDurable(self._journal, partition, answer), kind))
+            return told(LeaveAnswer(error.code))
+        return asyncio.ensure_future(self._when_durable(WhenDurable(self._journal, partition, answer)))
 
-    async def _when_durable(self, answer: Awaitable[Answer], kind: type[Answer]) -> Answer:
+    async def _when_durable(self, answer: Awaitable[LeaveAnswer]) -> LeaveAnswer:
         try:
             return await answer
         except KafkaError as error:
-            return kind(error=error.code)
+            return LeaveAnswer(error.code)
 
     def make_room(self, group_id: str) -> None:
         """Delete an empty group of this id, so that a classic one can be. Raises KafkaError."""
@@ -229,36 +211,20 @@ class ConsumerGroups:
         return [consumer_records.encode(group_id, fact) for fact in facts]
 
     def _commit(
-        self,
-        partition: Partition,
-        group_id: str,
-        outcome: Outcome,
-        first: Sequence[KeyValue] = (),
-        sessions: Deadlines | None = None,
+        self, partition: Partition, group_id: str, outcome: Outcome, first: Sequence[KeyValue] = ()
     ) -> None:
         """Write what a step decided, then let it hold. `first` goes before it: the end of a classic group."""
         records = [*first, *self._encode(group_id, outcome.facts)]
-        if outcome.classic is not None:
-            records.append(self._as_classic(outcome.classic, rebalance=outcome.rebalance))
         if records:
             self._journal.append(partition, records)
         if first:
-            self._classic.retire(group_id)
-        if outcome.classic is not None:
-            self.forget(group_id)
-            self._classic.adopt(outcome.classic, rebalance=outcome.rebalance)
-            return
+            self._classic.forget(group_id)
         self._groups[group_id] = outcome.group
         if outcome.group.members:
             self._empty_since.pop(group_id, None)
         else:
             self._empty_since.setdefault(group_id, self._clock.now_ms())
-        self._deadlines.update(group_id, {**(sessions or {}), **outcome.deadlines})
-
-    def _as_classic(self, group: ClassicGroup, *, rebalance: bool) -> KeyValue:
-        """A group without leader has to rebalance, after a restart too (`GroupMembers.start`)."""
-        leader = None if rebalance else group.leader
-        return encode_group(replace(group, leader=leader), self._clock.now_ms())
+        self._deadlines.update(group_id, outcome.deadlines)
 
     def _expire(self, group_id: str) -> None:
         """Take out the members whose deadlines have passed."""
@@ -310,9 +276,8 @@ class ConsumerGroups:
 
     def _of_member(self, member: Member, settings: Settings) -> Deadlines:
         now, profile = self._deadlines.now_ms(), member.profile
-        session = profile.classic.session_timeout_ms if profile.classic else settings.session_timeout_ms
-        deadlines: Deadlines = {(Timer.SESSION, member.member_id): now + session}
-        if profile.classic is None and member.current.state is MemberState.UNREVOKED_PARTITIONS:
+        deadlines: Deadlines = {(Timer.SESSION, member.member_id): now + settings.session_timeout_ms}
+        if member.current.state is MemberState.UNREVOKED_PARTITIONS:
             deadlines[Timer.REBALANCE, member.member_id] = now + profile.rebalance_timeout_ms
         return deadlines
 

@@ -19,7 +19,7 @@ from eoslog.broker.rules.consumer_facts import (
     TargetEpochFact,
     TargetFact,
 )
-from eoslog.broker.rules.consumer_state import Classic, Current, MemberState, Part, Profile, Resolved
+from eoslog.broker.rules.consumer_state import Current, MemberState, Part, Profile, Resolved
 from eoslog.protocol import coordinator_records
 from eoslog.protocol.messages import consumer_group_metadata as messages
 from eoslog.protocol.plain_records import Record
@@ -106,7 +106,6 @@ def _write_resolved(resolved: Resolved | None) -> Message | None:
 def _write_profile(profile: Profile | None) -> Message | None:
     if profile is None:
         return None
-    classic = profile.classic
     return {
         "instance_id": profile.instance_id,
         "rack_id": profile.rack_id,
@@ -116,12 +115,6 @@ def _write_profile(profile: Profile | None) -> Message | None:
         "subscribed_topic_regex": profile.regex,
         "rebalance_timeout_ms": profile.rebalance_timeout_ms,
         "server_assignor": profile.assignor,
-        "classic_member_metadata": None
-        if classic is None
-        else {
-            "session_timeout_ms": classic.session_timeout_ms,
-            "supported_protocols": [{"name": name, "metadata": data} for name, data in classic.protocols],
-        },
     }
 
 
@@ -177,11 +170,6 @@ def _read_old_metadata(names: Message, value: Message | None) -> Fact:
 def _read_member(names: Message, value: Message | None) -> Fact:
     if value is None:
         return MemberFact(names["member_id"], None)
-    body = value["classic_member_metadata"]
-    classic = None
-    if body is not None:
-        protocols = tuple((p["name"], bytes(p["metadata"])) for p in body["supported_protocols"])
-        classic = Classic(body["session_timeout_ms"], protocols)
     profile = Profile(
         instance_id=value["instance_id"],
         rack_id=value["rack_id"],
@@ -191,7 +179,6 @@ def _read_member(names: Message, value: Message | None) -> Fact:
         regex=value["subscribed_topic_regex"] or "",
         rebalance_timeout_ms=value["rebalance_timeout_ms"],
         assignor=value["server_assignor"],
-        classic=classic,
     )
     return MemberFact(names["member_id"], profile)
 

@@ -37,8 +37,6 @@ class GroupDeadlines:
         for key, deadline in changes.items():
             if deadline is None:
                 deadlines.pop(key, None)
-            elif key[0] is Timer.JOIN:
-                deadlines.setdefault(key, deadline)
             else:
                 deadlines[key] = deadline
         if not deadlines:

@@ -172,7 +172,7 @@ class GroupCleanup:
                 store.replay_tombstone(group_id, place)
             if ends:
                 self._consumers.forget(group_id)
-                self._classic.retire(group_id)
+                self._classic.forget(group_id)
 
     def _tombstones(self, group_id: str) -> list[KeyValue]:
         classic = self._classic.get(group_id)

@@ -10,7 +10,6 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eoslog.broker.coordinator.group_journal import GroupJournal
@@ -92,25 +91,10 @@ class GroupMembers:
         if group is not None:
             self._keep(classic_group.touch(group, member_id, self._now()))
 
-    # Groups that come and go by other ways than their members' requests; the records have been written.
-
-    def retire(self, group_id: str) -> None:
-        """Forget a group that has become a consumer group; who waits is told to join again."""
-        self._retire(group_id, ErrorCode.REBALANCE_IN_PROGRESS)
-
-    def _retire(self, group_id: str, error: ErrorCode) -> None:
-        group = self._groups.pop(group_id, None)
+    def forget(self, group_id: str) -> None:
+        """An empty group's tombstone has been written."""
+        self._groups.pop(group_id, None)
         self._arm(group_id, None)
-        if group is not None:
-            parked = [t for m in group.members.values() for t in (m.join_ticket, m.sync_ticket)]
-            self._refuse([t for t in parked if t is not None], error)
-
-    def adopt(self, group: Group, *, rebalance: bool) -> None:
-        """Take over a group that has been a consumer group; its members' sessions begin now."""
-        group = classic_group.resume(replace(group, state_since=self._clock.now_ms()), self._now())
-        if rebalance:
-            group = classic_group.rebalance(group, self._now(), self._settings).group
-        self._keep(group)
 
     # Reading back
 
@@ -123,20 +107,17 @@ class GroupMembers:
     def unload(self, partition: Partition) -> None:
         """Forget the groups that a partition keeps; who waits is told to look for their coordinator."""
         for group_id in [name for name in self._groups if self._journal.keeps(partition, name)]:
-            self._retire(group_id, ErrorCode.NOT_COORDINATOR)
+            members = self._groups[group_id].members.values()
+            parked = [ticket for m in members for ticket in (m.join_ticket, m.sync_ticket)]
+            self.forget(group_id)
+            self._refuse([ticket for ticket in parked if ticket is not None], ErrorCode.NOT_COORDINATOR)
 
     def start(self, partition: Partition | None = None) -> None:
-        """Begin the sessions of the members that were read back, all or a partition's. On the event loop.
-
-        A group that came back without a leader was a consumer group before: its members have to join anew.
-        """
+        """Begin the sessions of the members that were read back, all or a partition's. On the event loop."""
         for group in list(self._groups.values()):
             if partition is not None and not self._journal.keeps(partition, group.group_id):
                 continue
-            resumed = classic_group.resume(group, self._now())
-            if group.members and group.leader is None:
-                resumed = classic_group.rebalance(resumed, self._now(), self._settings).group
-            self._keep(resumed)
+            self._keep(classic_group.resume(group, self._now()))
 
     def close(self) -> None:
         """Stop all timers, send parked requests away, and begin no more."""

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.coordinator.cluster_view import ClusterView, Sight
-from eoslog.broker.coordinator.consumer_groups import ConsumerGroups
+from eoslog.broker.coordinator.consumer_groups import ConsumerGroups, told
 from eoslog.broker.coordinator.group_cleanup import GroupCleanup
 from eoslog.broker.coordinator.group_journal import TOPIC, GroupJournal, replay
 from eoslog.broker.coordinator.group_members import GroupMembers, settings_of
@@ -139,19 +139,14 @@ class GroupCoordinator:
 
     # Members
 
-    def join(self, group_id: str, event: Join, sight: Sight | None = None) -> asyncio.Future[JoinAnswer]:
-        """Apply a join now; the future gets its answer when the join phase ends.
-
-        `sight`: which topics the client may see, where there are ACLs.
-        """
+    def join(self, group_id: str, event: Join) -> asyncio.Future[JoinAnswer]:
+        """Apply a join now; the future gets its answer when the join phase ends."""
         if not event.member_id and not self.consumers.has_members(group_id):
             try:
                 self.consumers.make_room(group_id)
             except KafkaError as error:
-                future: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
-                future.set_result(JoinAnswer(error.code))
-                return future
-        return self._submit(group_id, event, sight)
+                return told(JoinAnswer(error.code))
+        return self._submit(group_id, event)
 
     def sync(self, group_id: str, event: Sync) -> asyncio.Future[SyncAnswer]:
         """Apply a sync now; the future gets its answer when the leader has assigned."""
@@ -165,9 +160,9 @@ class GroupCoordinator:
         """Take members out."""
         return self._submit(group_id, event)
 
-    def _submit(self, group_id: str, event: Request, sight: Sight | None = None) -> asyncio.Future[Any]:
+    def _submit(self, group_id: str, event: Request) -> asyncio.Future[Any]:
         if self.consumers.has_members(group_id):
-            return self.consumers.classic(group_id, event, sight)
+            return self.consumers.classic(group_id, event)
         return self._members.submit(group_id, event)
 
     def consumer_heartbeat(

@@ -1,12 +1,12 @@
 """AlterConfigs (key 33, versions 0-2): give a resource these configs and no others.
 
-For topics, brokers (dynamic options only), groups and client metrics; the change is durable and in effect
-when it is answered, or only checked with validate_only. Refused with INVALID_REQUEST: a resource or a config
-that is named twice, a null value, an unknown resource type, loggers, options that cannot change while the
-broker runs; with INVALID_CONFIG: unknown configs and values that do not fit. One resource that is refused
-does not stop the others.
+For topics, brokers (dynamic options only) and groups; the change is durable and in effect when it is
+answered, or only checked with validate_only. Refused with INVALID_REQUEST: a resource or a config that is
+named twice, a null value, any other resource type, options that cannot change while the broker runs; with
+INVALID_CONFIG: unknown configs and values that do not fit. One resource that is refused does not stop the
+others.
 
-Complete.
+Left out: levels of loggers and subscriptions to client metrics, as in DescribeConfigs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ConsumerGroupDescribe (key 69, versions 0-1): state, epochs and members of consumer groups (KIP-848).
 
 Every group asked for is answered, in the order asked; one that is no consumer group with GROUP_ID_NOT_FOUND.
-A member's assignment includes what it still has to give back. Version 1 tells whether a member speaks the
-classic (0) or the consumer protocol (1).
+A member's assignment includes what it still has to give back. From version 1 all members are told to speak
+the consumer protocol.
 Authorized operations are told if asked for and ACLs are on, else they stay at "not asked for".
 
 Complete.
@@ -21,7 +21,7 @@ from eoslog.protocol.schema import Message
 
 KEY = ApiKey.CONSUMER_GROUP_DESCRIBE
 
-_CLASSIC, _CONSUMER = 0, 1
+_CONSUMER = 1
 
 
 def handle(context: RequestContext, request: Message) -> Message:
@@ -70,7 +70,7 @@ def _member(context: RequestContext, group: Group, member: Member) -> Message:
         "subscribed_topic_regex": profile.regex or None,
         "assignment": _assignment(context, member.owns),
         "target_assignment": _assignment(context, group.target(member.member_id)),
-        "member_type": _CONSUMER if profile.classic is None else _CLASSIC,
+        "member_type": _CONSUMER,
     }
 
 

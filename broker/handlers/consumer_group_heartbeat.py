@@ -4,16 +4,16 @@ By epoch 0 a member joins, by -1 it leaves, by -2 a static member leaves for a w
 is alive, what has changed of what it wants, and what it reads. The answer tells its epoch and, if that has
 changed, what it is assigned; it goes out when the log is durable. From version 1 members make their own id,
 and may subscribe by a regular expression (RE2). Assignors: uniform, the default, and range.
-A classic group becomes a consumer group with its first such member, as group.consumer.migration.policy
-allows; its other members go on speaking the classic protocol. When the last one that speaks the new one
-leaves, it becomes a classic group again. Unlike with Kafka a static member whose first answer was lost may
-join again under its own id; another id is UNRELEASED_INSTANCE_ID till the member has left.
+A classic group without members makes room for a consumer group and leaves it its offsets. Unlike with Kafka
+a static member whose first answer was lost may join again under its own id; another id is
+UNRELEASED_INSTANCE_ID till the member has left.
 With ACLs a regular expression stands for topics that may be described only. It is looked up with its first
 member, and all of a group's when topics or ACLs change, with the rights of the member whose heartbeat comes
 next; Kafka looks at ACLs again after group.consumer.regex.refresh.interval.ms, or with the next new topic.
 
 Left out: racks are taken down but do not change the assignment, as there is one broker; assignments are made
-at once (group.consumer.assignment.interval.ms would be 0).
+at once (group.consumer.assignment.interval.ms would be 0). A classic group that has members takes none of the
+consumer protocol (GROUP_ID_NOT_FOUND), as Kafka's with group.consumer.migration.policy=disabled.
 """
 
 from __future__ import annotations

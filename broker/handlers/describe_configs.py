@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32, versions 1-4): the configs of topics, brokers, loggers, groups and client metrics.
+"""DescribeConfigs (key 32, versions 1-4): the configs of topics, brokers and groups.
 
 All configs are told, or the ones named. Every config comes with its source, what else it might come from
 (synonyms, KIP-226), its type and its meaning (KIP-569). A broker asked for by its id tells all its options,
@@ -7,7 +7,8 @@ UNKNOWN_TOPIC_OR_PARTITION, an unknown resource type or broker INVALID_REQUEST; 
 request are answered all the same. Of many resources one that is named twice is told once; Kafka tells it
 twice.
 
-Left out: the options of Kafka's that mean nothing here are not listed.
+Left out: levels of loggers (KIP-412) and subscriptions to client metrics (KIP-714) are no configs here: their
+types are INVALID_REQUEST. The options of Kafka's that mean nothing here are not listed.
 """
 
 from __future__ import annotations

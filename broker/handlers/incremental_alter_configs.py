@@ -1,11 +1,10 @@
 """IncrementalAlterConfigs (key 44, versions 0-1): change single configs of a resource (KIP-339).
 
 SET, DELETE (back to the default), and for lists APPEND and SUBTRACT; all changes of a resource are made or
-none. For topics, brokers (dynamic options only), groups, client metrics, and the levels of the broker's
-loggers (KIP-412), which last until it ends. Errors and validate_only as in AlterConfigs; APPEND or SUBTRACT
-of what is no list is INVALID_CONFIG.
+none. For topics, brokers (dynamic options only) and groups. Errors and validate_only as in AlterConfigs;
+APPEND or SUBTRACT of what is no list is INVALID_CONFIG.
 
-Complete.
+Left out: levels of loggers and subscriptions to client metrics, as in DescribeConfigs.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
 The answer comes when the join phase ends. New dynamic members get their id in a first answer
 (MEMBER_ID_REQUIRED) from version 4 (KIP-394). Static members from version 5 (KIP-345). From version 9 the
 leader of an unchanged group may be told to skip the assignment (KIP-814). Version 0 has no rebalance
-time-out; its session time-out serves.
+time-out; its session time-out serves. A consumer group (KIP-848) without members makes room for a classic
+group and leaves it its offsets.
 
-Complete.
+Left out: a consumer group that has members takes none of the classic protocol (INCONSISTENT_GROUP_PROTOCOL).
 """
 
 from __future__ import annotations
@@ -28,9 +29,7 @@ _SKIP_ASSIGNMENT = 9
 def handle(context: RequestContext, request: Message) -> Message | Settled:
     """Hand the join to the group."""
     version = context.header.api_version
-    guard = context.broker.guard
-    sight = None if guard is None else guard.sight(context)
-    pending = context.broker.groups.join(request["group_id"], _event(context, request), sight)
+    pending = context.broker.groups.join(request["group_id"], _event(context, request))
     return _body(pending.result(), version) if pending.done() else Settled(_answer(pending, version))
 
 

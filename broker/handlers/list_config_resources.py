@@ -1,9 +1,9 @@
 """ListConfigResources (key 74, versions 0-1): what has configs, by type (KIP-714, KIP-1142).
 
-Version 0 lists the subscriptions to client metrics alone; version 1 the types asked for, all when none is. A
-type that has no configs is UNSUPPORTED_VERSION.
+Version 1 lists the types asked for, all when none is. A type that has no configs is UNSUPPORTED_VERSION.
 
-Complete.
+Left out: levels of loggers and subscriptions to client metrics, as in DescribeConfigs. Version 0, which lists
+such subscriptions alone, lists none.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ KEY = ApiKey.LIST_CONFIG_RESOURCES
 def handle(context: RequestContext, request: Message) -> Message:
     """Answer the resources, type by type."""
     if context.header.api_version == 0:
-        kinds = [int(ResourceType.CLIENT_METRICS)]
-    else:
-        kinds = sorted(set(request["resource_types"])) or [int(kind) for kind in ResourceType]
+        return {"config_resources": []}
+    kinds = sorted(set(request["resource_types"])) or [int(kind) for kind in ResourceType]
     if not set(kinds) <= set(ResourceType):
         return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": []}
     found = [

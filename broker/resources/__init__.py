@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from eoslog.broker.resources.base import Resource, ResourceType
 from eoslog.broker.resources.brokers import BrokerResource
-from eoslog.broker.resources.client_metrics import ClientMetricsResource
 from eoslog.broker.resources.groups import GroupResource
-from eoslog.broker.resources.loggers import LoggerResource
 from eoslog.broker.resources.topics import TopicResource
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -20,8 +18,6 @@ __all__ = ["Resource", "ResourceType", "resource_of"]
 _ALL: dict[int, type[Resource]] = {
     ResourceType.TOPIC: TopicResource,
     ResourceType.BROKER: BrokerResource,
-    ResourceType.BROKER_LOGGER: LoggerResource,
-    ResourceType.CLIENT_METRICS: ClientMetricsResource,
     ResourceType.GROUP: GroupResource,
 }
 
@@ -29,5 +25,5 @@ _ALL: dict[int, type[Resource]] = {
 def resource_of(broker: Broker, kind: int) -> Resource:
     """The resources of a type. Raises KafkaError INVALID_REQUEST for a type that has none."""
     if kind not in _ALL:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown resource type {kind}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no configs here")
     return _ALL[kind](broker)

@@ -23,8 +23,6 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
     GROUP = 32
 
 
@@ -36,8 +34,6 @@ class Source(IntEnum):
     EVERY_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
-    BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
     GROUP = 8
 
 
@@ -132,7 +128,7 @@ class Resource(ABC):
         """IncrementalAlterConfigs: these changes, all or none of them. Raises KafkaError."""
         configs = dict(self.current(name))
         for change in changes:
-            operation = operation_of(change)
+            operation = _operation_of(change)
             if operation is Operation.DELETE or change.value is None:
                 configs.pop(change.name, None)
             elif operation is Operation.SET:
@@ -161,7 +157,7 @@ class Resource(ABC):
         return ",".join(item for item in had if item not in given)
 
 
-def operation_of(change: Change) -> Operation:
+def _operation_of(change: Change) -> Operation:
     """The operation of a change. Raises KafkaError INVALID_REQUEST if there is none of that number."""
     try:
         return Operation(change.operation)

@@ -63,14 +63,9 @@ class BrokerResource(Resource):
         return _static(self.broker, option_table()[config])
 
     def _check_name(self, name: str) -> None:
-        if name != EVERY_BROKER:
-            check_node(name, self.broker.node_id)
-
-
-def check_node(name: str, node_id: int) -> None:
-    """Raise KafkaError INVALID_REQUEST unless `name` is the id of this broker, as text."""
-    if name != str(node_id):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no broker {name!r}, this is {node_id}")
+        node_id = self.broker.node_id
+        if name not in (EVERY_BROKER, str(node_id)):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no broker {name!r}, this is {node_id}")
 
 
 def synonyms_of(broker: Broker, option: str) -> tuple[Synonym, ...]:

@@ -55,13 +55,6 @@ def resume(group: Group, now: int) -> Group:
     return resumed
 
 
-def rebalance(group: Group, now: int, settings: Settings) -> Outcome:
-    """Let the members of a stable group join anew; they hear of it with their next heartbeat."""
-    work = Work(group, now, settings)
-    work.prepare()
-    return work.outcome()
-
-
 def touch(group: Group, member_id: str, now: int) -> Group:
     """Count an accepted offset commit of `member_id` as a heartbeat, as Kafka does."""
     if group.state not in (GroupState.STABLE, GroupState.PREPARING) or member_id not in group.members:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from eoslog.broker.rules.classic_state import Group as ClassicGroup
 from eoslog.broker.rules.consumer_facts import Fact
 from eoslog.broker.rules.consumer_state import Group, Part
 
@@ -17,13 +16,8 @@ class Settings:
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     max_size: int = 2**31 - 1
-    classic_max_size: int = 2**31 - 1
     assignors: tuple[str, ...] = ("uniform", "range")
     """The first one is the default."""
-    upgrade: bool = True
-    """Classic groups with members may become consumer groups."""
-    downgrade: bool = True
-    """A consumer group whose last members all speak the classic protocol becomes a classic group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +66,6 @@ class Timer(Enum):
 
     SESSION = "its session ended"
     REBALANCE = "it did not give its partitions back in time"
-    JOIN = "it did not join again in time"  # One that runs already is not begun anew.
-    SYNC = "it did not ask for its assignment in time"
 
 
 Deadlines = dict[tuple[Timer, str], int | None]
@@ -87,7 +79,3 @@ class Outcome:
     group: Group
     facts: tuple[Fact, ...] = ()
     deadlines: Deadlines = field(default_factory=dict)
-    classic: ClassicGroup | None = None
-    """What the group becomes: a classic group, to be written with the facts that end this one."""
-    rebalance: bool = False
-    """Whether the classic group has to rebalance at once."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eoslog.broker.rules.consumer_convert import downgrade, may_downgrade
+from eoslog.broker.rules.classic_events import Heartbeat, Join, Leave, LeaveAnswer, Sync
 from eoslog.broker.rules.consumer_events import Beat, BeatAnswer, Now, Outcome, Settings, Timer
 from eoslog.broker.rules.consumer_facts import CurrentFact, MemberFact, RegexFact
 from eoslog.broker.rules.consumer_regex import check_regex
@@ -26,7 +26,7 @@ from eoslog.broker.rules.consumer_state import (
     Resolved,
     unknown_member,
 )
-from eoslog.broker.rules.consumer_work import Work, end_of
+from eoslog.broker.rules.consumer_work import Work
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 
@@ -39,14 +39,12 @@ def heartbeat(
     GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION.
     """
     work = Work(group, cluster, now, settings)
-    check_room(group, beat.member_id, beat.instance_id, settings.max_size)
+    _check_room(group, beat.member_id, beat.instance_id, settings.max_size)
     before = _admit(work, beat)
-    changed = update_profile(work, before, _profile(before.profile, beat))
+    changed = _update_profile(work, before, _profile(before.profile, beat))
     work.update_target()
     after = work.reconcile(beat.member_id, beat.owned, changed=changed)
     work.start(Timer.SESSION, beat.member_id, settings.session_timeout_ms)
-    if before.profile.classic is not None:
-        work.stop(beat.member_id, Timer.JOIN, Timer.SYNC)
     news = beat.epoch == JOIN_EPOCH or beat.complete or after.current.assigned != before.current.assigned
     answer = BeatAnswer(
         member_id=beat.member_id,
@@ -57,7 +55,7 @@ def heartbeat(
     return work.outcome(), answer
 
 
-def check_room(group: Group, member_id: str, instance_id: str | None, limit: int) -> None:
+def _check_room(group: Group, member_id: str, instance_id: str | None, limit: int) -> None:
     """Raise KafkaError GROUP_MAX_SIZE_REACHED if this one would be one too many."""
     known = member_id in group.members or group.static_member(instance_id) is not None
     if len(group.members) >= limit and not known:
@@ -74,17 +72,16 @@ def _admit(work: Work, beat: Beat) -> Member:
     if beat.epoch == JOIN_EPOCH:
         left = holder is not None and holder.current.epoch == STATIC_LEAVE_EPOCH
         if holder is not None and (left or holder.member_id != beat.member_id):
-            return take_over(work, holder, beat.member_id, by_classic=False)
+            return _take_over(work, holder, beat.member_id)
         return group.members.get(beat.member_id) or Member(beat.member_id)
-    member = group.member(beat.member_id) if beat.instance_id is None else _known(group, beat)
+    member = _known(group, beat.member_id, beat.instance_id)
     _check_epoch(group, member, beat)
     return member
 
 
-def take_over(work: Work, holder: Member, member_id: str, *, by_classic: bool) -> Member:
+def _take_over(work: Work, holder: Member, member_id: str) -> Member:
     """Give a static member's place to its next life. Raises KafkaError UNRELEASED_INSTANCE_ID."""
-    left = holder.current.epoch == STATIC_LEAVE_EPOCH
-    if not left and not by_classic and holder.profile.classic is None:
+    if holder.current.epoch != STATIC_LEAVE_EPOCH:
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"group {work.group.group_id!r}: {holder.profile.instance_id!r} is in use by {holder.member_id}",
@@ -95,15 +92,13 @@ def take_over(work: Work, holder: Member, member_id: str, *, by_classic: bool) -
     return fresh
 
 
-def _known(group: Group, beat: Beat) -> Member:
-    return static_holder(group, beat.instance_id or "", beat.member_id)
-
-
-def static_holder(group: Group, instance_id: str, member_id: str) -> Member:
-    """The member that holds a static id, which must be this one.
+def _known(group: Group, member_id: str, instance_id: str | None) -> Member:
+    """A member; who names a static id must be the one that holds it.
 
     Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
+    if instance_id is None:
+        return group.member(member_id)
     holder = group.static_member(instance_id)
     if holder is None:
         raise unknown_member(group.group_id, member_id)
@@ -133,7 +128,7 @@ def _check_epoch(group: Group, member: Member, beat: Beat) -> None:
 
 
 def _profile(old: Profile, beat: Beat) -> Profile:
-    """Who the member is now; what the heartbeat does not say stays. It speaks the consumer protocol."""
+    """Who the member is now; what the heartbeat does not say stays."""
     rebalance = beat.rebalance_timeout_ms
     return Profile(
         instance_id=old.instance_id if beat.instance_id is None else beat.instance_id,
@@ -147,7 +142,7 @@ def _profile(old: Profile, beat: Beat) -> Profile:
     )
 
 
-def update_profile(work: Work, before: Member, profile: Profile) -> bool:
+def _update_profile(work: Work, before: Member, profile: Profile) -> bool:
     """Take over what a member wants; begin a new group epoch if that changes what the target depends on.
 
     Tells whether its subscription changed. Raises KafkaError INVALID_REGULAR_EXPRESSION.
@@ -164,7 +159,7 @@ def update_profile(work: Work, before: Member, profile: Profile) -> bool:
     regex_changed = profile.regex != old.regex
     if regex_changed and old.regex and not work.group.readers(old.regex):
         work.say(RegexFact(old.regex, None))
-    regexes_changed = refresh_regexes(work)
+    regexes_changed = _refresh_regexes(work)
     changed = profile.topics != old.topics or regex_changed
     if changed or regexes_changed or work.assignor != assignor:
         work.bump_epoch()
@@ -174,7 +169,7 @@ def update_profile(work: Work, before: Member, profile: Profile) -> bool:
     return changed
 
 
-def refresh_regexes(work: Work) -> bool:
+def _refresh_regexes(work: Work) -> bool:
     """Look up what the group's regular expressions stand for; tell whether that changed.
 
     All of them if the topics, or who may see them, changed; else the new ones alone, so that members with
@@ -201,7 +196,7 @@ def leave(
     Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
     work = Work(group, cluster, now, settings)
-    member = group.member(beat.member_id) if beat.instance_id is None else _known(group, beat)
+    member = _known(group, beat.member_id, beat.instance_id)
     if beat.instance_id is not None and beat.epoch == STATIC_LEAVE_EPOCH:
         assigned = dict.fromkeys(member.current.assigned, 0)
         before = member.current.previous_epoch
@@ -216,11 +211,43 @@ def leave(
 
 
 def fence(group: Group, member_ids: list[str], cluster: Cluster, now: Now, settings: Settings) -> Outcome:
-    """Take out members who leave or whose deadline has passed; that may leave a classic group behind."""
+    """Take out members who leave or whose deadline has passed."""
     work = Work(group, cluster, now, settings)
-    leaving = [member_id for member_id in dict.fromkeys(member_ids) if member_id in group.members]
-    if leaving and may_downgrade(group, leaving, settings):
-        work.say(*end_of(group))
-        return replace(work.outcome(), classic=downgrade(group, leaving, cluster), rebalance=True)
-    work.remove(leaving)
+    work.remove(member_id for member_id in dict.fromkeys(member_ids) if member_id in group.members)
     return work.outcome()
+
+
+def remove(
+    group: Group, event: Leave, cluster: Cluster, now: Now, settings: Settings
+) -> tuple[Outcome, LeaveAnswer]:
+    """Apply a LeaveGroup: an administrator removes members, by member id or by instance id alone."""
+    results, leaving = [], []
+    for member_id, instance_id in event.members:
+        try:
+            leaving.append(_leaver(group, member_id, instance_id))
+            results.append((member_id, instance_id, ErrorCode.NONE))
+        except KafkaError as error:
+            results.append((member_id, instance_id, error.code))
+    return fence(group, leaving, cluster, now, settings), LeaveAnswer(members=tuple(results))
+
+
+def _leaver(group: Group, member_id: str, instance_id: str | None) -> str:
+    holder = group.static_member(instance_id)
+    if holder is not None and not member_id:
+        return holder.member_id
+    return _known(group, member_id, instance_id).member_id
+
+
+def refusal(group: Group, event: Join | Sync | Heartbeat) -> KafkaError:
+    """Why a group with members takes no request of the classic protocol."""
+    if isinstance(event, Join):
+        return KafkaError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"group {group.group_id!r} has members of the consumer protocol, and takes none of the classic "
+            "protocol until they have left",
+        )
+    try:
+        member = _known(group, event.member_id, event.instance_id)
+    except KafkaError as error:
+        return error
+    return unknown_member(group.group_id, member.member_id)

@@ -21,15 +21,15 @@ def check_commit(
 ) -> None:
     """Raise KafkaError unless `who` may commit for these partitions.
 
-    Raises UNKNOWN_MEMBER_ID; STALE_MEMBER_EPOCH, which is ILLEGAL_GENERATION for members of the classic
-    protocol and in transactions, whose clients know no other; UNSUPPORTED_VERSION.
+    Raises UNKNOWN_MEMBER_ID; STALE_MEMBER_EPOCH, which is ILLEGAL_GENERATION in transactions, whose clients
+    know no other; UNSUPPORTED_VERSION.
     """
     if who.generation < 0 and not group.members:
         return
     if transactional and who.generation == -1 and not who.member_id and who.instance_id is None:
         return
     member = group.member(who.member_id)
-    if not transactional and member.profile.classic is None and version < FIRST_WITH_EPOCH:
+    if not transactional and version < FIRST_WITH_EPOCH:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
             f"members of the consumer protocol need version {FIRST_WITH_EPOCH} of OffsetCommit",
@@ -57,8 +57,7 @@ def check_fetch(group: Group, member_id: str | None, epoch: int) -> None:
 
 
 def _stale(group: Group, member: Member, epoch: int, *, transactional: bool) -> KafkaError:
-    old = transactional or member.profile.classic is not None
     return KafkaError(
-        ErrorCode.ILLEGAL_GENERATION if old else ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.ILLEGAL_GENERATION if transactional else ErrorCode.STALE_MEMBER_EPOCH,
         f"group {group.group_id!r}, {member.member_id}: not at epoch {epoch} but {member.current.epoch}",
     )

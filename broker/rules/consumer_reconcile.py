@@ -75,9 +75,3 @@ def _drop_unsubscribed(now: Current, aim: Aim) -> Current:
     if _still_owns(revoking, aim):
         return Current(now.epoch, now.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
     return replace(now, previous_epoch=now.epoch, assigned=kept)
-
-
-def waits(member: Member, target: frozenset[Part], owners: Mapping[Part, str]) -> bool:
-    """Tell whether something of its target is still another's, so that there is no use in coming back yet."""
-    missing = target - member.current.assigned.keys()
-    return any(owners.get(part, member.member_id) != member.member_id for part in missing)

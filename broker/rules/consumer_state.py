@@ -46,9 +46,6 @@ class Cluster(Protocol):
     def topic(self, name: str) -> TopicInfo | None:
         """A topic by name."""
 
-    def by_id(self, topic_id: bytes) -> TopicInfo | None:
-        """A topic by id."""
-
     def matching(self, regex: str) -> frozenset[str]:
         """The names of all topics that a regular expression, which must be valid, stands for."""
 
@@ -72,14 +69,6 @@ class MemberState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Classic:
-    """What a member has that speaks the classic protocol inside a consumer group."""
-
-    session_timeout_ms: int
-    protocols: tuple[tuple[str, bytes], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Profile:
     """Who a member is and what it wants (ConsumerGroupMemberMetadataValue)."""
 
@@ -91,7 +80,6 @@ class Profile:
     regex: str = ""
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
-    classic: Classic | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +199,3 @@ class Group:
         """The names of all topics that any member subscribes to."""
         by_name = {name for member in self.members.values() for name in member.profile.topics}
         return by_name.union(*(resolved.topics for resolved in self.regexes.values()))
-
-    @property
-    def classic_members(self) -> list[Member]:
-        """The members that speak the classic protocol."""
-        return [member for member in self.members.values() if member.profile.classic is not None]

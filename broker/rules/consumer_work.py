@@ -137,8 +137,7 @@ class Work:
         current = reconcile(member, aim)
         if current != member.current:
             self.say(CurrentFact(member_id, current))
-            if member.profile.classic is None:
-                self._time_revocation(member_id, current.state, member.profile.rebalance_timeout_ms)
+            self._time_revocation(member_id, current.state, member.profile.rebalance_timeout_ms)
         return self.group.members[member_id]
 
     def _time_revocation(self, member_id: str, state: MemberState, timeout_ms: int) -> None:

@@ -24,7 +24,7 @@ from eoslog.broker.rules.classic_events import (
     Sync,
     SyncAnswer,
 )
-from eoslog.broker.rules.classic_group import rebalance, resume
+from eoslog.broker.rules.classic_group import resume
 from eoslog.broker.rules.classic_state import Group, GroupState, Settings
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import Record
@@ -176,20 +176,6 @@ class GroupMachine(RuleBasedStateMachine):
     def time_passes(self, ms: int) -> None:
         self.world.advance(ms)
         self.on_record = self.world.persisted
-
-    @rule()
-    def members_have_to_join_anew(self) -> None:
-        """As when the group has just been a consumer group (KIP-848): heartbeats tell it, nothing else."""
-        before = self.world.group
-        if before.state is not GroupState.STABLE:
-            return
-        outcome = rebalance(before, self.world.now, self.world.settings)
-        assert not outcome.persist and not outcome.answers
-        assert outcome.group.state is GroupState.PREPARING and outcome.group.generation == before.generation
-        self.world.group = outcome.group
-        for name, member in before.members.items():
-            told = self.world.heard(beat(name, before.generation, member.instance_id))
-            assert told == E.REBALANCE_IN_PROGRESS
 
     @rule()
     def broker_restarts(self) -> None:

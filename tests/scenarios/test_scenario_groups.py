@@ -273,22 +273,13 @@ def test_consumer_protocol_a_dead_member(
 
 
 @pytest.mark.needs("consumer-protocol")
-def test_a_group_moves_to_the_consumer_protocol_and_back(
+def test_an_empty_group_moves_to_the_consumer_protocol_and_back(
     client: Client, bootstrap: str, topic: Topic, name: str
 ) -> None:
-    """KIP-848: while it moves, members of both protocols share the group."""
-    places = topic(4)
-    classic = {"strategy": "cooperative-sticky", "client_id": "classic"}
-    with client.consumer(bootstrap, group=name, **classic) as old:
-        old.subscribe([places[0].topic])
-        until(_shared([old], places), "the classic member has everything", old)
-        with client.consumer(bootstrap, group=name, protocol="consumer", client_id="new") as new:
-            new.subscribe([places[0].topic])
-            until(_shared([old, new], places), "both share", old, new)
-            old.close()
-            until(_shared([new], places), "the new one has everything", new)
-            with client.consumer(bootstrap, group=name, **classic) as back:
-                back.subscribe([places[0].topic])
-                until(_shared([new, back], places), "both share again", new, back)
-                new.close()
-                until(_shared([back], places), "the classic one has everything", back)
+    [place] = topic()
+    for before, protocol in ((None, "classic"), (1, "consumer"), (2, "classic")):
+        with client.consumer(bootstrap, group=name, protocol=protocol) as consumer:
+            consumer.subscribe([place.topic])
+            until(lambda c=consumer: c.assignment() == {place}, "the only member has the partition", consumer)
+            assert consumer.committed([place]) == {place: before}
+            consumer.commit({place: (before or 0) + 1})

@@ -13,11 +13,11 @@ from eoslog.testing import EmbeddedBroker
 
 Answer = dict[str, Any]
 
-TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+TOPIC, BROKER, GROUP = 2, 4, 32
+UNSERVED = (0, 1, 3, 8, 16, 64)
+"""Types that have no configs; 8 are loggers, 16 subscriptions to client metrics."""
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
-FROM_TOPIC, FROM_BROKER, FROM_ALL, FROM_START, FROM_DEFAULT, FROM_LOGGER, FROM_METRICS, FROM_GROUP = range(
-    1, 9
-)
+FROM_TOPIC, FROM_BROKER, FROM_ALL, FROM_START, FROM_DEFAULT, FROM_GROUP = 1, 2, 3, 4, 5, 8
 
 
 def versions(key: ApiKey) -> range:
@@ -109,9 +109,6 @@ def test_what_is_not_there_is_not_told(wire: Wire, topic: str) -> None:
         (TOPIC, "a b"): ErrorCode.INVALID_TOPIC_EXCEPTION,
         (BROKER, "2"): ErrorCode.INVALID_REQUEST,
         (BROKER, "one"): ErrorCode.INVALID_REQUEST,
-        (LOGGER, ""): ErrorCode.INVALID_REQUEST,
-        (LOGGER, "2"): ErrorCode.INVALID_REQUEST,
-        (METRICS, ""): ErrorCode.INVALID_REQUEST,
         (GROUP, ""): ErrorCode.INVALID_REQUEST,
         (3, "x"): ErrorCode.INVALID_REQUEST,
         (-1, "x"): ErrorCode.INVALID_REQUEST,
@@ -208,11 +205,9 @@ def test_what_is_only_checked_changes_nothing(wire: Wire, made: str) -> None:
     assert wrong == ErrorCode.INVALID_CONFIG
     assert change(wire, BROKER, "", ("log.retention.ms", SET, "5"), validate_only=True) == 0
     assert change(wire, GROUP, "g", ("consumer.session.timeout.ms", SET, "46000"), validate_only=True) == 0
-    assert change(wire, LOGGER, "1", ("root", SET, "TRACE"), validate_only=True) == 0
     assert configs(wire, TOPIC, made)["retention.ms"]["value"] == "77"
     assert configs(wire, BROKER, "") == {}
     assert configs(wire, GROUP, "g")["consumer.session.timeout.ms"]["config_source"] == FROM_DEFAULT
-    assert configs(wire, LOGGER, "1")["root"]["value"] != "TRACE"
 
 
 def test_a_resource_that_is_named_twice_is_refused_and_no_other(wire: Wire, made: str) -> None:
@@ -293,7 +288,7 @@ def test_options_that_cannot_change_or_do_not_fit(wire: Wire, topic: str) -> Non
     assert configs(wire, BROKER, "") == {}
 
 
-# -- groups, client metrics, loggers -----------------------------------------------------------
+# -- groups, types without configs -------------------------------------------------------------
 
 
 def test_configs_of_a_group(wire: Wire) -> None:
@@ -333,48 +328,6 @@ def test_members_of_a_group_hear_of_its_configs(wire: Wire, made: str) -> None:
     assert (interval("slow"), interval("other")) == (9000, 5000)
 
 
-def test_subscriptions_to_client_metrics(wire: Wire) -> None:
-    assert change(wire, METRICS, "m", ("interval.ms", SET, "1000"), ("metrics", APPEND, "a,b")) == 0
-    assert change(wire, METRICS, "m", ("match", SET, "client_id=c.*,client_software_name=x")) == 0
-    found = configs(wire, METRICS, "m")
-    assert {name: one["value"] for name, one in found.items()} == {
-        "interval.ms": "1000", "metrics": "a,b", "match": "client_id=c.*,client_software_name=x"
-    }  # fmt: skip
-    assert {one["config_source"] for one in found.values()} == {FROM_METRICS}
-    assert change(wire, METRICS, "m", ("interval.ms", SET, "99")) == ErrorCode.INVALID_REQUEST
-    assert change(wire, METRICS, "m", ("interval.ms", SET, "soon")) == ErrorCode.INVALID_CONFIG
-    assert change(wire, METRICS, "m", ("nope", SET, "1")) == ErrorCode.INVALID_REQUEST
-    for pattern in ("client_id", "who=x", "client_id=["):
-        assert change(wire, METRICS, "m", ("match", SET, pattern)) == ErrorCode.INVALID_CONFIG
-    listed = wire.call(ApiKey.LIST_CONFIG_RESOURCES, 0)["config_resources"]
-    assert [one["resource_name"] for one in listed] == ["m"]
-    assert replace(wire, METRICS, "m") == 0
-
-
-def test_levels_of_loggers(wire: Wire) -> None:
-    logger = "eoslog.broker.connection"
-    before = configs(wire, LOGGER, "1")
-    assert before[logger]["config_source"] == FROM_LOGGER
-    assert change(wire, LOGGER, "1", (logger, SET, "TRACE"), ("root", SET, "ERROR")) == 0
-    after = configs(wire, LOGGER, "1")
-    assert (after[logger]["value"], after["root"]["value"]) == ("TRACE", "ERROR")
-    assert change(wire, LOGGER, "1", (logger, DELETE, None), ("root", SET, before["root"]["value"])) == 0
-    assert configs(wire, LOGGER, "1")[logger]["value"] == before[logger]["value"]
-    wrong = {
-        ("no.such.logger", SET, "INFO"): ErrorCode.INVALID_CONFIG,
-        (logger, SET, "LOUD"): ErrorCode.INVALID_CONFIG,
-        (logger, APPEND, "INFO"): ErrorCode.INVALID_REQUEST,
-        (logger, SUBTRACT, "INFO"): ErrorCode.INVALID_REQUEST,
-        (logger, 7, "INFO"): ErrorCode.INVALID_REQUEST,
-        ("root", DELETE, None): ErrorCode.INVALID_REQUEST,
-    }
-    for one, code in wrong.items():
-        assert change(wire, LOGGER, "1", (logger, SET, "ERROR"), one) in (code, ErrorCode.INVALID_REQUEST)
-        assert change(wire, LOGGER, "1", one) == code, one
-    assert replace(wire, LOGGER, "1") == ErrorCode.INVALID_REQUEST
-    assert configs(wire, LOGGER, "1")[logger]["value"] == before[logger]["value"]
-
-
 def test_resources_are_listed_by_type(wire: Wire, made: str) -> None:
     def listed(*kinds: int) -> list[tuple[int, str]]:
         answer = wire.call(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=list(kinds))
@@ -382,10 +335,22 @@ def test_resources_are_listed_by_type(wire: Wire, made: str) -> None:
         return [(one["resource_type"], one["resource_name"]) for one in answer["config_resources"]]
 
     assert (TOPIC, made) in listed(TOPIC)
-    assert listed(BROKER, LOGGER, BROKER) == [(BROKER, "1"), (LOGGER, "1")]
-    assert {(TOPIC, made), (BROKER, "1"), (LOGGER, "1")} <= set(listed())
-    answer = wire.call(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=[TOPIC, 3])
-    assert answer["error_code"] == ErrorCode.UNSUPPORTED_VERSION
+    assert listed(BROKER, BROKER) == [(BROKER, "1")]
+    assert {(TOPIC, made), (BROKER, "1")} <= set(listed())
+    assert {kind for kind, _ in listed()} <= {TOPIC, BROKER, GROUP}
+    for kind in UNSERVED:
+        answer = wire.call(ApiKey.LIST_CONFIG_RESOURCES, 1, resource_types=[TOPIC, kind])
+        assert answer["error_code"] == ErrorCode.UNSUPPORTED_VERSION
+    assert wire.call(ApiKey.LIST_CONFIG_RESOURCES, 0)["config_resources"] == []
+
+
+@pytest.mark.parametrize("kind", UNSERVED)
+def test_a_type_without_configs_is_refused(wire: Wire, kind: int) -> None:
+    told = describe(wire, kind, "1")
+    assert (told["error_code"], told["configs"]) == (ErrorCode.INVALID_REQUEST, [])
+    assert str(kind) in told["error_message"]
+    assert change(wire, kind, "1", ("root", SET, "INFO")) == ErrorCode.INVALID_REQUEST
+    assert replace(wire, kind, "1", configs={"root": "INFO"}) == ErrorCode.INVALID_REQUEST
 
 
 def test_a_limit_of_connections_holds_at_once() -> None:
@@ -412,7 +377,6 @@ def test_what_was_changed_outlives_a_kill() -> None:
             assert change(wire, BROKER, "", ("log.retention.ms", SET, "2222")) == 0
             assert change(wire, BROKER, "1", ("message.max.bytes", SET, "3333")) == 0
             assert change(wire, GROUP, "g", ("consumer.session.timeout.ms", SET, "50000")) == 0
-            assert change(wire, METRICS, "m", ("interval.ms", SET, "4444")) == 0
         broker.kill()
         broker.start()
         with Wire(broker.host, broker.port) as wire:
@@ -420,4 +384,3 @@ def test_what_was_changed_outlives_a_kill() -> None:
             values = [topic[name]["value"] for name in ("segment.ms", "retention.ms", "max.message.bytes")]
             assert values == ["5", "2222", "3333"]
             assert configs(wire, GROUP, "g")["consumer.session.timeout.ms"]["value"] == "50000"
-            assert configs(wire, METRICS, "m")["interval.ms"]["value"] == "4444"

@@ -42,12 +42,12 @@ def test_configs_are_kept_by_kind_and_name(fs: FakeFileSystem) -> None:
     assert (store.get("group", "g"), store.names("group")) == ({}, [])
     store.put("group", "g", {"a": "1"})
     store.put("group", "f", {"b": "2"})
-    store.put("client-metrics", "g", {"c": "3"})
+    store.put("broker", "g", {"c": "3"})
     store.put("group", "f", {})
     fs.crash(Outcome.NOTHING)
     again = ConfigStore(fs, DATA)
-    assert again.names("group") == again.names("client-metrics") == ["g"]
-    assert (again.get("group", "g"), again.get("client-metrics", "g")) == ({"a": "1"}, {"c": "3"})
+    assert again.names("group") == again.names("broker") == ["g"]
+    assert (again.get("group", "g"), again.get("broker", "g")) == ({"a": "1"}, {"c": "3"})
 
 
 def test_a_crash_leaves_the_old_or_the_new() -> None:

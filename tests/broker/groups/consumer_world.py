@@ -44,9 +44,6 @@ class Topics:
     def topic(self, name: str) -> TopicInfo | None:
         return self.found.get(name)
 
-    def by_id(self, wanted: bytes) -> TopicInfo | None:
-        return next((topic for topic in self.found.values() if topic.topic_id == wanted), None)
-
     def matching(self, regex: str) -> frozenset[str]:
         return matching(regex, self.found) - self.hidden
 
@@ -74,13 +71,12 @@ class World:
         return answer
 
     def keep(self, outcome: Outcome) -> None:
-        assert outcome.classic is None, "these tests stay with one protocol"
         self.log += [consumer_records.encode("g", fact) for fact in outcome.facts]
         self.group = outcome.group
         for key, deadline in outcome.deadlines.items():
             if deadline is None:
                 self.deadlines.pop(key, None)
-            elif key[0] is not Timer.JOIN or key not in self.deadlines:
+            else:
                 self.deadlines[key] = deadline
 
     def beat(self, event: Beat) -> BeatAnswer:
@@ -150,9 +146,7 @@ class World:
             revoking = member.current.state is MemberState.UNREVOKED_PARTITIONS
             assert revoking or not member.current.revoking
             assert (Timer.SESSION, member.member_id) in self.deadlines
-            assert ((Timer.REBALANCE, member.member_id) in self.deadlines) == (
-                revoking and member.profile.classic is None
-            )
+            assert ((Timer.REBALANCE, member.member_id) in self.deadlines) == revoking
 
 
 @dataclass

@@ -97,7 +97,7 @@ class Life:
         joining = Join(
             "", None, "c", "h", "consumer", (("range", subscription("t")),), 60_000, 60_000, "old", False
         )
-        joined: JoinAnswer = await self.groups.join("g", joining)
+        joined: JoinAnswer = await self.durable(self.groups.join("g", joining))
         assert joined.error is E.NONE
         given = {"old": assignment("t", 0, 1, 2, 3)}
         syncing = Sync("old", None, joined.generation, "consumer", "range", given)

@@ -1,8 +1,7 @@
-"""Consumer groups (KIP-848) as clients speak with them, at every version, beside classic members too."""
+"""Consumer groups (KIP-848) as clients speak with them, at every version, beside classic groups too."""
 
 from __future__ import annotations
 
-import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -336,64 +335,48 @@ def described(wire: Wire, group: str) -> Answer:
     return answer
 
 
-def test_a_classic_group_goes_up_and_down_again(wire: Wire, topic: str, topic_id: bytes) -> None:
+def test_a_consumer_group_takes_no_classic_members(wire: Wire, topic: str, topic_id: bytes) -> None:
+    join(wire, topic, "m1", topic, instance_id="i")
+    join(wire, topic, "m2", topic)
+    before = described(wire, topic)
+    assert classic_join(wire, topic, topic)["error_code"] == E.INCONSISTENT_GROUP_PROTOCOL
+    assert classic_join(wire, topic, topic, "m2")["error_code"] == E.INCONSISTENT_GROUP_PROTOCOL
+    for member, instance, error in (
+        ("m2", None, E.UNKNOWN_MEMBER_ID),
+        ("nobody", None, E.UNKNOWN_MEMBER_ID),
+        ("nobody", "i", E.FENCED_INSTANCE_ID),
+        ("nobody", "j", E.UNKNOWN_MEMBER_ID),
+    ):
+        who = {"group_id": topic, "generation_id": 1, "member_id": member, "group_instance_id": instance}
+        assert wire.call(K.HEARTBEAT, 4, **who)["error_code"] == error
+        assert wire.call(K.SYNC_GROUP, 4, **who)["error_code"] == error
+    assert described(wire, topic) == before
+
+
+def test_a_classic_group_takes_no_consumer_members(wire: Wire, topic: str, topic_id: bytes) -> None:
     joined = classic_group(wire, topic, topic)
-    answer = join(wire, topic, "new", topic)
-    assert (answer["error_code"], parts(answer)) == (0, set()), "all is still read by the classic member"
-    told = described(wire, topic)
-    assert {m["member_id"]: m["member_type"] for m in told["members"]} == {joined["member_id"]: 0, "new": 1}
-
-    assert classic_beat(wire, topic, joined) == E.REBALANCE_IN_PROGRESS
-    again = classic_join(wire, topic, topic, joined["member_id"])
-    assert (again["error_code"], again["leader"], again["protocol_name"]) == (0, "", "range")
-    kept = assigned(classic_sync(wire, topic, again)["assignment"])
-    assert len(kept) == 2
-    assert classic_beat(wire, topic, again) == E.NONE, "it said that it reads nothing when it joined"
-    answer = beat(wire, topic, "new", answer["member_epoch"])
-    assert parts(answer) == {0, 1, 2, 3} - kept
-    assert described(wire, topic)["group_state"] == "Stable"
-
-    assert beat(wire, topic, "new", -1)["error_code"] == 0
+    for answer in (join(wire, topic, "m1", topic), beat(wire, topic, "m1", 1)):
+        assert answer["error_code"] == E.GROUP_ID_NOT_FOUND
+        assert answer["error_message"]
     assert described(wire, topic)["error_code"] == E.GROUP_ID_NOT_FOUND
-    (told,) = wire.call(K.DESCRIBE_GROUPS, 6, groups=[topic])["groups"]
-    assert [member["member_id"] for member in told["members"]] == [joined["member_id"]]
-    stale = classic_beat(wire, topic, again)
-    assert stale in (E.REBALANCE_IN_PROGRESS, E.ILLEGAL_GENERATION)
-    last = classic_join(wire, topic, topic, joined["member_id"])
-    assert last["leader"] == joined["member_id"], "the classic protocol has its leader again"
-    everything = {joined["member_id"]: assignment(topic, 0, 1, 2, 3)}
-    assert assigned(classic_sync(wire, topic, last, **everything)["assignment"]) == {0, 1, 2, 3}
-    assert classic_beat(wire, topic, last) == E.NONE
+    assert classic_beat(wire, topic, joined) == E.NONE
 
 
-def test_a_classic_member_comes_into_a_consumer_group(wire: Wire, topic: str, topic_id: bytes) -> None:
-    first = join(wire, topic, "m1", topic)
-    asked = classic_join(wire, topic, topic)
-    assert asked["error_code"] == E.MEMBER_ID_REQUIRED
-    joined = classic_join(wire, topic, topic, asked["member_id"])
-    assert joined["error_code"] == 0
-    assert assigned(classic_sync(wire, topic, joined)["assignment"]) == set()
-    assert classic_beat(wire, topic, joined) == E.NONE, "what it waits for is not free"
-    epoch = first["member_epoch"]
-    kept = parts(beat(wire, topic, "m1", epoch))
-    answer = beat(wire, topic, "m1", epoch, topic_partitions=owning(topic_id, kept))
-    assert answer["member_epoch"] == joined["generation_id"]
-    assert classic_beat(wire, topic, joined) == E.REBALANCE_IN_PROGRESS, "now it is"
-    joined = classic_join(wire, topic, topic, asked["member_id"])
-    assert assigned(classic_sync(wire, topic, joined)["assignment"]) == {0, 1, 2, 3} - kept
-    who = {"member_id": asked["member_id"], "generation_id_or_member_epoch": joined["generation_id"]}
-    assert commit(wire, topic, topic, 3, version=7, **who) == 0
-    wrong = {**who, "generation_id_or_member_epoch": 77}
-    assert commit(wire, topic, topic, 3, version=7, **wrong) == E.ILLEGAL_GENERATION
-    others = [{"name": "sticky", "metadata": subscription(topic)}]
-    assert (
-        classic_join(wire, topic, topic, "x", protocols=others)["error_code"] == E.INCONSISTENT_GROUP_PROTOCOL
-    )
-    assert classic_beat(wire, topic, {**joined, "member_id": "m1"}) == E.UNKNOWN_MEMBER_ID
-    members = [{"member_id": asked["member_id"]}, {"member_id": "nobody"}]
+def test_members_of_a_consumer_group_are_removed(wire: Wire, topic: str, topic_id: bytes) -> None:
+    join(wire, topic, "m1", topic, instance_id="i")
+    join(wire, topic, "m2", topic)
+    join(wire, topic, "m3", topic, instance_id="j")
+    members = [
+        {"member_id": "", "group_instance_id": "i"},
+        {"member_id": "m2"},
+        {"member_id": "m1", "group_instance_id": "j"},
+        {"member_id": "", "group_instance_id": "none"},
+        {"member_id": "nobody"},
+    ]
     left = wire.call(K.LEAVE_GROUP, 5, group_id=topic, members=members)["members"]
-    assert [member["error_code"] for member in left] == [0, E.UNKNOWN_MEMBER_ID]
-    assert [member["member_id"] for member in described(wire, topic)["members"]] == ["m1"]
+    errors = [member["error_code"] for member in left]
+    assert errors == [0, 0, E.FENCED_INSTANCE_ID, E.UNKNOWN_MEMBER_ID, E.UNKNOWN_MEMBER_ID]
+    assert [member["member_id"] for member in described(wire, topic)["members"]] == ["m3"]
 
 
 def test_empty_groups_change_their_protocol(wire: Wire, topic: str, topic_id: bytes) -> None:
@@ -409,33 +392,6 @@ def test_empty_groups_change_their_protocol(wire: Wire, topic: str, topic_id: by
     classic_group(wire, topic, topic)
     assert described(wire, topic)["error_code"] == E.GROUP_ID_NOT_FOUND
     assert fetch(wire, topic, topic) == (8, 0)
-
-
-def test_groups_that_do_not_change_their_protocol(topic: str) -> None:
-    config = {**CONFIG, "group.consumer.migration.policy": "disabled"}
-    with EmbeddedBroker(config=config) as broker, Wire(broker.host, broker.port) as wire:
-        create(wire, topic, 4)
-        classic_group(wire, "classic", topic)
-        assert join(wire, "classic", "m1", topic)["error_code"] == E.GROUP_ID_NOT_FOUND
-        join(wire, "consumer", "m1", topic)
-        refused = classic_join(wire, "consumer", topic)
-        assert refused["error_code"] == E.INCONSISTENT_GROUP_PROTOCOL
-
-
-def test_a_group_of_another_kind_stays_what_it_is(wire: Wire, topic: str, topic_id: bytes) -> None:
-    protocols = [{"name": "v0", "metadata": b"connect"}]
-    asked = classic_join(wire, topic, topic, protocol_type="connect", protocols=protocols)
-    more = {"protocol_type": "connect", "protocols": protocols}
-    assert classic_join(wire, topic, topic, asked["member_id"], **more)["error_code"] == 0
-    assert join(wire, topic, "m1", topic)["error_code"] == E.GROUP_ID_NOT_FOUND
-
-
-def test_a_subscription_that_cannot_be_read(wire: Wire, topic: str, topic_id: bytes) -> None:
-    join(wire, topic, "m1", topic)
-    for metadata in (b"", b"\0", struct.pack(">h", -1), b"\0\1\xff\xff\xff\xff"):
-        protocols = [{"name": "range", "metadata": metadata}]
-        answer = classic_join(wire, topic, topic, "x", protocols=protocols)
-        assert answer["error_code"] == E.INCONSISTENT_GROUP_PROTOCOL, metadata
 
 
 def test_a_group_has_times_of_its_own(wire: Wire, topic: str, topic_id: bytes) -> None:

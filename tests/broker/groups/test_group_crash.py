@@ -46,16 +46,16 @@ async def new_protocol(life: Life) -> AsyncIterator[None]:
 
 
 async def both_protocols(life: Life) -> AsyncIterator[None]:
-    """A classic group goes up, down, and away; its offsets stay till they expire."""
+    """A classic group makes room for a consumer group; its offsets stay till they expire."""
     old = await life.classic()
     yield
     await life.commit(Committer("g", old, None, 1), 7)
     yield
+    await life.durable(life.groups.leave("g", Leave(((old, None),))))
+    yield
     await life.join("new")
     yield
     await life.beat("new", -1)
-    yield
-    await life.durable(life.groups.leave("g", Leave(((old, None),))))
     yield
     await life.join("late")
     yield

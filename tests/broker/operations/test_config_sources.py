@@ -67,6 +67,7 @@ def test_all_problems_are_told_at_once() -> None:
         "config.providers=file",
         "principal.builder.class=com.example.Builder",
         "create.topic.policy.class.name=com.example.Policy",
+        "group.consumer.migration.policy=upgrade",
         "log.dirs=/a,/b",
     ],
 )
@@ -75,9 +76,10 @@ def test_what_would_weaken_a_promise_is_refused(setting: str) -> None:
 
 
 def test_a_harmless_value_of_it_is_passed_over() -> None:
-    found = gather(None, ["client.quota.callback.class=", "num.io.threads=8", "process.roles=broker"], {})
+    settings = ["client.quota.callback.class=", "group.consumer.migration.policy=disabled"]
+    found = gather(None, [*settings, "num.io.threads=8", "process.roles=broker"], {})
     assert found.options == {}
-    assert len(found.warnings) == 3
+    assert len(found.warnings) == 4
 
 
 def test_more_copies_than_there_are_is_said() -> None:

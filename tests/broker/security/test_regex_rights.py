@@ -9,8 +9,6 @@ import pytest
 from acl_site import Site
 from confluent_kafka import Consumer, Producer
 
-from eoslog.protocol.apis import ApiKey
-
 BEAT_MS = "200"
 SOON = 30.0
 """Seconds within which a change has to be seen, on a busy machine too; a heartbeat or two are enough."""
@@ -77,32 +75,3 @@ def test_rules_come_and_go(site: Site, rules: Callable[..., None]) -> None:
         site.create("web-new")
         rules("bob", "READ TOPIC web-n", prefixed=True)
         reads(consumer, "web-b", "web-new")
-
-
-def test_a_classic_member_looks_with_its_own_rights(site: Site, rules: Callable[..., None]) -> None:
-    """A join of the classic protocol may be what comes first after a change of the rules."""
-    rules("bob", "READ GROUP g4", "READ TOPIC web-a", "READ TOPIC other")
-    wire = site.wire("bob")
-
-    def beat(epoch: int, **more: Any) -> Any:
-        request = {
-            "group_id": "g4", "member_id": "m1", "member_epoch": epoch, "rebalance_timeout_ms": 60_000,
-            "subscribed_topic_names": None, "subscribed_topic_regex": "web-.*", "topic_partitions": [],
-        }  # fmt: skip
-        answer = wire.call(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, **(request | more))
-        assert answer["error_code"] == 0, answer
-        return answer
-
-    joined = beat(0)
-    assert len(joined["assignment"]["topic_partitions"]) == 1
-    rules("bob", "READ TOPIC web-b")
-    metadata = b"\0\0" + b"\0\0\0\1" + b"\0\5other" + b"\xff\xff\xff\xff"
-    request = {
-        "group_id": "g4", "session_timeout_ms": 30_000, "rebalance_timeout_ms": 60_000, "member_id": "",
-        "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": metadata}],
-    }  # fmt: skip
-    answer = wire.call(ApiKey.JOIN_GROUP, 3, **request)
-    assert answer["error_code"] == 0, answer
-    told = site.wire("admin").call(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=["g4"])["groups"][0]
-    [target] = [one["target_assignment"] for one in told["members"] if one["member_id"] == "m1"]
-    assert {part["topic_name"] for part in target["topic_partitions"]} == {"web-a", "web-b"}
