@@ -204,7 +204,7 @@ async def _open_console(node: Node) -> Console | None:
     from eoslog.broker.console.start import open_console
 
     try:
-        return await open_console(node)
+        return await open_console(node.broker, node.listeners, node.server.metrics)
     except ModuleNotFoundError as error:
         raise StartError(f"console.listen needs {error.name}: pip install 'eoslog[console]'") from error
     except ConfigError as error:

@@ -12,16 +12,17 @@ from eoslog.broker.console import doors
 from eoslog.broker.security.listeners import ANY_ADDRESS, Listener
 
 if TYPE_CHECKING:
+    from eoslog.broker.broker import Broker
     from eoslog.broker.config import BrokerConfig
     from eoslog.broker.console.server import Console
-    from eoslog.broker.main import Node
+    from eoslog.broker.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
 _BACKLOG = 64
 
 
-async def open_console(node: Node) -> Console:
+async def open_console(broker: Broker, listeners: Sequence[Listener], metrics: Metrics) -> Console:
     """Serve the console that console.listen asks for.
 
     Raises ConfigError for options that make no sense, OSError for an address that cannot be had, and
@@ -29,9 +30,9 @@ async def open_console(node: Node) -> Console:
     """
     from eoslog.broker.console.server import Console, Place
 
-    config = node.config
+    config = broker.config
     host, port = _address(config.console_listen)
-    listener = chosen(node.listeners, config)
+    listener = chosen(listeners, config)
     _check_exposure(host, listener, config)
     tls = None
     if listener.tls:
@@ -41,7 +42,7 @@ async def open_console(node: Node) -> Console:
     names = frozenset({host.lower()} | ({listener.advertised[0].lower()} if listener.advertised else set()))
     strict = doors.is_loopback(host) or not authenticates(listener, config)
     place = Place(_bound(host, port), listener, tls, names, strict, config.console_writable)
-    console = Console(place, node.broker, node.server.metrics)
+    console = Console(place, broker, metrics)
     await console.start()
     shown = f"[{host}]" if ":" in host else host
     log.info(

@@ -34,3 +34,15 @@ class Place(NamedTuple):
     number: int
     topic_id: bytes
     directory: str
+
+
+class Unchecked(NamedTuple):
+    """What is to be read of a segment: a file up to a size, which holds the offsets from `base` to below
+    `end`; None: the segment is written to, and its end is where the file ended. `gaps`: compaction may have
+    left some."""
+
+    path: str
+    size: int
+    base: int
+    end: int | None
+    gaps: bool

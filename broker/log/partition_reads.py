@@ -6,10 +6,9 @@ import logging
 from collections.abc import Iterator
 
 from eoslog.broker.log import epochs
-from eoslog.broker.log.answers import ReadResult
+from eoslog.broker.log.answers import ReadResult, Unchecked
 from eoslog.broker.log.partition_base import PartitionBase
 from eoslog.broker.log.scan import DamagedBatch
-from eoslog.broker.log.scrub import Unchecked
 from eoslog.broker.log.segment import Segment
 from eoslog.broker.ports import Buffer
 from eoslog.protocol.batch import BatchHeader, CorruptBatch, iter_headers

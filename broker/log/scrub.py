@@ -13,8 +13,9 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from eoslog.broker.log.answers import Unchecked
 from eoslog.broker.log.scan import BODIES_CHUNK, DamagedBatch, batches, check_follows
 
 if TYPE_CHECKING:
@@ -32,18 +33,6 @@ SCRUB_INTERVAL_MS = 10_000
 
 class Stopped(Exception):
     """The scrub was asked to end before it was done."""
-
-
-class Unchecked(NamedTuple):
-    """What is to be read of a segment: a file up to a size, which holds the offsets from `base` to below
-    `end`; None: the segment is written to, and its end is where the file ended. `gaps`: compaction may have
-    left some."""
-
-    path: str
-    size: int
-    base: int
-    end: int | None
-    gaps: bool
 
 
 def check(fs: FileSystem, one: Unchecked, pause: Pause) -> None:
