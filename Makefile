@@ -10,7 +10,7 @@ OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends
+.PHONY: help setup compiled java demo test mutants map test-java test-java-tools test-rights test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -57,6 +57,9 @@ model: $(READY)  ## the commit protocol's model, deeper than in the suite: DEPTH
 
 mutants: $(READY)  ## break rules of the connector one by one, in copies: which breaks no test notices (ONLY="window.py decide.py" JOBS=2)
 	$(BIN)/python -m tests.mutants.run --jobs $(or $(JOBS),2) $(ONLY)
+
+map: $(READY)  ## rooms, arrows and circles of the sources, longest class, lines (MAP_ARGS="--circles --api FETCH --json")
+	@$(BIN)/python -m tests.house.map $(MAP_ARGS)
 
 histories: $(READY)  ## what people do to queries, at random, without Spark: HISTORIES=100000 SEED=1 MINUTES=60
 	$(BIN)/python -m tests.histories.run_histories --histories $(or $(HISTORIES),100000) --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1)
