@@ -44,7 +44,7 @@ def test_circles_that_touch_are_one_and_others_stay_apart() -> None:
 
 def test_arrows_between_rooms_are_counted_by_modules_and_marked(tmp_path: Path) -> None:
     y, x = "import p.b.y", "import p.a.x"
-    modules = made(tmp_path, top=x, a__x=f"from p.top import X, Y\n{y}", a__z=y, b__y=x, c__v=x)
+    modules = made(tmp_path, top=x, a__x=f"from p.top import X, Y\n{y}", a__z=f"{y}\n{x}", b__y=x, c__v=x)
     found = arrows(modules, KINDS, rooms=True)
     said = {f"{a} {b}": f"{n} {mark(a, b, circles(found))}" for (a, b), n in found.items()}
     assert said == {
@@ -68,9 +68,9 @@ def test_a_link_is_followed_once(tmp_path: Path) -> None:
 def test_a_tower_is_found_through_other_names_and_not_listed_twice(tmp_path: Path) -> None:
     base = "class Base(dict):\n    def f(self): ..."
     middle = "from p import base\nclass Middle(base.Base[int]): ..."
-    top = "from p.facade import M\nclass Top(M, Exception):\n    a = 1\n    async def g(self): ..."
-    modules = made(tmp_path, base=base, middle=middle, facade="from p.middle import Middle as M", top=top)
-    (found,) = longest(modules, 9)
+    facade = "from p.middle import Middle as M\nfrom p.base import Base"
+    top = "from p.facade import M, Base\nclass Top(M, Base, OSError):\n    a = 1\n    async def g(self): ..."
+    (found,) = longest(made(tmp_path, base=base, middle=middle, facade=facade, top=top), 9)
     assert found == [("p.top", "Top", 3, 1), ("p.middle", "Middle", 1, 0), ("p.base", "Base", 2, 1)]
 
 
@@ -83,5 +83,4 @@ def test_the_sources_have_no_circle_at_module_level_and_the_map_says_so() -> Non
     found = json.loads(json.dumps(gathered("PRODUCE")))
     assert {"eoslog.broker", "eoslog.connector", "eoslog.protocol"} < set(found["rooms"])
     assert found["circles"]["modules: module"] == []
-    said = "\n".join(told(found, inside=True))
-    assert "0 groups []\n" in said and "\n  eoslog.broker.handlers.produce: [" in said
+    assert "\n  eoslog.broker.handlers.produce: [" in "\n".join(told(found, inside=True))
