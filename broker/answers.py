@@ -25,8 +25,8 @@ from eoslog.protocol.schema import Buffer, Message, ProtocolError
 
 if TYPE_CHECKING:
     from eoslog.broker.broker import Broker
+    from eoslog.broker.metrics import Metrics
     from eoslog.broker.security.listeners import Listener
-    from eoslog.broker.server import Server
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +42,11 @@ class Answers(asyncio.BufferedProtocol):
     _transport: asyncio.Transport
     _loop: asyncio.AbstractEventLoop
 
-    def __init__(self, broker: Broker, server: Server, listener: Listener) -> None:
+    def __init__(self, broker: Broker, metrics: Metrics, listener: Listener) -> None:
         """Nothing is to be answered yet."""
         config = broker.config
         self._broker = broker
-        self._metrics = server.metrics
+        self._metrics = metrics
         self._session = Session(listener)
         self._reader = FrameReader(
             config.sasl_max_receive_size if listener.sasl else config.request_max_bytes

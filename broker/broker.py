@@ -16,7 +16,6 @@ from eoslog.broker.coordinator.groups import GroupCoordinator
 from eoslog.broker.coordinator.transaction_journal import DamagedTransactionLog
 from eoslog.broker.coordinator.transactions import TransactionCoordinator
 from eoslog.broker.dynamic_options import DynamicOptions
-from eoslog.broker.faults import Faults
 from eoslog.broker.limits import Memory
 from eoslog.broker.log.backup import BACKUP_INTERVAL_MS, Backups
 from eoslog.broker.log.cleaner import Cleaner
@@ -34,12 +33,12 @@ from eoslog.broker.ports import Clock, FileSystem, OsFileSystem, SystemClock
 from eoslog.broker.rules.fetch_session import Sessions
 from eoslog.broker.security.credentials import Credentials
 from eoslog.broker.security.listeners import listeners_of
-from eoslog.broker.steps import Turns
 from eoslog.broker.topics import Topics
+from eoslog.broker.turns import Turns
 from eoslog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.broker.authorize.guard import Guard
+    from eoslog.broker.authorize.store import Authorizer
     from eoslog.broker.log.partition import Partition
     from eoslog.broker.security.sasl import Sasl
 
@@ -54,21 +53,17 @@ class Broker:
         config: BrokerConfig,
         fs: FileSystem | None = None,
         clock: Clock | None = None,
-        faults: Faults | None = None,
     ) -> None:
-        """Take the data directory and recover its logs. Raises DataDirError and OSError.
-
-        `faults` is for tests: see `broker.faults`.
-        """
-        self.config, self.node_id, self.faults = config, config.node_id, faults
+        """Take the data directory and recover its logs. Raises DataDirError and OSError."""
+        self.config, self.node_id = config, config.node_id
         self.clock = clock or SystemClock()
         self.memory = Memory(
             config.queued_max_request_bytes, config.queued_max_response_bytes, config.request_max_bytes
         )
         self.turns = Turns()
         fs = fs or OsFileSystem()
-        self.guard: Guard | None = None
-        """Judges every request; None: everybody may do everything."""
+        self.authorizer: Authorizer | None = None
+        """Says who may do what; None: everybody may do everything."""
         self.configs = ConfigStore(fs, config.log_dirs)
         self.options = DynamicOptions(config, self.configs)
         self.flush = GroupFlush(config.flush)
@@ -80,7 +75,7 @@ class Broker:
         self.backups = Backups(self.topics.fs, config.log_dirs, self.topics.all_partitions, self.clock)
         self.scrubber = Scrubber(self.topics.fs, self.topics.all_partitions, config)
         if config.authorizer:
-            self.guard = _guard(fs, config)
+            self.authorizer = _authorizer(fs, config)
         self.credentials = Credentials(fs, config.log_dirs)
         self.sasl = _sasl(config, self.credentials)
         self.cluster_id = self.topics.cluster_id
@@ -164,14 +159,12 @@ def _session_id() -> int:
     return 1 + secrets.randbelow(2**31 - 1)
 
 
-def _guard(fs: FileSystem, config: BrokerConfig) -> Guard:
-    from eoslog.broker.authorize.guard import Guard  # for those who ask for it only
-    from eoslog.broker.authorize.store import Authorizer
+def _authorizer(fs: FileSystem, config: BrokerConfig) -> Authorizer:
+    from eoslog.broker.authorize.store import Authorizer  # for those who ask for it only
 
-    authorizer = Authorizer(
+    return Authorizer(
         fs, config.log_dirs, super_users=config.super_users, open_without=config.allow_without_acl
     )
-    return Guard(authorizer)
 
 
 def _sasl(config: BrokerConfig, credentials: Credentials) -> Sasl | None:

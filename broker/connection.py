@@ -22,7 +22,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from eoslog.broker.answers import Answers
 from eoslog.broker.dispatch import RequestContext, Settled, handlers
@@ -37,10 +37,13 @@ from eoslog.protocol.frames import RequestHeader
 from eoslog.protocol.schema import Message, ProtocolError
 
 if TYPE_CHECKING:
+    from eoslog.broker.authorize.guard import Guard
     from eoslog.broker.broker import Broker
     from eoslog.broker.dispatch import Handler
+    from eoslog.broker.faults import Faults
+    from eoslog.broker.limits import Memory
+    from eoslog.broker.metrics import Metrics
     from eoslog.broker.security.listeners import Listener
-    from eoslog.broker.server import Server
 
 log = logging.getLogger(__name__)
 
@@ -49,12 +52,28 @@ MAX_HELD_BYTES = 16 << 20
 WRITE_HIGH_WATER = 1 << 20
 
 
+class Home(Protocol):
+    """What a connection shares with all others, and the register that it enters and leaves by itself."""
+
+    memory: Memory
+    metrics: Metrics
+    buffer: memoryview
+    guard: Guard | None
+    faults: Faults | None
+
+    def enter(self, connection: Connection) -> str | None:
+        """A new connection; answers why it cannot be served, None if it can."""
+
+    def leave(self, connection: Connection) -> None:
+        """A connection has ended."""
+
+
 class Connection(Answers):
     """The server side of one TCP connection."""
 
-    def __init__(self, broker: Broker, server: Server, listener: Listener) -> None:
-        """`server` keeps the register of connections, which this one enters and leaves by itself."""
-        super().__init__(broker, server, listener)
+    def __init__(self, broker: Broker, server: Home, listener: Listener) -> None:
+        """Nothing has come yet."""
+        super().__init__(broker, server.metrics, listener)
         self._server = server
         self._memory = server.memory
         self._backlog: deque[memoryview] = deque()  # frames read, not started
@@ -203,10 +222,10 @@ class Connection(Answers):
         except ProtocolError as error:
             self._refuse(f"{error}")
             return
-        guard = self._broker.guard
+        guard = self._server.guard
         if guard is not None:
             handler = guard.around(header, handler)
-        faults = self._broker.faults
+        faults = self._server.faults
         if faults is not None:
             handler = faults.around(self, header, handler)
         slot = Slot(header, len(frame))

@@ -1,6 +1,6 @@
 """The door for faults on demand: what a test may do to a request or its answer. Closed in a real broker.
 
-A broker is made with `faults=None`, and then nothing of this is in the way of a request. `eoslog.testing`
+A server is made with `faults=None`, and then nothing of this is in the way of a request. `eoslog.testing`
 hands in an object that wraps handlers: it may leave a request out, hold it or its answer back, answer an
 error instead, or end the connection. Faults of the disk come by the file system (`ports.FileSystem`).
 """

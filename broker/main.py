@@ -110,8 +110,8 @@ class Node:
         self, config: BrokerConfig, fs: FileSystem | None = None, faults: Faults | None = None
     ) -> None:
         """`fs` and `faults` are for tests, see `broker.faults`."""
-        self.config, self._fs, self._faults = config, fs, faults
-        self.server = Server()
+        self.config, self._fs = config, fs
+        self.server = Server(faults)
         self.broker: Broker
         self._pages: Pages | None = None
         self.console: Console | None = None
@@ -137,7 +137,7 @@ class Node:
         """Take the addresses, open the data directory, serve. Raises StartError with nothing left behind."""
         try:
             self.listeners = await _bind_all(self.server, self.config)
-            self.broker = _open(self.config, self._fs, self._faults)
+            self.broker = _open(self.config, self._fs)
         except BaseException:
             await self.server.stop(0)
             raise
@@ -216,9 +216,9 @@ async def _open_console(node: Node) -> Console | None:
         ) from error
 
 
-def _open(config: BrokerConfig, fs: FileSystem | None, faults: Faults | None) -> Broker:
+def _open(config: BrokerConfig, fs: FileSystem | None) -> Broker:
     try:
-        broker = Broker(config, fs=fs, faults=faults)
+        broker = Broker(config, fs=fs)
         broker.start()
         return broker
     except _DAMAGE as error:

@@ -17,7 +17,9 @@ from eoslog.broker.security.listeners import Listener
 from eoslog.broker.tls_door import TlsDoor
 
 if TYPE_CHECKING:
+    from eoslog.broker.authorize.guard import Guard
     from eoslog.broker.broker import Broker
+    from eoslog.broker.faults import Faults
     from eoslog.broker.security.tls import Tls
 
 log = logging.getLogger(__name__)
@@ -30,7 +32,11 @@ _LONGEST_WAIT = 60.0
 class Server:
     """The listening sockets and the connections they accepted."""
 
-    def __init__(self) -> None:
+    def __init__(self, faults: Faults | None = None) -> None:
+        """`faults` is for tests: see the module `faults`."""
+        self.faults = faults
+        self.guard: Guard | None = None
+        """Judges every request; None: everybody may do everything."""
         self.memory = Memory()
         self.metrics = Metrics()
         self.buffer = memoryview(bytearray(256 << 10))
@@ -76,6 +82,10 @@ class Server:
         self._broker = broker
         config = broker.config
         self.memory = broker.memory
+        if broker.authorizer is not None:
+            from eoslog.broker.authorize.guard import Guard  # for those who ask for it only
+
+            self.guard = Guard(broker.authorizer)
         self._limits = _overrides(config.max_connections_per_ip_overrides)
         self._watch = asyncio.create_task(self._look_after())
         for listener in self._listeners:

@@ -10,9 +10,7 @@ cost memory, too: a name of one byte takes a hundred when it is read.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Hashable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,59 +24,11 @@ LARGE = 32 << 10
 MOST_THINGS = 20_000
 MOST_IN_STEPS = 100_000
 MOST_OFFSETS = 50_000  # they take little time each
-LARGE_AT_ONCE = 4
-"""Large requests that are read, or served in steps, at the same time; others wait for their turn."""
 MANY = 20
 """Things that are served at once: the dearest ones, topics that have to be made, take milliseconds each."""
 
 _FIRST, _MOST = 5, 500  # things in a step: it depends on how long the step before took
 _SHORT, _LONG = 0.001, 0.004  # seconds
-_READ_AT_ONCE = 4 << 20
-"""Bytes that fetches read from the disk in a round of the event loop: a few milliseconds."""
-
-
-class Turns:
-    """Who may do something long next."""
-
-    def __init__(self) -> None:
-        self._places = asyncio.Semaphore(LARGE_AT_ONCE)
-        self._large = 0
-        self._step = asyncio.Lock()
-        self._read = 0  # bytes, in this round of the event loop
-
-    @asynccontextmanager
-    async def large(self) -> AsyncIterator[None]:
-        """A place of a large request, which holds it while it is read and, if it has many parts, served."""
-        async with self._places:
-            self._large += 1
-            try:
-                yield
-            finally:
-                self._large -= 1
-
-    @property
-    def busy(self) -> bool:
-        """Whether a large request is being read or served."""
-        return self._large > 0
-
-    async def next(self) -> None:
-        """Return in a round of the event loop in which no other step is done."""
-        async with self._step:
-            await asyncio.sleep(0)
-
-    def has_read(self, size: int) -> None:
-        """So many bytes were read from the disk in this round."""
-        if size and not self._read:
-            asyncio.get_running_loop().call_soon(self._next_round)
-        self._read += size
-
-    def _next_round(self) -> None:
-        self._read = 0
-
-    @property
-    def has_read_enough(self) -> bool:
-        """Whether whoever wants to read from the disk should do it in another round."""
-        return self._read >= _READ_AT_ONCE
 
 
 class _Parts(NamedTuple):

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.authorize.audit import Audit
 from eoslog.broker.authorize.store import Authorizer
-from eoslog.broker.coordinator.cluster_view import Sight
 from eoslog.broker.dispatch import CloseConnection, Settled
 from eoslog.broker.rules.acls import CLUSTER_NAME, SUPPORTED, Client, Operation, ResourceType
 from eoslog.protocol.schema import Message
@@ -95,7 +93,7 @@ class Guard:
     """Puts the checks before the handlers."""
 
     def __init__(self, authorizer: Authorizer) -> None:
-        self.authorizer, self._audit = authorizer, Audit()
+        self._authorizer, self._audit = authorizer, Audit()
 
     def around(self, header: RequestHeader, handler: Handler) -> Handler:
         """The handler with its API's check before it."""
@@ -117,19 +115,13 @@ class Guard:
 
         return guarded
 
-    def sight(self, context: RequestContext) -> Sight:
-        """Which topics the client may describe. What it may not is not logged: it did not ask by name."""
-        client = Client(context.principal, context.client_host)
-        sees = partial(self.authorizer.allows, client, Operation.DESCRIBE, ResourceType.TOPIC)
-        return Sight(sees, self.authorizer.version)
-
     def asked(self, context: RequestContext, request: Message) -> Asked:
         """The request as checks see it."""
         header = context.header
         client = Client(context.principal, context.client_host)
         topics = context.broker.topics
         return Asked(
-            self.authorizer, self._audit, client, header.api_key, header.api_version, request, topics
+            self._authorizer, self._audit, client, header.api_key, header.api_version, request, topics
         )
 
 

@@ -6,7 +6,6 @@ from enum import IntEnum
 from ipaddress import ip_network
 from typing import TypeVar
 
-from eoslog.broker.authorize.guard import Guard
 from eoslog.broker.authorize.store import Authorizer
 from eoslog.broker.rules.acls import (
     CLUSTER_NAME,
@@ -25,11 +24,11 @@ NO_AUTHORIZER = "No Authorizer is configured. Start the broker with authorizer.c
 _Kind = TypeVar("_Kind", bound=IntEnum)
 
 
-def authorizer_of(guard: Guard | None) -> Authorizer:
+def existing(authorizer: Authorizer | None) -> Authorizer:
     """The authorizer. Raises KafkaError SECURITY_DISABLED if there is none."""
-    if guard is None:
+    if authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-    return guard.authorizer
+    return authorizer
 
 
 def filter_of(wanted: Message) -> AclFilter:

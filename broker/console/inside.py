@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eoslog.broker.dispatch import CloseConnection, RequestContext, handlers
-from eoslog.broker.rules.acls import CLUSTER_NAME, Operation, ResourceType
+from eoslog.broker.rules.acls import CLUSTER_NAME, Client, Operation, ResourceType
 from eoslog.broker.security.session import Session
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -76,6 +76,11 @@ class Inside:
         """`loop` is the broker's."""
         self.broker, self._loop = broker, loop
         self._pace, self._turn = Pace(), asyncio.Lock()
+        self._guard: Guard | None = None
+        if broker.authorizer is not None:
+            from eoslog.broker.authorize.guard import Guard  # for those who ask for it only
+
+            self._guard = Guard(broker.authorizer)
 
     async def ask(
         self, caller: Caller, key: ApiKey, version: int, first: Callable[[], None] | None = None, **body: Any
@@ -118,12 +123,11 @@ class Inside:
 
     def allows(self, caller: Caller, operation: Operation, kind: ResourceType, name: str) -> bool:
         """The same, on the broker's loop."""
-        guard = self.broker.guard
-        if guard is None:
+        authorizer = self.broker.authorizer
+        if authorizer is None:
             return True
-        header = RequestHeader(ApiKey.METADATA, 0, 0, _CLIENT_ID)
-        context = RequestContext(self.broker, header, caller.host, session=caller.session)
-        return guard.asked(context, {}).may(operation, kind, name, told=False)
+        client = Client(caller.session.principal, caller.host)
+        return authorizer.allows(client, operation, kind, name)
 
     async def _in_turn(self, make: Callable[[Callable[[float], None]], Coroutine[Any, Any, Found]]) -> Found:
         async with self._turn:
@@ -152,7 +156,7 @@ class Inside:
         took: Callable[[float], None],
     ) -> bytes:
         """On the broker's loop: rules, handler, and the answer's bytes, so that nothing of it is shared."""
-        header, guard, begun = context.header, self.broker.guard, perf_counter()
+        header, guard, begun = context.header, self._guard, perf_counter()
         key = ApiKey(header.api_key)
         handler = handlers()[key]
         if guard is not None:

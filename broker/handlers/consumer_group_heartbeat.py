@@ -21,9 +21,12 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Awaitable, Iterable
+from functools import partial
 
+from eoslog.broker.coordinator.cluster_view import Sight
 from eoslog.broker.coordinator.consumer_records import write_parts
 from eoslog.broker.dispatch import RequestContext, Settled
+from eoslog.broker.rules.acls import Client, Operation, ResourceType
 from eoslog.broker.rules.consumer_events import Beat, BeatAnswer
 from eoslog.broker.rules.consumer_state import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from eoslog.protocol.apis import ApiKey
@@ -38,14 +41,23 @@ _OWN_ID = 1
 
 def handle(context: RequestContext, request: Message) -> Message | Settled:
     """Hand the heartbeat to the group."""
-    groups, guard = context.broker.groups, context.broker.guard
-    sight = None if guard is None else guard.sight(context)
+    groups, sight = context.broker.groups, _sight(context)
     try:
         _check(request, context.header.api_version, groups.consumers.assignors)
         pending = groups.consumer_heartbeat(request["group_id"], _beat(context, request), sight)
     except KafkaError as error:
         return _refusal(error)
     return Settled(_answer(pending))
+
+
+def _sight(context: RequestContext) -> Sight | None:
+    """Which topics the member may describe. What it may not is not logged: it did not ask by name."""
+    authorizer = context.broker.authorizer
+    if authorizer is None:
+        return None
+    client = Client(context.principal, context.client_host)
+    sees = partial(authorizer.allows, client, Operation.DESCRIBE, ResourceType.TOPIC)
+    return Sight(sees, authorizer.version)
 
 
 def _beat(context: RequestContext, request: Message) -> Beat:

@@ -8,7 +8,7 @@ Complete.
 
 from __future__ import annotations
 
-from eoslog.broker.authorize.messages import acl_of, authorizer_of
+from eoslog.broker.authorize.messages import acl_of, existing
 from eoslog.broker.dispatch import RequestContext
 from eoslog.broker.rules.acls import Acl
 from eoslog.protocol.apis import ApiKey
@@ -29,7 +29,7 @@ def handle(context: RequestContext, request: Message) -> Message:
         except KafkaError as error:
             results.append(_refused(error))
     try:
-        authorizer_of(context.broker.guard).add(right)
+        existing(context.broker.authorizer).add(right)
     except KafkaError as error:
         return {"results": [_refused(error) for _ in results]}
     return {"results": results}

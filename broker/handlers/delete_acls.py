@@ -7,7 +7,7 @@ Complete.
 
 from __future__ import annotations
 
-from eoslog.broker.authorize.messages import authorizer_of, filter_of, message_of
+from eoslog.broker.authorize.messages import existing, filter_of, message_of
 from eoslog.broker.dispatch import RequestContext
 from eoslog.broker.rules.acls import Acl, AclFilter
 from eoslog.protocol.apis import ApiKey
@@ -27,7 +27,7 @@ def handle(context: RequestContext, request: Message) -> Message:
         except KafkaError as error:
             errors[index] = error
     try:
-        removed = iter(authorizer_of(context.broker.guard).remove(filters))
+        removed = iter(existing(context.broker.authorizer).remove(filters))
     except KafkaError as error:
         return {"filter_results": [_refused(error) for _ in request["filters"]]}
     return {

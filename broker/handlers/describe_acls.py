@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 
-from eoslog.broker.authorize.messages import authorizer_of, filter_of, message_of
+from eoslog.broker.authorize.messages import existing, filter_of, message_of
 from eoslog.broker.dispatch import RequestContext
 from eoslog.broker.rules.acls import Acl, Pattern, ResourceType
 from eoslog.protocol.apis import ApiKey
@@ -23,7 +23,7 @@ KEY = ApiKey.DESCRIBE_ACLS
 def handle(context: RequestContext, request: Message) -> Message:
     """Answer what the filter means."""
     try:
-        found = authorizer_of(context.broker.guard).acls.matching(filter_of(request))
+        found = existing(context.broker.authorizer).acls.matching(filter_of(request))
     except KafkaError as error:
         return {"error_code": error.code, "error_message": error.message}
     return {"error_message": None, "resources": [_resource(*group) for group in groupby(found, _pattern)]}
