@@ -15,10 +15,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from eoslog.broker.dispatch import CloseConnection, Settled
-from eoslog.broker.exchange import TOP_LEVEL_ERROR, Slot, encode
-from eoslog.broker.metrics import errors_in
+from eoslog.broker.exchange import Slot, encode
 from eoslog.broker.security.session import Session, State
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.error_places import error_of_all, errors_in
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.frames import FrameReader, RequestHeader
 from eoslog.protocol.schema import Buffer, Message, ProtocolError
@@ -216,10 +216,10 @@ class Answers(asyncio.BufferedProtocol):
             self.close()
             return None
         log.error("fault while serving %s", what, exc_info=error)
-        if header.api_key in TOP_LEVEL_ERROR:
-            return {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR}
-        self.close()
-        return None
+        told = error_of_all(header.api_key, header.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if told is None:  # its parts may have been carried out before the fault, so none of them is answered
+            self.close()
+        return told
 
 
 def _in_few_parts(header: RequestHeader, message: Message) -> list[Buffer]:

@@ -19,15 +19,6 @@ _HEAD = Struct(">hhi")  # api key, version, correlation id: the same in every he
 RAW = -1
 """The version of a SASL token that comes without a header, after SaslHandshake version 0."""
 
-TOP_LEVEL_ERROR = frozenset({
-    ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP,
-    ApiKey.HEARTBEAT, ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS, ApiKey.DESCRIBE_CLUSTER,
-})  # fmt: skip
-"""APIs whose answers carry one error code for all of the request: an unexpected fault can be told.
-
-The others have it a topic or partition, where a made-up answer could be taken for a success.
-"""
-
 
 class Slot:
     """A place in the line of answers: filled (`parts`) or still awaited (`answer`)."""

@@ -9,12 +9,6 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Mapping
-from functools import cache
-from typing import Any, NamedTuple
-
-from eoslog.protocol.apis import APIS, ApiKey
-from eoslog.protocol.fields import INT16, Array, Field, Struct
-from eoslog.protocol.schema import Message
 
 BOUNDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Upper bounds of the histograms' buckets, in seconds; one more bucket takes what is above them."""
@@ -63,48 +57,3 @@ class Metrics:
         """A partition's files were synced, or could not be."""
         self.syncs.observe(seconds)
         self.failed_syncs += failed
-
-
-def errors_in(key: int, answer: Message | None) -> dict[int, int]:
-    """How often an answer has which error code; None: there is no answer (acks=0). In any thread."""
-    places, found = _error_places(key), dict[int, int]()
-    if answer is not None and places is not None:
-        _count(answer, places, found)
-    return found
-
-
-def _count(message: Message, places: _Places, found: dict[int, int]) -> None:
-    for name in places.codes:
-        code = message.get(name)
-        if code:
-            found[code] = found.get(code, 0) + 1
-    for name, deeper in places.structs:
-        for item in message.get(name) or ():
-            _count(item, deeper, found)
-
-
-class _Places(NamedTuple):
-    """Where a message has error codes: fields of its own, and arrays of structs that have some."""
-
-    codes: tuple[str, ...]
-    structs: tuple[tuple[str, Any], ...]
-
-
-@cache
-def _error_places(key: int) -> _Places | None:
-    return _places(APIS[ApiKey(key)].response.struct)
-
-
-def _places(struct: Struct) -> _Places | None:
-    codes = tuple(field.name for field in struct.fields if _is_error(field))
-    arrays = [
-        (field.name, _places(field.type.of))
-        for field in struct.fields
-        if isinstance(field.type, Array) and isinstance(field.type.of, Struct)
-    ]
-    structs = tuple((name, places) for name, places in arrays if places is not None)
-    return _Places(codes, structs) if codes or structs else None
-
-
-def _is_error(field: Field) -> bool:
-    return field.type is INT16 and (field.name == "error_code" or field.name.endswith("_error_code"))

@@ -7,6 +7,7 @@ from typing import Any
 
 from eoslog.broker.authorize.guard import Asked, Check, Mend, Refused
 from eoslog.broker.rules.acls import CLUSTER_NAME, Operation, ResourceType
+from eoslog.protocol.error_places import error_answer, error_of_parts
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message
 
@@ -36,58 +37,61 @@ def split(items: Iterable[Any], allowed: Callable[[Any], bool]) -> tuple[list[An
 
 
 def cut(
-    request: Message,
+    asked: Asked,
     field: str,
     allowed: Callable[[Any], bool],
-    answers: str,
-    refuse: Callable[[Any], Message],
+    code: ErrorCode | Callable[[Any], ErrorCode],
+    message: str | None = None,
 ) -> Mend | None:
-    """Cut the items of `field` that are not allowed; `refuse` makes each one's entry in `answers`."""
-    kept, denied = split(request[field] or (), allowed)
+    """Cut the items of `field` that are not allowed; the answer says `code` of each, or what `code` finds."""
+    kept, denied = split(asked.request[field] or (), allowed)
     if not denied:
         return None
-    request[field] = kept
-    return appended(answers, [refuse(item) for item in denied])
+    asked.request[field] = kept
+    return appended(told(asked, field, denied, code, message))
 
 
-def appended(field: str, refused: list[Message]) -> Mend:
-    """Adds entries to a list of the answer."""
+def told(
+    asked: Asked,
+    field: str,
+    items: Iterable[Any],
+    code: ErrorCode | Callable[[Any], ErrorCode],
+    message: str | None = None,
+) -> Message:
+    """The lists of the answer that say an error of these items of `field`."""
+    lists: Message = {}
+    for item in items:
+        its_code = code(item) if callable(code) else code
+        parts = error_of_parts(asked.key, asked.version, {field: [item]}, its_code, message)
+        for name, entries in parts.items():
+            lists.setdefault(name, []).extend(entries)
+    return lists
+
+
+def appended(lists: Message) -> Mend:
+    """Adds entries to lists of the answer."""
 
     def mend(answer: Message) -> Message:
-        return answer | {field: [*answer.get(field, ()), *refused]}
+        longer = {name: [*answer.get(name, ()), *more] for name, more in lists.items() if more}
+        return answer | longer
 
     return mend
 
 
-def topics(
-    operation: Operation,
-    *,
-    field: str = "topics",
-    name: str = "name",
-    partitions: str = "partitions",
-    index: str | None = "partition_index",
-    answers: str = "topics",
-    answer_name: str = "",
-    entries: str = "partitions",
-    entry: Callable[[int], Message],
-) -> Check:
-    """A check of APIs that name topics with partitions: each topic is judged by itself.
+def refusal(asked: Asked, code: ErrorCode) -> Refused:
+    """All that is asked for is refused; where that is nothing, the answer has nothing to say."""
+    return Refused(error_answer(asked.key, asked.version, asked.request, code) or {})
 
-    `partitions` holds dicts with the number in `index`, or with None the numbers themselves. `entry` makes
-    the answer for a partition that is denied.
-    """
+
+def topics(operation: Operation, name: str = "name", field: str = "topics") -> Check:
+    """A check of APIs that name topics with partitions: each topic is judged by itself."""
 
     def check(asked: Asked) -> Mend | None:
         def allowed(topic: Message) -> bool:
             found = asked.topic_name(topic, name)
             return found is None or asked.may_topic(operation, found)
 
-        def refuse(topic: Message) -> Message:
-            numbers = [part if index is None else part[index] for part in topic[partitions]]
-            told: Message = {answer_name or name: topic.get(name), entries: [entry(n) for n in numbers]}
-            return told | ({"topic_id": topic["topic_id"]} if "topic_id" in topic else {})
-
-        return cut(asked.request, field, allowed, answers, refuse)
+        return cut(asked, field, allowed, TOPIC_DENIED)
 
     return check
 
@@ -96,7 +100,7 @@ def needs(
     operation: Operation,
     resource: ResourceType,
     name: str | None = None,
-    refuse: Callable[[Asked, ErrorCode], Message | None] | None = None,
+    refuse: Callable[[Asked, ErrorCode], Refused] = refusal,
 ) -> Check:
     """A check of APIs that are about one resource, named in the field `name`; without it the cluster."""
 
@@ -104,8 +108,7 @@ def needs(
         which = CLUSTER_NAME if name is None else asked.request[name]
         if asked.may(operation, resource, which):
             return None
-        code = CODES[resource]
-        return Refused({"error_code": code} if refuse is None else refuse(asked, code))
+        return refuse(asked, CODES[resource])
 
     return check
 

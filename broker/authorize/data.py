@@ -6,17 +6,14 @@ from eoslog.broker.authorize.cuts import (
     TOPIC_DENIED,
     TRANSACTION_DENIED,
     in_turn,
+    refusal,
     topics,
 )
 from eoslog.broker.authorize.guard import Asked, Mend, Refused
 from eoslog.broker.rules.acls import Operation, ResourceType
 from eoslog.protocol.batch import CorruptBatch, read_header
-from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.error_places import error_answer
 from eoslog.protocol.schema import Message
-
-
-def _produced(index: int, code: ErrorCode = TOPIC_DENIED) -> Message:
-    return {"index": index, "error_code": code, "base_offset": -1}
 
 
 def _transactional_id(asked: Asked) -> Refused | None:
@@ -27,19 +24,7 @@ def _transactional_id(asked: Asked) -> Refused | None:
         and asked.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
     ):
         return None
-    if not asked.request["acks"]:
-        return Refused(None)
-    responses = [
-        {
-            "name": topic["name"],
-            "topic_id": topic["topic_id"],
-            "partition_responses": [
-                _produced(part["index"], TRANSACTION_DENIED) for part in topic["partition_data"]
-            ],
-        }
-        for topic in asked.request["topic_data"]
-    ]
-    return Refused({"responses": responses})
+    return Refused(error_answer(asked.key, asked.version, asked.request, TRANSACTION_DENIED))
 
 
 def _has_transactional(request: Message) -> bool:
@@ -56,21 +41,11 @@ def _has_transactional(request: Message) -> bool:
 
 produce = in_turn(
     _transactional_id,
-    topics(
-        Operation.WRITE, field="topic_data", partitions="partition_data", index="index",
-        answers="responses", entries="partition_responses", entry=_produced,
-    ),
-)  # fmt: skip
+    topics(Operation.WRITE, field="topic_data"),
+)
 
 
-def _not_fetched(index: int) -> Message:
-    return {
-        "partition_index": index, "error_code": TOPIC_DENIED, "high_watermark": -1,
-        "aborted_transactions": None, "records": b"",
-    }  # fmt: skip
-
-
-_fetched = topics(Operation.READ, name="topic", index="partition", answers="responses", entry=_not_fetched)
+_fetched = topics(Operation.READ, name="topic")
 
 
 def fetch(asked: Asked) -> Refused | Mend | None:
@@ -81,26 +56,12 @@ def fetch(asked: Asked) -> Refused | Mend | None:
         return _fetched(asked)
     if asked.may_cluster(Operation.CLUSTER_ACTION):
         return None
-    return Refused({
-        "responses": [
-            {
-                "topic": topic.get("topic"),
-                "partitions": [_not_fetched(part["partition"]) for part in topic["partitions"]],
-            }
-            | ({"topic_id": topic["topic_id"]} if "topic_id" in topic else {})
-            for topic in request["topics"]
-        ]
-    })  # fmt: skip
+    return refusal(asked, TOPIC_DENIED)
 
 
-list_offsets = topics(
-    Operation.DESCRIBE, entry=lambda index: {"partition_index": index, "error_code": TOPIC_DENIED}
-)
+list_offsets = topics(Operation.DESCRIBE)
 
-_epochs = topics(
-    Operation.DESCRIBE, name="topic", index="partition",
-    entry=lambda index: {"partition": index, "error_code": TOPIC_DENIED},
-)  # fmt: skip
+_epochs = topics(Operation.DESCRIBE, name="topic")
 
 
 def offset_for_leader_epoch(asked: Asked) -> Refused | Mend | None:
@@ -110,12 +71,6 @@ def offset_for_leader_epoch(asked: Asked) -> Refused | Mend | None:
     return _epochs(asked)
 
 
-delete_records = topics(
-    Operation.DELETE,
-    entry=lambda index: {"partition_index": index, "low_watermark": -1, "error_code": TOPIC_DENIED},
-)
+delete_records = topics(Operation.DELETE)
 
-describe_producers = topics(
-    Operation.READ, partitions="partition_indexes", index=None,
-    entry=lambda index: {"partition_index": index, "error_code": TOPIC_DENIED, "error_message": None},
-)  # fmt: skip
+describe_producers = topics(Operation.READ)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from eoslog.broker.authorize.cuts import GROUP_DENIED, TOPIC_DENIED, cut, in_turn, needs, split, topics
+from eoslog.broker.authorize.cuts import (
+    GROUP_DENIED,
+    TOPIC_DENIED,
+    cut,
+    in_turn,
+    needs,
+    refusal,
+    split,
+    told,
+    topics,
+)
 from eoslog.broker.authorize.guard import Asked, Check, Mend, Refused
 from eoslog.broker.rules.acls import Operation, ResourceType
-from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message
 
 _GROUP = ResourceType.GROUP
@@ -14,29 +23,10 @@ member = needs(Operation.READ, _GROUP, "group_id")
 """Joining, leaving and all between."""
 
 
-def every_partition(asked: Asked, code: ErrorCode) -> Message:
-    """The answer to a commit that refuses all of it."""
-    return {
-        "topics": [
-            {
-                "name": topic.get("name"),
-                "partitions": [
-                    {"partition_index": part["partition_index"], "error_code": code}
-                    for part in topic["partitions"]
-                ],
-            }
-            | ({"topic_id": topic["topic_id"]} if "topic_id" in topic else {})
-            for topic in asked.request["topics"]
-        ]
-    }
-
-
-read_topics = topics(
-    Operation.READ, entry=lambda index: {"partition_index": index, "error_code": TOPIC_DENIED}
-)
+read_topics = topics(Operation.READ)
 """Offsets are committed by who may read what they are of."""
 
-offset_commit = in_turn(needs(Operation.READ, _GROUP, "group_id", every_partition), read_topics)
+offset_commit = in_turn(needs(Operation.READ, _GROUP, "group_id"), read_topics)
 
 
 def _deleted(asked: Asked) -> Refused | Mend | None:
@@ -52,23 +42,10 @@ offset_delete = in_turn(needs(Operation.DELETE, _GROUP, "group_id"), _deleted)
 
 # OffsetFetch
 
-_BATCHED, _GROUP_ERROR = 8, 2
+_BATCHED = 8
 
 
-def _no_offset(index: int, code: ErrorCode) -> Message:
-    return {
-        "partition_index": index,
-        "committed_offset": -1,
-        "committed_leader_epoch": -1,
-        "metadata": "",
-        "error_code": code,
-    }
-
-
-_seen_topics = topics(
-    Operation.DESCRIBE, partitions="partition_indexes", index=None,
-    entry=lambda index: _no_offset(index, TOPIC_DENIED),
-)  # fmt: skip
+_seen_topics = topics(Operation.DESCRIBE)
 
 
 def offset_fetch(asked: Asked) -> Refused | Mend | None:
@@ -77,23 +54,10 @@ def offset_fetch(asked: Asked) -> Refused | Mend | None:
         return _fetch_groups(asked)
     request = asked.request
     if not asked.may(Operation.DESCRIBE, _GROUP, request["group_id"]):
-        return Refused(_fetch_refused(asked))
+        return refusal(asked, GROUP_DENIED)
     if request["topics"] is None:
         return lambda answer: answer | {"topics": _seen(asked, answer["topics"])}
     return _seen_topics(asked)
-
-
-def _fetch_refused(asked: Asked) -> Message:
-    if asked.version >= _GROUP_ERROR:
-        return {"error_code": GROUP_DENIED, "topics": []}
-    told = [
-        {
-            "name": topic["name"],
-            "partitions": [_no_offset(index, GROUP_DENIED) for index in topic["partition_indexes"]],
-        }
-        for topic in asked.request["topics"]
-    ]
-    return {"topics": told}
 
 
 def _seen(asked: Asked, told: list[Message]) -> list[Message]:
@@ -111,16 +75,20 @@ def _fetch_groups(asked: Asked) -> Mend:
     asked.request["groups"] = kept
     whole = [group["topics"] is None for group in kept]
     cuts = [_cut_group(asked, group) for group in kept]
-    refused = [{"group_id": g["group_id"], "topics": [], "error_code": GROUP_DENIED} for g in denied]
+    refused = told(asked, "groups", denied, GROUP_DENIED)["groups"] if denied else []
 
     def mend(answer: Message) -> Message:
         groups = []
         for group, everything, refused_topics in zip(answer["groups"], whole, cuts, strict=True):
-            told = _seen(asked, group["topics"]) if everything else [*group["topics"], *refused_topics]
-            groups.append(group | {"topics": told if not group.get("error_code") else group["topics"]})
+            seen = _seen(asked, group["topics"]) if everything else [*group["topics"], *refused_topics]
+            groups.append(group | {"topics": seen if not group.get("error_code") else group["topics"]})
         return answer | {"groups": [*groups, *refused]}
 
     return mend
+
+
+def _no_offset(index: int) -> Message:
+    return {"partition_index": index, "committed_offset": -1, "error_code": TOPIC_DENIED}
 
 
 def _cut_group(asked: Asked, group: Message) -> list[Message]:
@@ -137,7 +105,7 @@ def _cut_group(asked: Asked, group: Message) -> list[Message]:
         {
             "name": topic.get("name") or "",
             "topic_id": topic.get("topic_id", bytes(16)),
-            "partitions": [_no_offset(index, TOPIC_DENIED) for index in topic["partition_indexes"]],
+            "partitions": [_no_offset(index) for index in topic["partition_indexes"]],
         }
         for topic in denied
     ]
@@ -150,10 +118,7 @@ def describe(field: str) -> Check:
     """Needs DESCRIBE on each group; tells what else one may do where that is asked for."""
 
     def check(asked: Asked) -> Mend:
-        cutting = cut(
-            asked.request, field, lambda group: asked.may(Operation.DESCRIBE, _GROUP, group),
-            "groups", lambda group: {"group_id": group, "error_code": GROUP_DENIED},
-        )  # fmt: skip
+        cutting = cut(asked, field, lambda group: asked.may(Operation.DESCRIBE, _GROUP, group), GROUP_DENIED)
         ask = asked.request["include_authorized_operations"]
 
         def mend(answer: Message) -> Message:
@@ -206,17 +171,14 @@ def list_groups(asked: Asked) -> Mend | None:
 
 def delete_groups(asked: Asked) -> Mend | None:
     """Needs DELETE on each group."""
-    return cut(
-        asked.request, "groups_names", lambda group: asked.may(Operation.DELETE, _GROUP, group),
-        "results", lambda group: {"group_id": group, "error_code": GROUP_DENIED},
-    )  # fmt: skip
+    return cut(asked, "groups_names", lambda group: asked.may(Operation.DELETE, _GROUP, group), GROUP_DENIED)
 
 
 def consumer_heartbeat(asked: Asked) -> Refused | None:
     """Needs READ on the group and DESCRIBE on every topic subscribed to by name."""
     if not asked.may(Operation.READ, _GROUP, asked.request["group_id"]):
-        return Refused({"error_code": GROUP_DENIED})
+        return refusal(asked, GROUP_DENIED)
     names = asked.request["subscribed_topic_names"] or ()
     if not all([asked.may_topic(Operation.DESCRIBE, name) for name in names]):
-        return Refused({"error_code": TOPIC_DENIED})
+        return refusal(asked, TOPIC_DENIED)
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eoslog.broker.authorize.cuts import CODES, NO_ID, TOPIC_DENIED, cut, split
+from eoslog.broker.authorize.cuts import CODES, NO_ID, TOPIC_DENIED, appended, cut, split, told
 from eoslog.broker.authorize.guard import Asked, Check, Mend
 from eoslog.broker.rules.acls import CLUSTER_NAME, Operation, ResourceType
 from eoslog.protocol.errors import ErrorCode
@@ -22,7 +22,7 @@ def metadata(asked: Asked) -> Mend:
     ask_topics = bool(request["include_topic_authorized_operations"])
     ask_cluster = bool(request["include_cluster_authorized_operations"])
     nothing_left = not everything and not request["topics"] and asked.version == 0
-    refused = [_unseen(topic) for topic in denied]
+    refused = told(asked, "topics", denied, TOPIC_DENIED)
 
     def mend(answer: Message) -> Message:
         topics = [] if nothing_left else answer["topics"]
@@ -31,7 +31,7 @@ def metadata(asked: Asked) -> Mend:
         if ask_topics:
             for topic in topics:
                 _tell_operations(asked, topic)
-        mended = answer | {"topics": [*topics, *refused]}
+        mended = appended(refused)(answer | {"topics": topics})
         if ask_cluster:
             mended["cluster_authorized_operations"] = cluster_operations(asked)
         return mended
@@ -52,12 +52,6 @@ def _may_see(asked: Asked, topic: Message) -> bool:
 
 def _may_create(asked: Asked, name: str) -> bool:
     return asked.may_cluster(Operation.CREATE, told=False) or asked.may_topic(Operation.CREATE, name)
-
-
-def _unseen(topic: Message) -> Message:
-    by_id = topic["name"] is None
-    told: Message = {"error_code": TOPIC_DENIED, "name": topic["name"]}
-    return told | {"topic_id": topic["topic_id"]} if by_id else told
 
 
 def _tell_operations(asked: Asked, topic: Message) -> None:
@@ -101,24 +95,23 @@ def describe_topic_partitions(asked: Asked) -> Mend:
         names = (n for n in asked.topics.names() if asked.may(Operation.DESCRIBE, _TOPIC, n, told=False))
         request["topics"] = [{"name": name} for name in names]
     nothing_left = not request["topics"]
+    refused = told(asked, "topics", denied, TOPIC_DENIED)
 
     def mend(answer: Message) -> Message:
         topics = [] if nothing_left else answer["topics"]
         for topic in topics:
             _tell_operations(asked, topic)
-        told = [*topics, *({"error_code": TOPIC_DENIED, "name": topic["name"]} for topic in denied)]
-        return answer | {"topics": told, "next_cursor": None if nothing_left else answer.get("next_cursor")}
+        cursor = None if nothing_left else answer.get("next_cursor")
+        return appended(refused)(answer | {"topics": topics, "next_cursor": cursor})
 
     return mend
 
 
 def create_topics(asked: Asked) -> Mend | None:
     """Needs CREATE on the cluster or the topic; the configs are told to who may see them."""
-
-    def refuse(topic: Message) -> Message:
-        return {"name": topic["name"], "error_code": TOPIC_DENIED, "error_message": "Authorization failed."}
-
-    cutting = cut(asked.request, "topics", lambda t: _may_create(asked, t["name"]), "topics", refuse)
+    cutting = cut(
+        asked, "topics", lambda t: _may_create(asked, t["name"]), TOPIC_DENIED, "Authorization failed."
+    )
 
     def mend(answer: Message) -> Message:
         shown = [_without_configs(asked, topic) for topic in answer["topics"]]
@@ -143,10 +136,7 @@ def _without_configs(asked: Asked, topic: Message) -> Message:
 def delete_topics(asked: Asked) -> Mend | None:
     """Needs DELETE. An id whose topic may not be seen is as unknown as any other."""
     if asked.version < 6:
-        return cut(
-            asked.request, "topic_names", lambda name: asked.may_topic(Operation.DELETE, name),
-            "responses", lambda name: {"name": name, "error_code": TOPIC_DENIED},
-        )  # fmt: skip
+        return cut(asked, "topic_names", lambda name: asked.may_topic(Operation.DELETE, name), TOPIC_DENIED)
 
     def allowed(topic: Message) -> bool:
         name = asked.topic_name(topic)
@@ -160,22 +150,20 @@ def delete_topics(asked: Asked) -> Mend | None:
             return {"name": name, "topic_id": topic["topic_id"], "error_code": TOPIC_DENIED}
         return {"name": None, "topic_id": topic["topic_id"], "error_code": ErrorCode.UNKNOWN_TOPIC_ID}
 
-    return cut(asked.request, "topics", allowed, "responses", refuse)
+    asked.request["topics"], denied = split(asked.request["topics"], allowed)
+    return appended({"responses": [refuse(topic) for topic in denied]}) if denied else None
 
 
 def create_partitions(asked: Asked) -> Mend | None:
     """Needs ALTER on the topic."""
-    return cut(
-        asked.request, "topics", lambda topic: asked.may_topic(Operation.ALTER, topic["name"]),
-        "results", lambda topic: {"name": topic["name"], "error_code": TOPIC_DENIED, "error_message": None},
-    )  # fmt: skip
+    return cut(asked, "topics", lambda topic: asked.may_topic(Operation.ALTER, topic["name"]), TOPIC_DENIED)
 
 
 # Resource types of the config APIs -> where the access right is; all others are the cluster's.
 _CONFIG_OF = {2: ResourceType.TOPIC, 32: ResourceType.GROUP}
 
 
-def configs(operation: Operation, answers: str) -> Check:
+def configs(operation: Operation) -> Check:
     """Needs the operation on each topic or group, or on the cluster for all else that has configs."""
 
     def where(resource: Message) -> tuple[ResourceType, str]:
@@ -183,20 +171,11 @@ def configs(operation: Operation, answers: str) -> Check:
         return kind, CLUSTER_NAME if kind is _CLUSTER else resource["resource_name"]
 
     def check(asked: Asked) -> Mend | None:
-        def refuse(resource: Message) -> Message:
-            return {
-                "error_code": CODES[where(resource)[0]],
-                "error_message": None,
-                "resource_type": resource["resource_type"],
-                "resource_name": resource["resource_name"],
-            }
-
         return cut(
-            asked.request,
+            asked,
             "resources",
             lambda resource: asked.may(operation, *where(resource)),
-            answers,
-            refuse,
+            lambda resource: CODES[where(resource)[0]],
         )
 
     return check

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from eoslog.broker.authorize.cuts import (
     CLUSTER_DENIED,
     GROUP_DENIED,
@@ -12,8 +10,10 @@ from eoslog.broker.authorize.cuts import (
     cut,
     in_turn,
     needs,
+    refusal,
+    told,
 )
-from eoslog.broker.authorize.groups import every_partition, read_topics
+from eoslog.broker.authorize.groups import read_topics
 from eoslog.broker.authorize.guard import Asked, Mend, Refused
 from eoslog.broker.rules.acls import Operation, ResourceType
 from eoslog.protocol.errors import ErrorCode
@@ -26,11 +26,11 @@ _writes = needs(Operation.WRITE, _ID, "transactional_id")
 
 def _together(asked: Asked) -> Mend | None:
     return cut(
-        asked.request, "together", lambda named: asked.may(Operation.WRITE, _ID, named["transactional_id"]),
-        "together", lambda named: {
-            "transactional_id": named["transactional_id"], "error_code": TRANSACTION_DENIED
-        },
-    )  # fmt: skip
+        asked,
+        "together",
+        lambda named: asked.may(Operation.WRITE, _ID, named["transactional_id"]),
+        TRANSACTION_DENIED,
+    )
 
 
 end_txn = in_turn(_writes, _together)
@@ -38,8 +38,8 @@ end_txn = in_turn(_writes, _together)
 add_offsets_to_txn = in_turn(_writes, needs(Operation.READ, ResourceType.GROUP, "group_id"))
 
 txn_offset_commit = in_turn(
-    needs(Operation.WRITE, _ID, "transactional_id", every_partition),
-    needs(Operation.READ, ResourceType.GROUP, "group_id", every_partition),
+    _writes,
+    needs(Operation.READ, ResourceType.GROUP, "group_id"),
     read_topics,
 )
 
@@ -47,18 +47,17 @@ txn_offset_commit = in_turn(
 def init_producer_id(asked: Asked) -> Refused | None:
     """Needs WRITE on the transactional id; without one, IDEMPOTENT_WRITE or WRITE on some topic."""
     name = asked.request["transactional_id"]
-    nobody: Message = {"producer_id": -1, "producer_epoch": -1}
     if name is None:
         if asked.may_cluster(Operation.IDEMPOTENT_WRITE, told=False) or asked.may_some(
             Operation.WRITE, ResourceType.TOPIC
         ):
             return None
-        return Refused({"error_code": CLUSTER_DENIED} | nobody)
+        return refusal(asked, CLUSTER_DENIED)
     if asked.may(Operation.WRITE, _ID, name) and (
         not asked.request["enable2_pc"] or asked.may(Operation.TWO_PHASE_COMMIT, _ID, name)
     ):
         return None
-    return Refused({"error_code": TRANSACTION_DENIED} | nobody)
+    return refusal(asked, TRANSACTION_DENIED)
 
 
 _BATCHED = 4
@@ -70,62 +69,35 @@ def add_partitions_to_txn(asked: Asked) -> Refused | None:
     if asked.version >= _BATCHED:
         if asked.may_cluster(Operation.CLUSTER_ACTION):
             return None
-        return Refused({"error_code": CLUSTER_DENIED})
+        return refusal(asked, CLUSTER_DENIED)
     topics = request["v3_and_below_topics"]
     if not asked.may(Operation.WRITE, _ID, request["v3_and_below_transactional_id"]):
-        return Refused(_added(topics, lambda _: TRANSACTION_DENIED))
+        return refusal(asked, TRANSACTION_DENIED)
     denied = {t["name"] for t in topics if not asked.may_topic(Operation.WRITE, t["name"])}
     if not denied:
         return None
-    return Refused(
-        _added(topics, lambda name: TOPIC_DENIED if name in denied else ErrorCode.OPERATION_NOT_ATTEMPTED)
-    )
 
+    def code(topic: Message) -> ErrorCode:
+        return TOPIC_DENIED if topic["name"] in denied else ErrorCode.OPERATION_NOT_ATTEMPTED
 
-def _added(topics: list[Message], code: Callable[[str], ErrorCode]) -> Message:
-    return {
-        "results_by_topic_v3_and_below": [
-            {
-                "name": topic["name"],
-                "results_by_partition": [
-                    {"partition_index": index, "partition_error_code": code(topic["name"])}
-                    for index in topic["partitions"]
-                ],
-            }
-            for topic in topics
-        ]
-    }
+    return Refused(told(asked, "v3_and_below_topics", topics, code))
 
 
 def write_txn_markers(asked: Asked) -> Refused | None:
     """Needs ALTER or CLUSTER_ACTION on the cluster."""
     if asked.may_cluster(Operation.ALTER, told=False) or asked.may_cluster(Operation.CLUSTER_ACTION):
         return None
-    markers = [
-        {
-            "producer_id": marker["producer_id"],
-            "topics": [
-                {
-                    "name": topic["name"],
-                    "partitions": [
-                        {"partition_index": index, "error_code": CLUSTER_DENIED}
-                        for index in topic["partition_indexes"]
-                    ],
-                }
-                for topic in marker["topics"]
-            ],
-        }
-        for marker in asked.request["markers"]
-    ]
-    return Refused({"markers": markers})
+    return refusal(asked, CLUSTER_DENIED)
 
 
 def describe_transactions(asked: Asked) -> Mend:
     """Needs DESCRIBE on each id; topics that may not be seen are left out."""
     cutting = cut(
-        asked.request, "transactional_ids", lambda name: asked.may(Operation.DESCRIBE, _ID, name),
-        "transaction_states", lambda name: {"transactional_id": name, "error_code": TRANSACTION_DENIED},
-    )  # fmt: skip
+        asked,
+        "transactional_ids",
+        lambda name: asked.may(Operation.DESCRIBE, _ID, name),
+        TRANSACTION_DENIED,
+    )
 
     def mend(answer: Message) -> Message:
         states = [
@@ -166,11 +138,7 @@ def find_coordinator(asked: Asked) -> Refused | Mend | None:
     if found is None:
         return None  # the handler knows no other
     resource, code = found
-    nowhere: Message = {"error_code": code, "error_message": None, "node_id": -1, "host": "", "port": -1}
     if asked.version < _BATCHED:
         allowed = asked.may(Operation.DESCRIBE, resource, asked.request["key"])
-        return None if allowed else Refused(nowhere)
-    return cut(
-        asked.request, "coordinator_keys", lambda key: asked.may(Operation.DESCRIBE, resource, key),
-        "coordinators", lambda key: {"key": key, **nowhere},
-    )  # fmt: skip
+        return None if allowed else refusal(asked, code)
+    return cut(asked, "coordinator_keys", lambda key: asked.may(Operation.DESCRIBE, resource, key), code)

@@ -14,8 +14,8 @@ from weakref import WeakSet
 
 from eoslog.broker.dispatch import CloseConnection, Settled
 from eoslog.protocol.apis import APIS, Api, ApiKey
+from eoslog.protocol.error_places import error_answer
 from eoslog.protocol.frames import RequestHeader
-from eoslog.testing.errors import NoPlaceForAnError, error_answer
 
 if TYPE_CHECKING:
     from eoslog.broker.dispatch import Handler, RequestContext
@@ -189,10 +189,10 @@ def _begun_later(handler: Handler, seconds: float) -> Handler:
 def _with_error(handler: Handler, rule: Rule) -> Handler:
     def refused(context: RequestContext, request: Message) -> Message | Awaitable[Message | None] | None:
         header = context.header
-        try:
-            answer = error_answer(ApiKey(header.api_key), header.api_version, request, rule.code)
-        except NoPlaceForAnError as error:
-            raise CloseConnection(str(error)) from error
+        answer = error_answer(header.api_key, header.api_version, request, rule.code)
+        if answer is None:
+            name = APIS[ApiKey(header.api_key)].name
+            raise CloseConnection(f"no answer to this {name} v{header.api_version} can say error {rule.code}")
         if rule.carried_out:
             return _after(handler, _always(answer))(context, request)
         return answer

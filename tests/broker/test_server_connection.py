@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from filled_requests import bodies
 
 from eoslog.broker import connection as connection_module
 from eoslog.broker.answers import joined
@@ -169,6 +170,56 @@ def test_a_fault_is_told_where_the_api_has_a_place_for_it(
             client.send(PRODUCE, 9)
             assert await client.closed()
             assert "ZeroDivisionError" in caplog.text
+
+    run(test)
+
+
+NOT_TOLD = {
+    ApiKey.FETCH,
+    ApiKey.METADATA,
+    ApiKey.API_VERSIONS,
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+}
+"""Clients misread these answers' one error code."""
+TOLD_AT_THE_TOP = [
+    (api.key, version, body)
+    for api, version, body in bodies()
+    if any(field.name == "error_code" and version in field.versions for field in api.response.struct.fields)
+]
+
+
+def broken(context: Any, request: dict[str, Any]) -> dict[str, Any]:
+    raise ZeroDivisionError("of the test")
+
+
+def test_every_api_that_has_one_error_code_tells_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = [case for case in TOLD_AT_THE_TOP if case[0] not in NOT_TOLD]
+
+    async def test() -> None:
+        async with serving(monkeypatch, dict.fromkeys(ApiKey, broken)) as (_, connect):
+            client = await connect()
+            for key, version, body in cases:
+                client.send(key, version, body)
+                _, answer = await client.receive()
+                assert answer["error_code"] == -1, (key.name, version)
+
+    assert len({key for key, _, _ in cases}) == 25
+    run(test)
+
+
+@pytest.mark.parametrize("key", sorted(NOT_TOLD), ids=lambda key: key.name)
+def test_a_fault_that_would_be_misread_ends_the_connection(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, key: ApiKey
+) -> None:
+    async def test() -> None:
+        async with serving(monkeypatch, {key: broken}) as (_, connect):
+            for version, body in [(v, body) for k, v, body in TOLD_AT_THE_TOP if k == key]:
+                caplog.clear()
+                client = await connect()
+                client.send(key, version, body)
+                assert await client.closed()
+                assert "fault while serving" in caplog.text
 
     run(test)
 

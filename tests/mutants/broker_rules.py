@@ -296,13 +296,13 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "followers need no right",
-            "    if asked.may_cluster(Operation.CLUSTER_ACTION):\n        return None\n    return Refused",
-            "    return None\n    return Refused",
+            "    if asked.may_cluster(Operation.CLUSTER_ACTION):\n        return None\n    return refusal",
+            "    return None\n    return refusal",
         ),
         Break(
             "who reads may write",
-            "    topics(\n        Operation.WRITE,",
-            "    topics(\n        Operation.READ,",
+            "    topics(Operation.WRITE,",
+            "    topics(Operation.READ,",
         ),
     ),
     *mutants_of(

@@ -1,13 +1,13 @@
-"""An error on demand is an answer that every version's schema can carry, and says the error."""
+"""An answer that says an error is one that every version's schema can carry, and says the error."""
 
 from typing import Any
 
 import pytest
 
 from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.error_places import error_answer, errors_in
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.fields import Array, Blob, Field, Fixed, Struct, Text
-from eoslog.testing.errors import NoPlaceForAnError, error_answer
 
 CASES = [
     (api.key, version) for api in APIS.values() for version in range(api.min_version, api.max_version + 1)
@@ -57,6 +57,7 @@ def test_every_api_and_version(key: ApiKey, version: int) -> None:
     read, _ = api.response.read(version, b"".join(api.response.write(version, message)))
     assert CODE in errors(api.response.struct, read)
     assert set(errors(api.response.struct, read)) <= {CODE, 0}
+    assert errors_in(key, message) == {CODE: errors(api.response.struct, read).count(CODE)}
 
 
 def test_each_partition_is_named() -> None:
@@ -67,8 +68,8 @@ def test_each_partition_is_named() -> None:
     (topic,) = answer["responses"]
     assert topic["name"] == "a"
     assert topic["partition_responses"] == [
-        {"index": 3, "error_code": CODE},
-        {"index": 4, "error_code": CODE},
+        {"index": 3, "error_code": CODE, "base_offset": -1, "error_message": None},
+        {"index": 4, "error_code": CODE, "base_offset": -1, "error_message": None},
     ]
 
 
@@ -84,5 +85,19 @@ def test_a_request_without_an_answer_gets_none() -> None:
 
 
 def test_where_there_is_no_place_for_an_error() -> None:
-    with pytest.raises(NoPlaceForAnError, match="ListOffsets v5 names nothing"):
-        error_answer(ApiKey.LIST_OFFSETS, 5, {"topics": []}, CODE)
+    assert error_answer(ApiKey.LIST_OFFSETS, 5, {"topics": []}, CODE) is None
+
+
+def test_a_message_stands_beside_the_code_where_there_is_a_place() -> None:
+    request = {"topics": [{"name": "a"}]}
+    told = {"name": "a", "error_code": CODE, "error_message": "why"}
+    assert error_answer(ApiKey.CREATE_TOPICS, 5, request, CODE, "why") == {"topics": [told]}
+    assert error_answer(ApiKey.HEARTBEAT, 4, {}, CODE, "why") == {"error_code": CODE}
+
+
+def test_what_is_asked_for_is_not_repeated_as_if_it_were_found() -> None:
+    part = {"partition": 1, "leader_epoch": 7, "current_leader_epoch": 8}
+    answer = error_answer(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, {"topics": [{"topic": "a", "partitions": [part]}]}, CODE
+    )
+    assert answer == {"topics": [{"topic": "a", "partitions": [{"partition": 1, "error_code": CODE}]}]}

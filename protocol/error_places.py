@@ -1,0 +1,216 @@
+"""Where an answer says an error, found in the schemas; and answers that say one, as valid as real ones.
+
+Where an API has one error for all of a request, it is told there. Where it has one for each topic, partition,
+group or resource, every one that the request names gets the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.fields import INT16, Array, Field, Struct
+from eoslog.protocol.schema import Message
+
+MISREAD = frozenset(
+    {ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+)
+"""APIs whose error of the whole request clients take for something else, unless it is one they know:
+
+- Fetch: it is the session's. With another error librdkafka sees an answer without news, and asks on.
+- Metadata (from 13): it is there to send clients back to their first addresses (KIP-1102). With another error
+  Java's admin client sees a cluster without topics.
+- ApiVersions: a broker that serves nothing, or one from before this API.
+- SaslHandshake, SaslAuthenticate: a refusal, which ends a client for good; and how far the exchange got is
+  unknown after a fault.
+"""
+
+_AT_BOTH = frozenset({ApiKey.ELECT_LEADERS})
+"""APIs that repeat the error of the whole at each part."""
+
+_CODES = ("error_code", "partition_error_code")
+_MESSAGE = "error_message"
+
+# Where the parts of an answer stand in the request, unless under the same name. All that are there count;
+# "a.b" means the `b` of every `a`.
+_ASKED_AS = {
+    "responses": ("topic_data", "topics", "topic_names", "resources"),
+    "partition_responses": ("partition_data",),
+    "partitions": ("partition_indexes",),
+    "replica_election_results": ("topic_partitions",),
+    "partition_result": ("partitions",),
+    "results": ("resources", "topics", "creations", "groups_names", "deletions", "upsertions", "dirs.topics"),
+    "filter_results": ("filters",),
+    "groups": ("group_ids",),
+    "coordinators": ("coordinator_keys",),
+    "transaction_states": ("transactional_ids",),
+    "results_by_transaction": ("transactions",),
+    "topic_results": ("topics",),
+    "results_by_partition": ("partitions",),
+    "results_by_topic_v3_and_below": ("v3_and_below_topics",),
+}
+
+# What a part is called: the fields of the answer, and what the request calls them.
+_NAMES = {
+    "name": ("name",),
+    "topic": ("topic", "name"),
+    "topic_name": ("name",),
+    "topic_id": ("topic_id",),
+    "index": ("index",),
+    "partition": ("partition",),
+    "partition_index": ("partition_index", "partition", "index"),
+    "partition_id": ("partition",),
+    "group_id": ("group_id",),
+    "transactional_id": ("transactional_id",),
+    "producer_id": ("producer_id",),
+    "resource_type": ("resource_type",),
+    "resource_name": ("resource_name",),
+    "user": ("name",),
+    "entity": ("entity",),
+    "key": ("key",),
+}
+
+# What stands in the fields that have nothing to say beside an error, where it is not their default.
+_NOTHING = {
+    "base_offset": -1, "high_watermark": -1, "low_watermark": -1, "committed_offset": -1,
+    "node_id": -1, "port": -1, "producer_id": -1, "producer_epoch": -1,
+    "aborted_transactions": None, "records": b"",
+}  # fmt: skip
+
+
+def error_of_all(key: int, version: int, code: int, message: str | None = None) -> Message | None:
+    """The answer that says one error for the whole request, whatever it was.
+
+    None where this version has no place for it, or where it would be misread.
+    """
+    return None if key in MISREAD else _of_all(key, version, code, message)
+
+
+def error_of_parts(
+    key: int, version: int, request: Message, code: int, message: str | None = None
+) -> Message:
+    """The answer's lists of parts that can have errors: an item with the error for each in the request."""
+    return _parts(APIS[ApiKey(key)].response.struct, version, request, code, message)
+
+
+def error_answer(
+    key: int, version: int, request: Message, code: int, message: str | None = None
+) -> Message | None:
+    """The answer that says an error for all that the request asked about.
+
+    None where it cannot be said: there is no place in this version and the request names nothing, or it wants
+    no answer (Produce with acks=0).
+    """
+    if key == ApiKey.PRODUCE and request["acks"] == 0:
+        return None
+    told = error_of_all(key, version, code, message)
+    if told is not None and key not in _AT_BOTH:
+        return told
+    parts = error_of_parts(key, version, request, code, message)
+    if told is not None or any(parts.values()):
+        return parts | (told or {})
+    return _of_all(key, version, code, message)
+
+
+def errors_in(key: int, answer: Message | None) -> dict[int, int]:
+    """How often an answer has which error code; None: there is no answer (acks=0). In any thread."""
+    places, found = _error_places(key), dict[int, int]()
+    if answer is not None and places is not None:
+        _count(answer, places, found)
+    return found
+
+
+def _of_all(key: int, version: int, code: int, message: str | None) -> Message | None:
+    return _own(APIS[ApiKey(key)].response.struct, version, code, message) or None
+
+
+def _own(struct: Struct, version: int, code: int, message: str | None) -> Message:
+    """The fields of a struct, without its lists, that say an error; none if it has no place for one."""
+    fields = [field for field in struct.fields if version in field.versions]
+    told: Message = {field.name: code for field in fields if field.name in _CODES}
+    if not told:
+        return told
+    for field in fields:
+        if field.name == _MESSAGE:
+            told[_MESSAGE] = message if message or version in field.nullable else ""
+        elif field.name in _NOTHING:
+            told[field.name] = _NOTHING[field.name]
+    return told
+
+
+def _parts(struct: Struct, version: int, asked: Message, code: int, message: str | None) -> Message:
+    return {
+        field.name: [_part(item, version, one, code, message) for one in _asked(field.name, asked)]
+        for field in struct.fields
+        if version in field.versions and (item := _item(field)) is not None and _places(item)
+    }
+
+
+def _part(struct: Struct, version: int, asked: Any, code: int, message: str | None) -> Message:
+    """One item: what it is called, and its error, or those of its parts."""
+    named = _named(struct, version, asked)
+    own = _own(struct, version, code, message)
+    return named | (own or _parts(struct, version, asked, code, message))
+
+
+def _named(struct: Struct, version: int, asked: Any) -> Message:
+    names = [field.name for field in struct.fields if version in field.versions and field.name in _NAMES]
+    if not isinstance(asked, dict):  # a plain name or number: the first field is for it
+        return {names[0]: asked}
+    said = ((name, [known for known in _NAMES[name] if known in asked]) for name in names)
+    return {name: asked[known[0]] for name, known in said if known}
+
+
+def _item(field: Field) -> Struct | None:
+    """The struct of a list's items, if it is a list of structs."""
+    kind = field.type
+    return kind.of if isinstance(kind, Array) and isinstance(kind.of, Struct) else None
+
+
+def _asked(name: str, asked: Message) -> Iterator[Any]:
+    for path in (name, *_ASKED_AS.get(name, ())):
+        yield from _at(path, asked)
+
+
+def _at(path: str, asked: Message) -> Iterator[Any]:
+    head, _, rest = path.partition(".")
+    for item in asked.get(head) or ():
+        if rest:
+            yield from _at(rest, item)
+        else:
+            yield item
+
+
+class _Places(NamedTuple):
+    """Where a message has error codes: fields of its own, and lists of structs that have some."""
+
+    codes: tuple[str, ...]
+    parts: tuple[tuple[str, Any], ...]
+
+
+@cache
+def _error_places(key: int) -> _Places | None:
+    return _places(APIS[ApiKey(key)].response.struct)
+
+
+def _places(struct: Struct) -> _Places | None:
+    codes = tuple(field.name for field in struct.fields if _is_code(field))
+    found = [(field.name, _places(item)) for field in struct.fields if (item := _item(field)) is not None]
+    parts = tuple((name, places) for name, places in found if places is not None)
+    return _Places(codes, parts) if codes or parts else None
+
+
+def _is_code(field: Field) -> bool:
+    return field.type is INT16 and (field.name == "error_code" or field.name.endswith("_error_code"))
+
+
+def _count(message: Message, places: _Places, found: dict[int, int]) -> None:
+    for name in places.codes:
+        code = message.get(name)
+        if code:
+            found[code] = found.get(code, 0) + 1
+    for name, deeper in places.parts:
+        for item in message.get(name) or ():
+            _count(item, deeper, found)
