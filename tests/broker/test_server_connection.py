@@ -19,8 +19,7 @@ from eoslog.broker.dispatch import CloseConnection, Settled
 from eoslog.broker.limits import Memory
 from eoslog.broker.security.listeners import Listener
 from eoslog.broker.server import Server
-from eoslog.broker.steps import LARGE_AT_ONCE
-from eoslog.broker.turns import Turns
+from eoslog.broker.turns import LARGE_AT_ONCE, Turns
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import decode_response, encode_request
 
