@@ -61,7 +61,7 @@ async def serving(
     monkeypatch.setattr(connection_module, "handlers", lambda: table)
     config = replace(BrokerConfig(), request_max_bytes=max_bytes, **options)
     memory = Memory(config.queued_max_request_bytes, config.queued_max_response_bytes)
-    broker: Any = SimpleNamespace(config=config, memory=memory, faults=None, guard=None, turns=Turns())
+    broker: Any = SimpleNamespace(config=config, memory=memory, authorizer=None, turns=Turns())
     server = Server()
     port = (await server.bind(Listener())).port
     await server.serve(broker)
