@@ -93,7 +93,7 @@ async def call(handler: Any, shell: Shell, version: int, body: Answer) -> Answer
     """One request through its bytes, its handler, and its answer's bytes."""
     api = APIS[handler.KEY]
     request, _ = api.request.read(version, b"".join(bytes(p) for p in api.request.write(version, body)))
-    broker: Any = SimpleNamespace(groups=shell.groups, topics=shell.topics, node_id=1, guard=None)
+    broker: Any = SimpleNamespace(groups=shell.groups, topics=shell.topics, node_id=1, authorizer=None)
     header = RequestHeader(handler.KEY, version, 1, "client")
     answer = handler.handle(RequestContext(broker, header, "/127.0.0.1", "host", 9), request)
     if not isinstance(answer, dict):
