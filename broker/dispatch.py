@@ -19,7 +19,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.security.session import OPEN, Session
-from eoslog.protocol.apis import APIS, Api, ApiKey
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.fields import Versions
 from eoslog.protocol.frames import RequestHeader
 from eoslog.protocol.schema import Message
 
@@ -79,14 +80,39 @@ class Settled(Awaitable[Message | None]):
 Handler = Callable[[RequestContext, Message], Message | Awaitable[Message | None] | None]
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """An API as its handler's file declares it."""
+
+    handle: Handler
+    versions: Versions
+    named_from: int
+    """The lowest version that ApiVersions names."""
+
+
 @cache
-def handlers() -> Mapping[ApiKey, Handler]:
-    """The table of all handlers. Made on first use, as handlers import this module."""
+def served() -> Mapping[ApiKey, Served]:
+    """What the handlers' files declare, by key. Made on first use, as handlers import this module."""
     from eoslog.broker import handlers as room
 
-    return {module.KEY: module.handle for module in room.ALL}
+    declared = sorted(room.ALL, key=lambda module: int(module.KEY))
+    return {
+        module.KEY: Served(
+            module.handle, Versions(*module.VERSIONS), getattr(module, "NAMED_FROM", module.VERSIONS[0])
+        )
+        for module in declared
+    }
 
 
-def served() -> list[Api]:
-    """The APIs that have a handler, by key: what ApiVersions announces."""
-    return [APIS[key] for key in sorted(handlers())]
+@cache
+def handlers() -> Mapping[ApiKey, Handler]:
+    """The table of all handlers."""
+    return {key: api.handle for key, api in served().items()}
+
+
+def announced() -> list[Message]:
+    """The versions of the APIs as ApiVersions tells them."""
+    return [
+        {"api_key": key, "min_version": api.named_from, "max_version": api.versions.last}
+        for key, api in served().items()
+    ]

@@ -16,6 +16,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.DESCRIBE_CLIENT_QUOTAS
+VERSIONS = (0, 1)
 
 _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
 
