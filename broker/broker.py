@@ -36,6 +36,7 @@ from eoslog.broker.security.listeners import listeners_of
 from eoslog.broker.topics import Topics
 from eoslog.broker.turns import Turns
 from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.schema import Message
 
 if TYPE_CHECKING:
     from eoslog.broker.authorize.store import Authorizer
@@ -62,6 +63,8 @@ class Broker:
         )
         self.turns = Turns()
         fs = fs or OsFileSystem()
+        self.announced: Callable[[], list[Message]] = list
+        """The versions of the APIs as ApiVersions tells them: the server says which are served."""
         self.authorizer: Authorizer | None = None
         """Says who may do what; None: everybody may do everything."""
         self.configs = ConfigStore(fs, config.log_dirs)

@@ -25,12 +25,13 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Protocol
 
 from eoslog.broker.answers import Answers
-from eoslog.broker.dispatch import RequestContext, Settled, handlers
+from eoslog.broker.dispatch import RequestContext, Settled
 from eoslog.broker.exchange import RAW, Read, Slot, begin
 from eoslog.broker.limits import SMALL
 from eoslog.broker.presence import Presence
 from eoslog.broker.security.principals import principal_of
 from eoslog.broker.security.session import State
+from eoslog.broker.served import handlers
 from eoslog.broker.steps import has_many, is_large, serve, settled
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import RequestHeader

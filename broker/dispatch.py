@@ -13,13 +13,11 @@ which a connection's requests arrived; what it returns says how the connection g
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.security.session import OPEN, Session
-from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.frames import RequestHeader
 from eoslog.protocol.schema import Message
 
@@ -77,16 +75,3 @@ class Settled(Awaitable[Message | None]):
 
 
 Handler = Callable[[RequestContext, Message], Message | Awaitable[Message | None] | None]
-
-
-@cache
-def handlers() -> Mapping[ApiKey, Handler]:
-    """The table of all handlers. Made on first use, as handlers import this module."""
-    from eoslog.broker import handlers as room
-
-    return {module.KEY: module.handle for module in room.ALL}
-
-
-def served() -> list[Api]:
-    """The APIs that have a handler, by key: what ApiVersions announces."""
-    return [APIS[key] for key in sorted(handlers())]

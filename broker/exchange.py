@@ -8,6 +8,7 @@ from time import perf_counter
 
 from eoslog.broker.dispatch import Handler, RequestContext
 from eoslog.broker.security.session import Session
+from eoslog.broker.served import announced, served
 from eoslog.broker.steps import most_things
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode
@@ -59,13 +60,13 @@ def begin(
     refusal = session.refuses(key, now)
     if refusal is not None:
         raise ProtocolError(refusal)
-    api = APIS[ApiKey(key)]
-    if not api.min_version <= version <= api.max_version:
+    api, versions = APIS[ApiKey(key)], served()[key].versions
+    if version not in versions:
         if key == ApiKey.API_VERSIONS:
             header = RequestHeader(ApiKey.API_VERSIONS, 0, correlation_id, None)
             return header, _unsupported_api_versions, dict
         raise ProtocolError(
-            f"{api.name} version {version} is not served, only {api.min_version} to {api.max_version}"
+            f"{api.name} version {version} is not served, only {versions.first} to {versions.last}"
         )
     header, position = decode_request_header(frame)
     return header, handler, lambda: api.request.read(version, frame, position, most_things(key))[0]
@@ -73,9 +74,8 @@ def begin(
 
 def _unsupported_api_versions(context: RequestContext, request: Message) -> Message:
     """The answer to an unknown version of ApiVersions: v0's layout, and the versions there are (KIP-511)."""
-    api = APIS[ApiKey.API_VERSIONS]
-    known = {"api_key": api.key, "min_version": api.advertised_min, "max_version": api.max_version}
-    return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": [known]}
+    known = [one for one in announced() if one["api_key"] == ApiKey.API_VERSIONS]
+    return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": known}
 
 
 def encode(header: RequestHeader, message: Message) -> list[Buffer]:

@@ -14,6 +14,7 @@ from eoslog.broker.connection import Connection
 from eoslog.broker.limits import Memory
 from eoslog.broker.metrics import Metrics
 from eoslog.broker.security.listeners import Listener
+from eoslog.broker.served import announced
 from eoslog.broker.tls_door import TlsDoor
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class Server:
         self._broker = broker
         config = broker.config
         self.memory = broker.memory
+        broker.announced = announced
         if broker.authorizer is not None:
             from eoslog.broker.authorize.guard import Guard  # for those who ask for it only
 

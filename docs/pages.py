@@ -27,6 +27,7 @@ from eoslog.connector.options.differences import DIFFERENCES, OURS_ALONE, Differ
 from eoslog.connector.options.refusals import FIXED, FORBIDDEN, NO_EFFECT
 from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.fields import Versions
 
 HERE = Path(__file__).parent
 
@@ -43,6 +44,7 @@ class Head:
     """What a handler's head says. `behaviour` are paragraphs, `rest` is what is left out (or "")."""
 
     api: Api
+    served: Versions
     does: str
     behaviour: tuple[str, ...]
     rest: str
@@ -50,29 +52,30 @@ class Head:
     @property
     def versions(self) -> str:
         """The versions served."""
-        low, high = self.api.min_version, self.api.max_version
+        low, high = self.served
         return str(low) if low == high else f"{low}-{high}"
 
 
 def head_of(module: ModuleType) -> Head:
     """Read a handler's head. Raises BadHead."""
-    api = APIS[module.KEY]
+    api, served = APIS[module.KEY], Versions(*module.VERSIONS)
     paragraphs = [" ".join(part.split()) for part in (inspect.getdoc(module) or "").split("\n\n")]
     title = _TITLE.fullmatch(paragraphs[0])
     if not title:
         raise BadHead(f"{module.__name__}: the head begins with 'Name (key K, versions A-B): what it does.'")
     name, key, low, high, does = title.groups()
     said = (name, int(key), int(low), int(high or low))
-    if said != (api.name, api.key, api.min_version, api.max_version):
-        raise BadHead(f"{module.__name__}: the head says {said}, the table of APIs says {api}")
+    declared = (api.name, int(api.key), *served)
+    if said != declared:
+        raise BadHead(f"{module.__name__}: the head says {said}, the code {declared}")
     last = paragraphs[-1]
     if len(paragraphs) < 2 or not last.startswith((_COMPLETE, _LEFT_OUT)):
         raise BadHead(f"{module.__name__}: the head's last paragraph begins '{_COMPLETE}' or '{_LEFT_OUT}'")
     if last.startswith(_LEFT_OUT):
         rest = last.removeprefix(_LEFT_OUT).strip()
-        return Head(api, does, tuple(paragraphs[1:-1]), rest)
+        return Head(api, served, does, tuple(paragraphs[1:-1]), rest)
     more = last.removeprefix(_COMPLETE).lstrip(".: ")
-    return Head(api, does, (*paragraphs[1:-1], *filter(None, [more[:1].upper() + more[1:]])), "")
+    return Head(api, served, does, (*paragraphs[1:-1], *filter(None, [more[:1].upper() + more[1:]])), "")
 
 
 def apis_page() -> str:

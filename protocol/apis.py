@@ -1,4 +1,4 @@
-"""The one table of the APIs we speak: key, name, versions, schemas."""
+"""The APIs we speak: their keys, and from them their names and where their schemas are."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ class ApiKey(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_QUORUM = 55
@@ -69,21 +70,18 @@ class ApiKey(IntEnum):
 
 @dataclass(frozen=True)
 class Api:
-    """One line of the table.
+    """What we know of an API: its messages, in all versions that we can speak.
 
-    Its messages stand in the module that has its name, which is imported when it is first spoken or served: a
-    process of Spark's speaks a dozen of them.
+    They stand in the module that has its name, which is imported when it is first spoken or served: a process
+    of Spark's speaks a dozen of them.
     """
 
     key: ApiKey
-    name: str
-    min_version: int
-    """The lowest version served."""
-    max_version: int
-    """The highest version served; the schemas may know more."""
-    advertised_min: int
-    """The lowest version ApiVersions names. For Produce it is lower than what is served: librdkafka drops
-    features (compression, idempotence) where the range does not begin at 0."""
+
+    @cached_property
+    def name(self) -> str:
+        """As Kafka writes it: "InitProducerId"."""
+        return "".join(word.capitalize() for word in self.key.name.split("_"))
 
     @cached_property
     def request(self) -> Schema:
@@ -97,6 +95,16 @@ class Api:
         found: Schema = import_module(self._module).RESPONSE
         return found
 
+    @property
+    def min_version(self) -> int:
+        """The lowest version we can speak."""
+        return self.request.versions.first
+
+    @property
+    def max_version(self) -> int:
+        """The highest version we can speak."""
+        return self.request.versions.last
+
     @cached_property
     def flexible_from(self) -> int:
         """The first version with compact lengths and tagged fields (KIP-482)."""
@@ -106,67 +114,5 @@ class Api:
     def _module(self) -> str:
         return f"eoslog.protocol.messages.{self.key.name.lower()}"
 
-    def serves(self, version: int) -> bool:
-        """Whether requests of `version` are answered."""
-        return self.min_version <= version <= self.max_version
 
-
-_SERVED = (
-    # key, name, lowest and highest version served, lowest version named to clients
-    (ApiKey.PRODUCE, "Produce", 3, 13, 0),
-    (ApiKey.FETCH, "Fetch", 4, 18, 4),
-    (ApiKey.LIST_OFFSETS, "ListOffsets", 1, 11, 1),
-    (ApiKey.METADATA, "Metadata", 0, 13, 0),
-    (ApiKey.OFFSET_COMMIT, "OffsetCommit", 2, 10, 2),
-    (ApiKey.OFFSET_FETCH, "OffsetFetch", 1, 10, 1),
-    (ApiKey.FIND_COORDINATOR, "FindCoordinator", 0, 6, 0),
-    (ApiKey.JOIN_GROUP, "JoinGroup", 0, 9, 0),
-    (ApiKey.HEARTBEAT, "Heartbeat", 0, 4, 0),
-    (ApiKey.LEAVE_GROUP, "LeaveGroup", 0, 5, 0),
-    (ApiKey.SYNC_GROUP, "SyncGroup", 0, 5, 0),
-    (ApiKey.DESCRIBE_GROUPS, "DescribeGroups", 0, 6, 0),
-    (ApiKey.LIST_GROUPS, "ListGroups", 0, 5, 0),
-    (ApiKey.SASL_HANDSHAKE, "SaslHandshake", 0, 1, 0),
-    (ApiKey.API_VERSIONS, "ApiVersions", 0, 4, 0),
-    (ApiKey.CREATE_TOPICS, "CreateTopics", 2, 7, 2),
-    (ApiKey.DELETE_TOPICS, "DeleteTopics", 1, 6, 1),
-    (ApiKey.DELETE_RECORDS, "DeleteRecords", 0, 2, 0),
-    (ApiKey.INIT_PRODUCER_ID, "InitProducerId", 0, 6, 0),
-    (ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4, 2),
-    (ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 5, 0),
-    (ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4, 0),
-    (ApiKey.END_TXN, "EndTxn", 0, 5, 0),
-    (ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", 1, 2, 1),
-    (ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5, 0),
-    (ApiKey.DESCRIBE_ACLS, "DescribeAcls", 1, 3, 1),
-    (ApiKey.CREATE_ACLS, "CreateAcls", 1, 3, 1),
-    (ApiKey.DELETE_ACLS, "DeleteAcls", 1, 3, 1),
-    (ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, 1),
-    (ApiKey.ALTER_CONFIGS, "AlterConfigs", 0, 2, 0),
-    (ApiKey.ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", 1, 2, 1),
-    (ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 4, 1),
-    (ApiKey.SASL_AUTHENTICATE, "SaslAuthenticate", 0, 2, 0),
-    (ApiKey.CREATE_PARTITIONS, "CreatePartitions", 0, 3, 0),
-    (ApiKey.DELETE_GROUPS, "DeleteGroups", 0, 2, 0),
-    (ApiKey.ELECT_LEADERS, "ElectLeaders", 0, 2, 0),
-    (ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 0),
-    (ApiKey.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1, 0),
-    (ApiKey.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, 0),
-    (ApiKey.OFFSET_DELETE, "OffsetDelete", 0, 0, 0),
-    (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", 0, 0, 0),
-    (ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "AlterUserScramCredentials", 0, 0, 0),
-    (ApiKey.DESCRIBE_QUORUM, "DescribeQuorum", 0, 2, 0),
-    (ApiKey.UPDATE_FEATURES, "UpdateFeatures", 0, 2, 0),
-    (ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, 0),
-    (ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0),
-    (ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0),
-    (ApiKey.LIST_TRANSACTIONS, "ListTransactions", 0, 2, 0),
-    (ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, 0),
-    (ApiKey.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, 0),
-    (ApiKey.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, 0),
-    (ApiKey.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, 0),
-)
-
-
-APIS: dict[ApiKey, Api] = {line[0]: Api(*line) for line in _SERVED}
-"""What is served and spoken. To serve a further version, raise its number above once its handler is ready."""
+APIS: dict[ApiKey, Api] = {key: Api(key) for key in ApiKey}

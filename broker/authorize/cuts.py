@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from eoslog.broker.authorize.guard import Asked, Check, Mend, Refused
+from eoslog.broker.authorize.asked import Asked, Check, Mend, Refused
 from eoslog.broker.rules.acls import CLUSTER_NAME, Operation, ResourceType
 from eoslog.protocol.error_places import error_answer, error_of_parts
 from eoslog.protocol.errors import ErrorCode

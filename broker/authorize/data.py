@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eoslog.broker.authorize.asked import Asked, Mend, Refused
 from eoslog.broker.authorize.cuts import (
     TOPIC_DENIED,
     TRANSACTION_DENIED,
@@ -9,7 +10,6 @@ from eoslog.broker.authorize.cuts import (
     refusal,
     topics,
 )
-from eoslog.broker.authorize.guard import Asked, Mend, Refused
 from eoslog.broker.rules.acls import Operation, ResourceType
 from eoslog.protocol.batch import CorruptBatch, read_header
 from eoslog.protocol.error_places import error_answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eoslog.broker.authorize.asked import Asked, Check, Mend, Refused
 from eoslog.broker.authorize.cuts import (
     GROUP_DENIED,
     TOPIC_DENIED,
@@ -13,7 +14,6 @@ from eoslog.broker.authorize.cuts import (
     told,
     topics,
 )
-from eoslog.broker.authorize.guard import Asked, Check, Mend, Refused
 from eoslog.broker.rules.acls import Operation, ResourceType
 from eoslog.protocol.schema import Message
 

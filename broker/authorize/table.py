@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from eoslog.broker.authorize import data, groups, topics, transactions
+from eoslog.broker.authorize.asked import Asked, Check, Refused
 from eoslog.broker.authorize.cuts import everybody, needs
-from eoslog.broker.authorize.guard import Asked, Check, Refused
 from eoslog.broker.rules.acls import Operation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
@@ -65,6 +65,7 @@ TABLE: dict[int, Check] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: needs(_O.ALTER, _CLUSTER),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: needs(_O.DESCRIBE, _CLUSTER),
     ApiKey.OFFSET_DELETE: groups.offset_delete,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: needs(_O.DESCRIBE_CONFIGS, _CLUSTER),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: needs(_O.DESCRIBE, _CLUSTER),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: needs(_O.ALTER, _CLUSTER, refuse=_credentials_refused),
     ApiKey.DESCRIBE_QUORUM: needs(_O.DESCRIBE, _CLUSTER),

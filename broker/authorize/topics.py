@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from eoslog.broker.authorize.asked import Asked, Check, Mend
 from eoslog.broker.authorize.cuts import CODES, NO_ID, TOPIC_DENIED, appended, cut, split, told
-from eoslog.broker.authorize.guard import Asked, Check, Mend
 from eoslog.broker.rules.acls import CLUSTER_NAME, Operation, ResourceType
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message

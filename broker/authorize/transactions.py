@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eoslog.broker.authorize.asked import Asked, Mend, Refused
 from eoslog.broker.authorize.cuts import (
     CLUSTER_DENIED,
     GROUP_DENIED,
@@ -14,7 +15,6 @@ from eoslog.broker.authorize.cuts import (
     told,
 )
 from eoslog.broker.authorize.groups import read_topics
-from eoslog.broker.authorize.guard import Asked, Mend, Refused
 from eoslog.broker.rules.acls import Operation, ResourceType
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message

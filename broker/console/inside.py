@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from eoslog.broker.dispatch import CloseConnection, RequestContext, handlers
+from eoslog.broker.dispatch import CloseConnection, RequestContext
 from eoslog.broker.rules.acls import CLUSTER_NAME, Client, Operation, ResourceType
 from eoslog.broker.security.session import Session
+from eoslog.broker.served import handlers
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.frames import RequestHeader

@@ -16,6 +16,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.ADD_OFFSETS_TO_TXN
+VERSIONS = (0, 4)
 
 
 async def handle(context: RequestContext, request: Message) -> Message:

@@ -23,6 +23,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.ADD_PARTITIONS_TO_TXN
+VERSIONS = (0, 5)
 
 BATCHED_SINCE = 4
 

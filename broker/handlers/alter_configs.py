@@ -21,6 +21,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.ALTER_CONFIGS
+VERSIONS = (0, 2)
 
 
 def handle(context: RequestContext, request: Message) -> Message:

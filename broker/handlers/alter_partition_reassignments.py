@@ -16,6 +16,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.ALTER_PARTITION_REASSIGNMENTS
+VERSIONS = (0, 1)
 
 
 def handle(context: RequestContext, request: Message) -> Message:

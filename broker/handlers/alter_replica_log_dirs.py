@@ -16,6 +16,7 @@ from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.ALTER_REPLICA_LOG_DIRS
+VERSIONS = (1, 2)
 
 
 def handle(context: RequestContext, request: Message) -> Message:

@@ -18,6 +18,7 @@ from eoslog.protocol.schema import Message
 from eoslog.protocol.scram import MAX_ITERATIONS, MIN_ITERATIONS, Credential, credential_of
 
 KEY = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
+VERSIONS = (0, 0)
 
 
 def handle(context: RequestContext, request: Message) -> Message:

@@ -1,10 +1,10 @@
 """ApiVersions (key 18, versions 0-4): what this broker serves.
 
-The list is made from the table of APIs, cut down to those that have a handler. From version 3 on it names
-finalized features: transaction.version=2, by which Java clients choose the newer transaction protocol
-(KIP-890), and group.version=1, which says that there are consumer groups (KIP-848). A client named eoslog
-is also told, in the tagged field `ends_together`, which is eoslog's own, what EndTxn offers. A client's name
-and version must follow KIP-511's pattern, else INVALID_REQUEST.
+The list is made of what the handlers declare. From version 3 on it names finalized features:
+transaction.version=2, by which Java clients choose the newer transaction protocol (KIP-890), and
+group.version=1, which says that there are consumer groups (KIP-848). A client named eoslog is also told, in
+the tagged field `ends_together`, which is eoslog's own, what EndTxn offers. A client's name and version must
+follow KIP-511's pattern, else INVALID_REQUEST.
 
 Complete.
 """
@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import re
 
-from eoslog.broker.dispatch import RequestContext, served
+from eoslog.broker.dispatch import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.API_VERSIONS
+VERSIONS = (0, 4)
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 OURS = "eoslog"
@@ -36,10 +37,7 @@ def handle(context: RequestContext, request: Message) -> Message:
     lowest = 0 if context.header.api_version >= 4 else 1
     return {
         "error_code": error,
-        "api_keys": [
-            {"api_key": api.key, "min_version": api.advertised_min, "max_version": api.max_version}
-            for api in served()
-        ],
+        "api_keys": context.broker.announced(),
         "supported_features": [
             {"name": name, "min_version": lowest, "max_version": level} for name, level in FEATURES.items()
         ],

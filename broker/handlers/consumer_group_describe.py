@@ -20,6 +20,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.CONSUMER_GROUP_DESCRIBE
+VERSIONS = (0, 1)
 
 _CONSUMER = 1
 

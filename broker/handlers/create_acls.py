@@ -16,6 +16,7 @@ from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.CREATE_ACLS
+VERSIONS = (1, 3)
 
 
 def handle(context: RequestContext, request: Message) -> Message:

@@ -19,6 +19,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.CREATE_PARTITIONS
+VERSIONS = (0, 3)
 
 
 async def handle(context: RequestContext, request: Message) -> Message:

@@ -22,6 +22,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.CREATE_TOPICS
+VERSIONS = (2, 7)
 
 
 async def handle(context: RequestContext, request: Message) -> Message:

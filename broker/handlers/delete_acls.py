@@ -15,6 +15,7 @@ from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.DELETE_ACLS
+VERSIONS = (1, 3)
 
 
 def handle(context: RequestContext, request: Message) -> Message:

@@ -17,6 +17,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.DELETE_GROUPS
+VERSIONS = (0, 2)
 
 
 def handle(context: RequestContext, request: Message) -> Settled:

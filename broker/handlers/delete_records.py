@@ -19,6 +19,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.DELETE_RECORDS
+VERSIONS = (0, 2)
 
 _LOG = logging.getLogger(__name__)
 _NO_OFFSET = -1

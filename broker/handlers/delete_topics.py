@@ -19,6 +19,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.DELETE_TOPICS
+VERSIONS = (1, 6)
 
 _NO_ID = bytes(16)
 _Named = tuple[str | None, bytes]

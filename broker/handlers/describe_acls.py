@@ -18,6 +18,7 @@ from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.DESCRIBE_ACLS
+VERSIONS = (1, 3)
 
 
 def handle(context: RequestContext, request: Message) -> Message:

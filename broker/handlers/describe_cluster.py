@@ -14,6 +14,7 @@ from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.DESCRIBE_CLUSTER
+VERSIONS = (0, 2)
 
 NOT_ASKED = -(2**31)
 """Authorized operations that were not asked for."""

@@ -21,6 +21,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.DESCRIBE_CONFIGS
+VERSIONS = (1, 4)
 
 
 def handle(context: RequestContext, request: Message) -> Message:

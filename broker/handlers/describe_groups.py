@@ -18,6 +18,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.DESCRIBE_GROUPS
+VERSIONS = (0, 6)
 
 _NOT_FOUND = 6
 

@@ -18,6 +18,7 @@ from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.DESCRIBE_LOG_DIRS
+VERSIONS = (1, 4)
 
 
 def handle(context: RequestContext, request: Message) -> Message:

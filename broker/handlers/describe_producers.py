@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from eoslog.broker.rules.producer import ProducerState
 
 KEY = ApiKey.DESCRIBE_PRODUCERS
+VERSIONS = (0, 0)
 
 
 def handle(context: RequestContext, request: Message) -> Message:

@@ -14,6 +14,7 @@ from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.DESCRIBE_QUORUM
+VERSIONS = (0, 2)
 
 METADATA_TOPIC = "__cluster_metadata"
 LISTENER = "CONTROLLER"

@@ -16,6 +16,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.DESCRIBE_TRANSACTIONS
+VERSIONS = (0, 0)
 
 
 def handle(context: RequestContext, request: Message) -> Message:

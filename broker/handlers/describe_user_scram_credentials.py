@@ -17,6 +17,7 @@ from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
+VERSIONS = (0, 0)
 
 
 def handle(context: RequestContext, request: Message) -> Message:

@@ -15,6 +15,7 @@ from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.ELECT_LEADERS
+VERSIONS = (0, 2)
 
 _PREFERRED, _UNCLEAN = 0, 1
 

@@ -25,6 +25,7 @@ from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.END_TXN
+VERSIONS = (0, 5)
 
 BUMPS_SINCE = 5
 

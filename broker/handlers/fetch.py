@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from eoslog.broker.log.partition import Partition
 
 KEY = ApiKey.FETCH
+VERSIONS = (4, 18)
 
 _TOPIC_IDS = 13
 _READ_COMMITTED = 1

@@ -14,6 +14,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.FIND_COORDINATOR
+VERSIONS = (0, 6)
 
 TOPICS = {0: "__consumer_offsets", 1: "__transaction_state"}
 """The internal topic behind each key type."""

@@ -15,6 +15,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.HEARTBEAT
+VERSIONS = (0, 4)
 
 
 def handle(context: RequestContext, request: Message) -> Message | Settled:

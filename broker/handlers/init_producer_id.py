@@ -24,6 +24,7 @@ from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.INIT_PRODUCER_ID
+VERSIONS = (0, 6)
 
 NOBODY = (-1, -1)
 

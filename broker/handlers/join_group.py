@@ -20,6 +20,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.JOIN_GROUP
+VERSIONS = (0, 9)
 
 _KNOWN_ID = 4
 _NULL_PROTOCOL = 7

@@ -16,6 +16,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.LEAVE_GROUP
+VERSIONS = (0, 5)
 
 _BATCHED = 3
 

@@ -15,6 +15,7 @@ from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.LIST_CONFIG_RESOURCES
+VERSIONS = (0, 1)
 
 
 def handle(context: RequestContext, request: Message) -> Message:

@@ -17,6 +17,7 @@ from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.LIST_GROUPS
+VERSIONS = (0, 5)
 
 
 def handle(context: RequestContext, request: Message) -> Message:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from eoslog.broker.log.partition import Partition
 
 KEY = ApiKey.LIST_OFFSETS
+VERSIONS = (1, 11)
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 

@@ -11,6 +11,7 @@ from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.LIST_PARTITION_REASSIGNMENTS
+VERSIONS = (0, 0)
 
 
 def handle(context: RequestContext, request: Message) -> Message:

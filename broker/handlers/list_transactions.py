@@ -23,6 +23,7 @@ from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.LIST_TRANSACTIONS
+VERSIONS = (0, 2)
 
 
 def handle(context: RequestContext, request: Message) -> Message:

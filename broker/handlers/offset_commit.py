@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from eoslog.broker.topics import Topic
 
 KEY = ApiKey.OFFSET_COMMIT
+VERSIONS = (2, 10)
 
 _TOPIC_IDS = 10
 

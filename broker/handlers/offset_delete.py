@@ -18,6 +18,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.OFFSET_DELETE
+VERSIONS = (0, 0)
 
 
 def handle(context: RequestContext, request: Message) -> Message | Settled:

@@ -23,6 +23,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.OFFSET_FETCH
+VERSIONS = (1, 10)
 
 _GROUP_ERROR = 2
 _BATCHED = 8

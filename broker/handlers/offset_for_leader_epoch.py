@@ -18,6 +18,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
+VERSIONS = (2, 4)
 
 
 def handle(context: RequestContext, request: Message) -> Message:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from eoslog.broker.topics import Topic
 
 KEY = ApiKey.PRODUCE
+VERSIONS = (3, 13)
+NAMED_FROM = 0
+"""librdkafka drops features (compression, idempotence) where the range named does not begin at 0."""
 
 # What changed with a version.
 _ZSTD_SINCE = 7

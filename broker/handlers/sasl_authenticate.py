@@ -16,6 +16,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.SASL_AUTHENTICATE
+VERSIONS = (0, 2)
 
 
 async def handle(context: RequestContext, request: Message) -> Message:

@@ -15,6 +15,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.SASL_HANDSHAKE
+VERSIONS = (0, 1)
 
 
 def handle(context: RequestContext, request: Message) -> Message:

@@ -16,6 +16,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.SYNC_GROUP
+VERSIONS = (0, 5)
 
 
 def handle(context: RequestContext, request: Message) -> Message | Settled:

@@ -21,6 +21,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.TXN_OFFSET_COMMIT
+VERSIONS = (0, 5)
 
 
 def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:

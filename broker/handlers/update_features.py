@@ -15,6 +15,7 @@ from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.UPDATE_FEATURES
+VERSIONS = (0, 2)
 
 
 def handle(context: RequestContext, request: Message) -> Message:

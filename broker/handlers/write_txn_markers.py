@@ -20,6 +20,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.WRITE_TXN_MARKERS
+VERSIONS = (1, 2)
 
 _log = logging.getLogger(__name__)
 

@@ -1,8 +1,13 @@
 """The data APIs by the wire, at every version: what stock clients never send must be answered right too."""
 
+import os
 import struct
+import subprocess
+import sys
 import threading
 import time
+import zipfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +19,7 @@ from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
 
 Answer = dict[str, Any]
+REPO = Path(__file__).parents[2]
 
 NOW = int(time.time() * 1000)
 BOUND_S = 20.0
@@ -121,7 +127,7 @@ def test_api_versions(wire: Wire) -> None:
         )
         assert answer["error_code"] == 0
         served = {api["api_key"]: (api["min_version"], api["max_version"]) for api in answer["api_keys"]}
-        assert served == {api.key: (api.advertised_min, api.max_version) for api in APIS.values()}
+        assert served == {key: (api.named_from, api.versions.last) for key, api in served.served().items()}
         assert served[ApiKey.PRODUCE][0] == served[ApiKey.JOIN_GROUP][0] == 0
         if version >= 3:
             levels = {one["name"]: one["max_version_level"] for one in answer["finalized_features"]}
@@ -419,3 +425,17 @@ def test_pipelined_requests_are_answered_in_order(wire: Wire, topic: str) -> Non
     found = part(wire.receive(ApiKey.FETCH, 12)["responses"][0], "partitions")
     assert (found["error_code"], found["high_watermark"]) == (0, 200)
     assert wire.receive(ApiKey.METADATA, 9)["topics"] == []
+
+
+def test_the_handlers_are_found_in_a_jar_too(tmp_path: Path) -> None:
+    archive = tmp_path / "eoslog.jar"
+    with zipfile.ZipFile(archive, "w") as jar:
+        for package in ("eoslog", "eoslog/broker", "eoslog/protocol"):
+            for file in (REPO / package).rglob("*.py"):
+                jar.write(file, file.relative_to(REPO))
+    asked = "from eoslog.broker import handlers; print(handlers.__file__, len(handlers.ALL))"
+    environment = os.environ | {"PYTHONPATH": str(archive)}
+    ran = [sys.executable, "-c", asked]
+    told = subprocess.run(ran, env=environment, cwd=tmp_path, check=True, capture_output=True, text=True)
+    where, found = told.stdout.split()
+    assert where.startswith(str(archive)) and int(found) == len(ApiKey)

@@ -77,6 +77,6 @@ def test_the_connector_s_page_has_every_option_once_and_no_other() -> None:
 )
 def test_heads_of_another_form_are_refused(pages: ModuleType, doc: str | None, says: str) -> None:
     module = ModuleType("some_handler", doc)
-    module.KEY = 3  # type: ignore[attr-defined]
+    module.KEY, module.VERSIONS = 3, (0, 13)  # type: ignore[attr-defined]
     with pytest.raises(pages.BadHead, match=says):
         pages.head_of(module)

@@ -280,6 +280,33 @@ MUTANTS: list[Mutant] = [
         ),
         Break("nobody needs a certificate", "        self.context.verify_mode = _AUTH[auth]\n", ""),
     ),
+    # What a fault is answered
+    *mutants_of(
+        "protocol/error_places.py",
+        (f"{B}test_server_connection.py", "tests/protocol/test_error_places.py"),
+        Break(
+            "a code that would be misread is told",
+            "return None if key in MISREAD else _of_all(",
+            "return _of_all(",
+        ),
+        Break(
+            "what is asked for gets no error",
+            "    return named | (own or _parts(",
+            "    return named | (_parts(",
+        ),
+        Break(
+            "an offset stands beside an error", "        elif field.name in _NOTHING:", "        elif False:"
+        ),
+    ),
+    *mutants_of(
+        "broker/answers.py",
+        (f"{B}test_server_connection.py",),
+        Break(
+            "a fault that cannot be told leaves the client waiting",
+            "        if told is None:  # its",
+            "        if False:  # its",
+        ),
+    ),
     # Who may do what
     *mutants_of(
         "broker/authorize/data.py",

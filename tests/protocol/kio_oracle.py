@@ -128,6 +128,8 @@ def _random_item(field: KioField, rng: random.Random) -> Any:
             return rng.randrange(2**40)
         case "uint16":
             return rng.randrange(2**16)
+        case "float64":
+            return rng.choice([0.0, -1.5, rng.random()])
         case kafka_type:
             bits = _BITS[kafka_type]
             low, high = -(1 << bits - 1), (1 << bits - 1) - 1

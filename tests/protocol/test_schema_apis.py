@@ -1,10 +1,15 @@
-"""The table of served APIs, as clients have been seen to need it."""
+"""The served APIs and those we speak, as clients have been seen to need them."""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+
 import pytest
 
-from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.broker import served
+from eoslog.protocol import messages
+from eoslog.protocol.apis import APIS, Api, ApiKey
 
 # key, name, first flexible version, versions named to clients, versions served
 EXPECTED = [
@@ -48,6 +53,7 @@ EXPECTED = [
     (45, "AlterPartitionReassignments", 0, (0, 1), (0, 1)),
     (46, "ListPartitionReassignments", 0, (0, 0), (0, 0)),
     (47, "OffsetDelete", 32768, (0, 0), (0, 0)),
+    (48, "DescribeClientQuotas", 1, (0, 1), (0, 1)),
     (50, "DescribeUserScramCredentials", 0, (0, 0), (0, 0)),
     (51, "AlterUserScramCredentials", 0, (0, 0), (0, 0)),
     (55, "DescribeQuorum", 0, (0, 2), (0, 2)),
@@ -71,11 +77,25 @@ def test_versions(line: tuple[int, str, int, Range, Range]) -> None:
     key, name, flexible, named, served = line
     api = APIS[ApiKey(key)]
     assert (api.key, api.name, api.flexible_from) == (key, name, flexible)
-    assert (api.advertised_min, api.max_version) == named
     assert (api.min_version, api.max_version) == served
-    assert api.serves(served[0]) and api.serves(served[1])
-    assert not api.serves(served[0] - 1) and not api.serves(served[1] + 1)
+    declared = served.served()[api.key]
+    assert declared.versions == served
+    assert (declared.named_from, declared.versions.last) == named
 
 
 def test_the_table_is_complete() -> None:
-    assert sorted(APIS) == sorted(ApiKey) == [row[0] for row in EXPECTED]
+    assert sorted(APIS) == sorted(ApiKey) == [*served.served()] == [row[0] for row in EXPECTED]
+
+
+def test_every_file_of_messages_belongs_to_a_key_or_to_a_log() -> None:
+    files = {found.name for found in pkgutil.iter_modules(messages.__path__)}
+    logs = {"consumer_group_metadata", "consumer_protocol", "group_metadata", "transaction_log"}
+    assert files == {key.name.lower() for key in ApiKey} | logs
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_the_head_of_the_messages_says_their_name_and_key(api: Api) -> None:
+    file = importlib.import_module(f"{messages.__name__}.{api.key.name.lower()}")
+    assert file.__doc__.startswith(f"{api.name} (key {api.key:d})")
+    assert (file.REQUEST.name, file.RESPONSE.name) == (f"{api.name}Request", f"{api.name}Response")
+    assert file.REQUEST.versions == file.RESPONSE.versions

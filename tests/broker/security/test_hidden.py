@@ -9,8 +9,8 @@ from unittest.mock import Mock
 import pytest
 
 from eoslog.broker.authorize import data, groups, transactions
+from eoslog.broker.authorize.asked import Asked, Refused
 from eoslog.broker.authorize.audit import Audit
-from eoslog.broker.authorize.guard import Asked, Refused
 from eoslog.broker.authorize.store import Authorizer
 from eoslog.broker.ports import OsFileSystem
 from eoslog.broker.rules.acls import Acl, Client, Operation, Pattern, Permission, ResourceType

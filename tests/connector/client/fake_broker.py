@@ -45,7 +45,7 @@ class FakeBroker:
         }
         self.partitions, self.transaction_version = partitions, transaction_version
         self.ends_together = ends_together
-        self.versions = {key: (api.advertised_min, api.max_version) for key, api in APIS.items()} | (
+        self.versions = {key: (api.min_version, api.max_version) for key, api in APIS.items()} | (
             versions or {}
         )
         self.requests: list[tuple[ApiKey, int, Message]] = []
