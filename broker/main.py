@@ -14,22 +14,22 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from eoslog.broker.broker import Broker
 from eoslog.broker.config import BrokerConfig, ConfigError
-from eoslog.broker.coordinator.transaction_journal import DamagedTransactionLog
-from eoslog.broker.faults import Faults
-from eoslog.broker.log.data_dir import DataDirError
-from eoslog.broker.log.files import BadFile
-from eoslog.broker.open_files import raise_limit
-from eoslog.broker.ports import FileSystem
+from eoslog.broker.coordinator.transactions.transaction_journal import DamagedTransactionLog
+from eoslog.broker.core.broker import Broker
+from eoslog.broker.log.opening.data_dir import DataDirError
+from eoslog.broker.log.segment.files import BadFile
+from eoslog.broker.network.faults import Faults
+from eoslog.broker.network.server import Server
+from eoslog.broker.ports.open_files import raise_limit
+from eoslog.broker.ports.ports import FileSystem
 from eoslog.broker.security.listeners import Listener, listeners_of
-from eoslog.broker.server import Server
 from eoslog.protocol.errors import KafkaError
 from eoslog.version import __version__
 
 if TYPE_CHECKING:
     from eoslog.broker.console.server import Console
-    from eoslog.broker.metrics_page import Pages
+    from eoslog.broker.metrics.metrics_page import Pages
     from eoslog.broker.security.tls import Tls
 
 log = logging.getLogger(__name__)
@@ -177,10 +177,10 @@ def _open_pages(node: Node) -> Pages | None:
     address = node.config.metrics_listen
     if not address:
         return None
-    from eoslog.broker.metrics_look import look
+    from eoslog.broker.metrics.metrics_look import look
 
     try:
-        from eoslog.broker.metrics_page import Pages
+        from eoslog.broker.metrics.metrics_page import Pages
     except ModuleNotFoundError as error:
         raise StartError(f"metrics.listen needs {error.name}: pip install 'eoslog[metrics]'") from error
     metrics = node.server.metrics

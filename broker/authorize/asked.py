@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eoslog.broker.authorize.audit import Audit
-from eoslog.broker.authorize.store import Authorizer
 from eoslog.broker.rules.acls import CLUSTER_NAME, SUPPORTED, Client, Operation, ResourceType
+from eoslog.broker.stored.authorizer import Authorizer
 from eoslog.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from eoslog.broker.topics import Topics
+    from eoslog.broker.topics.topics import Topics
 
 Mend = Callable[[Message], Message]
 """Puts into an answer what was cut out of its request."""

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.authorize.asked import Asked, Mend, Refused
 from eoslog.broker.authorize.audit import Audit
-from eoslog.broker.authorize.store import Authorizer
 from eoslog.broker.authorize.table import TABLE
-from eoslog.broker.dispatch import CloseConnection, Settled
+from eoslog.broker.requests.context import CloseConnection, Settled
 from eoslog.broker.rules.acls import Client
+from eoslog.broker.stored.authorizer import Authorizer
 from eoslog.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from eoslog.broker.dispatch import Handler, RequestContext
+    from eoslog.broker.requests.context import Handler, RequestContext
     from eoslog.protocol.frames import RequestHeader
 
 

@@ -6,7 +6,6 @@ from enum import IntEnum
 from ipaddress import ip_network
 from typing import TypeVar
 
-from eoslog.broker.authorize.store import Authorizer
 from eoslog.broker.rules.acls import (
     CLUSTER_NAME,
     Acl,
@@ -16,6 +15,7 @@ from eoslog.broker.rules.acls import (
     Permission,
     ResourceType,
 )
+from eoslog.broker.stored.authorizer import Authorizer
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 

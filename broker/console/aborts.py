@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from eoslog.broker.console.inside import Caller, Inside
 from eoslog.broker.console.transactions import describe, producers_of, refusal
-from eoslog.broker.rules.transaction_state import PREPARED, State
+from eoslog.broker.rules.transactions.state import PREPARED, State
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from eoslog.broker.dispatch import CloseConnection, RequestContext
+from eoslog.broker.network.served import handlers
+from eoslog.broker.requests.context import CloseConnection, RequestContext
 from eoslog.broker.rules.acls import CLUSTER_NAME, Client, Operation, ResourceType
 from eoslog.broker.security.session import Session
-from eoslog.broker.served import handlers
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.frames import RequestHeader
 from eoslog.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from eoslog.broker.broker import Broker
+    from eoslog.broker.core.broker import Broker
 
 SHARE = 0.1
 """The most of the broker's event loop that the console takes; it waits where it would take more."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from eoslog.broker.console.inside import Caller, Inside
 from eoslog.broker.console.outcomes import ABORTED, MARKERS, Outcomes
 from eoslog.broker.console.shown import Form, shown
-from eoslog.broker.log.answers import ReadResult
+from eoslog.broker.log.segment.answers import ReadResult
 from eoslog.broker.rules.acls import Operation, ResourceType
 from eoslog.protocol.batch import BatchHeader, CorruptBatch, iter_headers
 from eoslog.protocol.control import read_control

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from eoslog.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
-    from eoslog.broker.broker import Broker
-    from eoslog.broker.metrics import Metrics
+    from eoslog.broker.core.broker import Broker
+    from eoslog.broker.metrics.metrics import Metrics
 
 EVERY = 1.0
 """Seconds between samples."""

@@ -31,8 +31,8 @@ from eoslog.broker.security.principals import principal_of
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.broker.broker import Broker
-    from eoslog.broker.metrics import Metrics
+    from eoslog.broker.core.broker import Broker
+    from eoslog.broker.metrics.metrics import Metrics
     from eoslog.broker.security.tls import Tls
 
 log = logging.getLogger(__name__)

@@ -12,10 +12,10 @@ from eoslog.broker.console import doors
 from eoslog.broker.security.listeners import ANY_ADDRESS, Listener
 
 if TYPE_CHECKING:
-    from eoslog.broker.broker import Broker
     from eoslog.broker.config import BrokerConfig
     from eoslog.broker.console.server import Console
-    from eoslog.broker.metrics import Metrics
+    from eoslog.broker.core.broker import Broker
+    from eoslog.broker.metrics.metrics import Metrics
 
 log = logging.getLogger(__name__)
 

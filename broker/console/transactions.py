@@ -10,7 +10,7 @@ from eoslog.broker.console.inside import Caller, Inside
 from eoslog.broker.console.offsets import END, Place, by_topic, offsets, pieces
 from eoslog.broker.console.paging import MOST, MOST_LOOKED_AT, NAME, Want, arranged, chosen, matching
 from eoslog.broker.rules.acls import CLUSTER_NAME, Operation, ResourceType
-from eoslog.broker.rules.transaction_state import PREPARED, State
+from eoslog.broker.rules.transactions.state import PREPARED, State
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import Message

@@ -9,8 +9,8 @@ Complete.
 
 from __future__ import annotations
 
-from eoslog.broker.dispatch import RequestContext
-from eoslog.broker.rules.transaction_errors import for_version
+from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.transactions.errors import for_version
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message

@@ -9,8 +9,8 @@ Complete.
 
 from __future__ import annotations
 
-from eoslog.broker.dispatch import RequestContext
-from eoslog.broker.placement import check_replicas
+from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.topics.placement import check_replicas
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message

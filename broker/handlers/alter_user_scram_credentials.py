@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.security.scram import NUMBERS
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

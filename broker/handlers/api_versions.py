@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 
-from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from eoslog.broker.coordinator.consumer_records import write_parts
-from eoslog.broker.dispatch import RequestContext
-from eoslog.broker.rules.consumer_state import Group, GroupState, Member, Part
+from eoslog.broker.coordinator.groups.consumer_records import write_parts
+from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.consumer.state import Group, GroupState, Member, Part
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message

@@ -23,12 +23,12 @@ import uuid
 from collections.abc import Awaitable, Iterable
 from functools import partial
 
-from eoslog.broker.coordinator.cluster_view import Sight
-from eoslog.broker.coordinator.consumer_records import write_parts
-from eoslog.broker.dispatch import RequestContext, Settled
+from eoslog.broker.coordinator.groups.cluster_view import Sight
+from eoslog.broker.coordinator.groups.consumer_records import write_parts
+from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.acls import Client, Operation, ResourceType
-from eoslog.broker.rules.consumer_events import Beat, BeatAnswer
-from eoslog.broker.rules.consumer_state import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from eoslog.broker.rules.consumer.events import Beat, BeatAnswer
+from eoslog.broker.rules.consumer.state import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message

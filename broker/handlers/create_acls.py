@@ -9,7 +9,7 @@ Complete.
 from __future__ import annotations
 
 from eoslog.broker.authorize.messages import acl_of, existing
-from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.rules.acls import Acl
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError

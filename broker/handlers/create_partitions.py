@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from eoslog.broker.dispatch import RequestContext
-from eoslog.broker.placement import check_replicas
+from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.topics.placement import check_replicas
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message

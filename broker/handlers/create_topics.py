@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from eoslog.broker.dispatch import RequestContext
-from eoslog.broker.placement import DEFAULT, REPLICATION_FACTOR, check_factor, check_replicas
+from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.resources.topics import topic_entries
+from eoslog.broker.topics.placement import DEFAULT, REPLICATION_FACTOR, check_factor, check_replicas
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message

@@ -8,7 +8,7 @@ Complete.
 from __future__ import annotations
 
 from eoslog.broker.authorize.messages import existing, filter_of, message_of
-from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.rules.acls import Acl, AclFilter
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError

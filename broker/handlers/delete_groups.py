@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from eoslog.broker.dispatch import RequestContext, Settled
+from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import logging
 
-from eoslog.broker.dispatch import RequestContext
-from eoslog.broker.topics import is_internal
+from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.topics.topics import is_internal
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from eoslog.broker.dispatch import RequestContext
-from eoslog.broker.topic import Topic
+from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.topics.topic import Topic
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message

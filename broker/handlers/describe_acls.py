@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from eoslog.broker.authorize.messages import existing, filter_of, message_of
-from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.rules.acls import Acl, Pattern, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError

@@ -13,7 +13,7 @@ types are INVALID_REQUEST. The options of Kafka's that mean nothing here are not
 
 from __future__ import annotations
 
-from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.resources import resource_of
 from eoslog.broker.resources.base import Entry
 from eoslog.protocol.apis import ApiKey

@@ -11,8 +11,8 @@ Complete.
 
 from __future__ import annotations
 
-from eoslog.broker.dispatch import RequestContext
-from eoslog.broker.rules.classic_state import Group, GroupState
+from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.classic.state import Group, GroupState
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message

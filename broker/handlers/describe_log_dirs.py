@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import os
 
-from eoslog.broker.dispatch import RequestContext
-from eoslog.broker.topics import Topic
+from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.topics.topics import Topic
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message

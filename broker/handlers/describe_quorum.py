@@ -8,7 +8,7 @@ Left out: adding and removing voters (keys 80 and 81), which a single node has n
 
 from __future__ import annotations
 
-from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message

@@ -9,9 +9,9 @@ Complete: there are no other replicas to elect from, so the lists of eligible le
 
 from __future__ import annotations
 
-from eoslog.broker.dispatch import RequestContext
 from eoslog.broker.handlers.metadata import TOPIC_OPERATIONS, described_partition
-from eoslog.broker.topic import check_name
+from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.topics.topic import check_name
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message

@@ -17,9 +17,9 @@ Complete.
 
 from __future__ import annotations
 
-from eoslog.broker.coordinator.transactions import Producer
-from eoslog.broker.dispatch import RequestContext
-from eoslog.broker.rules.transaction_errors import for_version
+from eoslog.broker.coordinator.transactions.transactions import Producer
+from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.transactions.errors import for_version
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import Message

@@ -17,15 +17,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from eoslog.broker.dispatch import RequestContext, Settled
 from eoslog.broker.handlers.list_offsets import check_leader_epoch
+from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.fetch_session import Place, Wanted, asked
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from eoslog.broker.log.partition import Partition
+    from eoslog.broker.log.partition.partition import Partition
 
 KEY = ApiKey.FETCH
 VERSIONS = (4, 18)

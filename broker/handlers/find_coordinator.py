@@ -8,7 +8,7 @@ Left out: share groups (key type 2), answered with INVALID_REQUEST.
 
 from __future__ import annotations
 
-from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message

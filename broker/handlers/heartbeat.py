@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 
-from eoslog.broker.dispatch import RequestContext, Settled
-from eoslog.broker.rules.classic_events import Heartbeat, HeartbeatAnswer
+from eoslog.broker.requests.context import RequestContext, Settled
+from eoslog.broker.rules.classic.events import Heartbeat, HeartbeatAnswer
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.schema import Message
 

@@ -9,8 +9,8 @@ Left out: levels of loggers and subscriptions to client metrics, as in DescribeC
 
 from __future__ import annotations
 
-from eoslog.broker.dispatch import RequestContext
 from eoslog.broker.handlers.alter_configs import for_each_resource
+from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.resources import resource_of
 from eoslog.broker.resources.base import Change, Operation
 from eoslog.protocol.apis import ApiKey

@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import uuid
 
-from eoslog.broker.dispatch import RequestContext, Settled
-from eoslog.broker.rules.classic_events import Join, JoinAnswer
+from eoslog.broker.requests.context import RequestContext, Settled
+from eoslog.broker.rules.classic.events import Join, JoinAnswer
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.schema import Message
 

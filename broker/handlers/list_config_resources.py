@@ -8,7 +8,7 @@ such subscriptions alone, lists none.
 
 from __future__ import annotations
 
-from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.resources import ResourceType, resource_of
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode

@@ -8,10 +8,10 @@ Complete.
 
 from __future__ import annotations
 
-from eoslog.broker.dispatch import RequestContext
-from eoslog.broker.rules.classic_state import Group
-from eoslog.broker.rules.consumer_protocol import PROTOCOL_TYPE
-from eoslog.broker.rules.consumer_state import Group as ConsumerGroup
+from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.classic.state import Group
+from eoslog.broker.rules.consumer.protocol import PROTOCOL_TYPE
+from eoslog.broker.rules.consumer.state import Group as ConsumerGroup
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import Message

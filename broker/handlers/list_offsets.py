@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from eoslog.broker.log.partition import Partition
+    from eoslog.broker.log.partition.partition import Partition
 
 KEY = ApiKey.LIST_OFFSETS
 VERSIONS = (1, 11)

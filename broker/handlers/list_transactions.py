@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eoslog.broker.dispatch import RequestContext
-from eoslog.broker.rules.consumer_regex import check_regex, matching
-from eoslog.broker.rules.transaction_state import STATE_BY_TEXT, Metadata
+from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.consumer.regex import check_regex, matching
+from eoslog.broker.rules.transactions.state import STATE_BY_TEXT, Metadata
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import Message

@@ -11,10 +11,10 @@ Complete.
 
 from __future__ import annotations
 
-from eoslog.broker.dispatch import RequestContext
 from eoslog.broker.handlers.describe_cluster import CLUSTER_OPERATIONS, NOT_ASKED
-from eoslog.broker.log.partition import Partition
-from eoslog.broker.topic import Topic, check_name, is_internal
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.topics.topic import Topic, check_name, is_internal
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message

@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from eoslog.broker.coordinator.offsets_shell import NewOffset, Results
-from eoslog.broker.dispatch import RequestContext, Settled
+from eoslog.broker.coordinator.groups.offsets_shell import NewOffset, Results
+from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.offsets import Committer
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from eoslog.broker.topics import Topic
+    from eoslog.broker.topics.topics import Topic
 
 KEY = ApiKey.OFFSET_COMMIT
 VERSIONS = (2, 10)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from eoslog.broker.dispatch import RequestContext, Settled
+from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.offsets import NO_TOPIC_ID, Fetched, Place
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -10,9 +10,9 @@ Complete.
 
 from __future__ import annotations
 
-from eoslog.broker.dispatch import RequestContext
 from eoslog.broker.handlers.list_offsets import check_leader_epoch
-from eoslog.broker.log.epochs import UNDEFINED
+from eoslog.broker.log.segment.epochs import UNDEFINED
+from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message

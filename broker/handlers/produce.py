@@ -19,16 +19,16 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eoslog.broker.dispatch import CloseConnection, RequestContext, Settled
-from eoslog.broker.log.checks import RejectedRecords
+from eoslog.broker.log.segment.checks import RejectedRecords
+from eoslog.broker.requests.context import CloseConnection, RequestContext, Settled
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import BatchHeader, CorruptBatch, read_header
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from eoslog.broker.log.partition import Partition
-    from eoslog.broker.topics import Topic
+    from eoslog.broker.log.partition.partition import Partition
+    from eoslog.broker.topics.topics import Topic
 
 KEY = ApiKey.PRODUCE
 VERSIONS = (3, 13)

@@ -10,7 +10,7 @@ Left out: GSSAPI (Kerberos), and delegation tokens by SCRAM.
 
 from __future__ import annotations
 
-from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from eoslog.broker.coordinator.offsets_shell import TransactionalCommit
-from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.coordinator.groups.offsets_shell import TransactionalCommit
 from eoslog.broker.handlers.offset_commit import Named, answer, committer
+from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message

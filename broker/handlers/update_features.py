@@ -8,8 +8,8 @@ Left out: changing levels; transaction.version=2 serves clients of the older pro
 
 from __future__ import annotations
 
-from eoslog.broker.dispatch import RequestContext
 from eoslog.broker.handlers.api_versions import FEATURES
+from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message

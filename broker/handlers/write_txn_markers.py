@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message

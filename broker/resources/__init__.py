@@ -11,7 +11,7 @@ from eoslog.broker.resources.topics import TopicResource
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.broker.broker import Broker
+    from eoslog.broker.core.broker import Broker
 
 __all__ = ["Resource", "ResourceType", "resource_of"]
 

@@ -12,7 +12,7 @@ from eoslog.broker.config.base import Kind, Rule
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.broker.broker import Broker
+    from eoslog.broker.core.broker import Broker
 
 MAX_VALUE = 32_767
 """The longest value that a config may have, in characters."""

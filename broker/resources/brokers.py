@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.config import option_table
 from eoslog.broker.config.base import Rule, rule_of, text_of
-from eoslog.broker.dynamic_options import EVERY_BROKER
+from eoslog.broker.core.dynamic_options import EVERY_BROKER
 from eoslog.broker.resources.base import Entry, Resource, ResourceType, Source, Synonym
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.broker.broker import Broker
+    from eoslog.broker.core.broker import Broker
 
 
 class BrokerResource(Resource):

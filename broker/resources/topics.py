@@ -9,11 +9,11 @@ from eoslog.broker.config.base import Rule
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
 from eoslog.broker.resources.base import Entry, Resource, ResourceType, Source, Synonym
 from eoslog.broker.resources.brokers import synonyms_of
-from eoslog.broker.topic import Topic, check_name
+from eoslog.broker.topics.topic import Topic, check_name
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.broker.broker import Broker
+    from eoslog.broker.core.broker import Broker
 
 
 class TopicResource(Resource):

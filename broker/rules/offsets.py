@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from eoslog.broker.rules.classic_join import validate_member
-from eoslog.broker.rules.classic_state import Group, GroupState
+from eoslog.broker.rules.classic.join import validate_member
+from eoslog.broker.rules.classic.state import Group, GroupState
 from eoslog.protocol.errors import ErrorCode
 
 NO_TOPIC_ID = bytes(16)

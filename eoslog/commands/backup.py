@@ -24,7 +24,7 @@ def command(data: str, to: str, as_json: bool) -> None:
 
     Exit status 1 if there is no copy, or something is wrong in it.
     """
-    from eoslog.broker.log.data_dir import DataDirError
+    from eoslog.broker.log.opening.data_dir import DataDirError
     from eoslog.commands.backup_copy import copied
     from eoslog.commands.backup_source import NoBackup, source
     from eoslog.commands.log_places import size_of, verify_all

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from eoslog.broker.log.many import each
-from eoslog.broker.ports import OsFileSystem
+from eoslog.broker.log.segment.many import each
+from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.commands.backup_source import File, NoBackup, Source
 
 _CHUNK = 8 << 20

@@ -73,10 +73,10 @@ def command(
     requests end within shutdown.grace.ms; a second one ends the broker at once.
     """
     gc.disable()  # nothing that is imported is garbage
-    from eoslog.broker import logs
     from eoslog.broker.config import ConfigError
     from eoslog.broker.config.sources import gather
     from eoslog.broker.main import StartError, run
+    from eoslog.broker.ports import logs
 
     gc.enable()
     try:

@@ -74,7 +74,7 @@ def verify(paths: tuple[str, ...], mend: bool, as_json: bool) -> None:
     --repair mends what is made of the logs, and never a log: wrong indexes, snapshots and checkpoints are
     removed or written anew. Exit status 1 if anything is wrong still.
     """
-    from eoslog.broker.log.data_dir import DataDirError
+    from eoslog.broker.log.opening.data_dir import DataDirError
     from eoslog.commands.log_places import verify_all
     from eoslog.commands.log_repair import locked, repair
     from eoslog.commands.log_report import Report

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from eoslog.broker.log import files, snapshot
-from eoslog.broker.log.scan import headers
+from eoslog.broker.log.segment import files, snapshot
+from eoslog.broker.log.segment.scan import headers
 from eoslog.broker.rules.producer import Written
 from eoslog.commands.log_files import (
     ReadOnlyFile,
@@ -94,11 +94,11 @@ def _decoder(path: str) -> Callable[[Record], object]:
     """What makes records of the broker's own topics readable, by the directory's name."""
     topic = os.path.basename(os.path.dirname(os.path.abspath(path))).rpartition("-")[0]
     if topic == "__consumer_offsets":
-        from eoslog.broker.coordinator import group_records
+        from eoslog.broker.coordinator.groups import group_records
 
         return group_records.decode
     if topic == "__transaction_state":
-        from eoslog.broker.coordinator import transaction_records
+        from eoslog.broker.coordinator.transactions import transaction_records
 
         return transaction_records.decode
     return lambda record: None

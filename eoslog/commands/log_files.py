@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Any
 
-from eoslog.broker.log import files
-from eoslog.broker.log.index import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY
+from eoslog.broker.log.segment import files
+from eoslog.broker.log.segment.index import OFFSET_ENTRY, TIME_ENTRY, TXN_ENTRY
 
 READ_ONLY = os.O_RDONLY | os.O_CLOEXEC
 

@@ -11,8 +11,9 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from eoslog.broker.log import files, registry
-from eoslog.broker.log.data_dir import META
+from eoslog.broker.log.opening import registry
+from eoslog.broker.log.opening.data_dir import META
+from eoslog.broker.log.segment import files
 from eoslog.commands.log_files import READ_ONLY, whole
 from eoslog.commands.log_report import Finding, Mend, Report
 from eoslog.commands.log_verify import Known, Log

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from collections import deque
 
-from eoslog.broker.log import files, snapshot
-from eoslog.broker.log.replay import replay
+from eoslog.broker.log.recovery.replay import replay
+from eoslog.broker.log.segment import files, snapshot
 from eoslog.broker.rules.producer import ProducerState, ProducerStates
 from eoslog.commands.log_files import whole
 from eoslog.commands.log_report import Mend, Report

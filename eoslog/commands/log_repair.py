@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-from eoslog.broker.log import files
-from eoslog.broker.log.data_dir import DataDirError
-from eoslog.broker.ports import FileSystem, OsFileSystem
+from eoslog.broker.log.opening.data_dir import DataDirError
+from eoslog.broker.log.segment import files
+from eoslog.broker.ports.ports import FileSystem, OsFileSystem
 from eoslog.commands.log_places import LOCK, DataDirectory, data_directory_of
 from eoslog.commands.log_report import Finding, Report
 

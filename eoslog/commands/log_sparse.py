@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from eoslog.broker.log import files
+from eoslog.broker.log.segment import files
 from eoslog.commands.log_files import offset_entries, time_entries, with_suffix
 from eoslog.protocol.batch import BatchHeader
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from eoslog.broker.log import files
-from eoslog.broker.log.index import TXN_ENTRY
+from eoslog.broker.log.segment import files
+from eoslog.broker.log.segment.index import TXN_ENTRY
 from eoslog.broker.rules.producer import Aborted
 from eoslog.commands.log_files import whole, with_suffix
 from eoslog.commands.log_report import Finding, Mend

@@ -15,9 +15,9 @@ import socket
 import sys
 from typing import Any
 
-from eoslog.broker import logs
 from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.main import Node, StartError
+from eoslog.broker.ports import logs
 from eoslog.testing.switchboard import Switchboard
 
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakSet
 
-from eoslog.broker.dispatch import CloseConnection, Settled
+from eoslog.broker.requests.context import CloseConnection, Settled
 from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.error_places import error_answer
 from eoslog.protocol.frames import RequestHeader
 
 if TYPE_CHECKING:
-    from eoslog.broker.dispatch import Handler, RequestContext
+    from eoslog.broker.requests.context import Handler, RequestContext
     from eoslog.protocol.schema import Message
 
 Action = Literal["drop request", "drop answer", "delay request", "delay answer", "answer error"]
@@ -71,14 +71,14 @@ class Armed:
 
 @dataclass
 class RequestFaults:
-    """The `Faults` of a broker under test (see `eoslog.broker.faults`). Event loop's thread only."""
+    """The `Faults` of a broker under test (see `eoslog.broker.network.faults`). Event loop's thread only."""
 
     armed: dict[int, Armed] = field(default_factory=dict)
     _deaf: WeakSet[object] = field(default_factory=WeakSet)  # no request of theirs is carried out
     _mute: WeakSet[object] = field(default_factory=WeakSet)  # they hear no answer
 
     def around(self, client: object, header: RequestHeader, handler: Handler) -> Handler:
-        """See `eoslog.broker.faults.Faults`."""
+        """See `eoslog.broker.network.faults.Faults`."""
         if client in self._deaf:
             return _nothing
         for entry in self.armed.values():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field, replace
 
-from eoslog.broker.rules import classic_group
-from eoslog.broker.rules.classic_events import (
+from eoslog.broker.rules.classic import group as classic_group
+from eoslog.broker.rules.classic.events import (
     Answer,
     Event,
     Heartbeat,
@@ -19,7 +19,7 @@ from eoslog.broker.rules.classic_events import (
     SyncAnswer,
     Tick,
 )
-from eoslog.broker.rules.classic_state import Group, GroupState, Settings
+from eoslog.broker.rules.classic.state import Group, GroupState, Settings
 
 RANGE = (("range", b"r"),)
 BOTH = (("range", b"r"), ("roundrobin", b"o"))

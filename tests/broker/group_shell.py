@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.coordinator.groups import GroupCoordinator
-from eoslog.broker.coordinator.offsets_shell import NewOffset, TransactionalCommit
-from eoslog.broker.log.flush import GroupFlush
-from eoslog.broker.log.partition import Partition
-from eoslog.broker.ports import OsFileSystem, SystemClock
+from eoslog.broker.coordinator.groups.groups import GroupCoordinator
+from eoslog.broker.coordinator.groups.offsets_shell import NewOffset, TransactionalCommit
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.ports.ports import OsFileSystem, SystemClock
 from eoslog.broker.rules.offsets import Committer, Fetched, Place
-from eoslog.broker.topics import Topics
+from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")

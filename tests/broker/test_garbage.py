@@ -5,8 +5,8 @@ import gc
 
 import pytest
 
-from eoslog.broker import garbage
-from eoslog.broker.garbage import LATEST_SECONDS, GarbageWatch
+from eoslog.broker.fairness import garbage
+from eoslog.broker.fairness.garbage import LATEST_SECONDS, GarbageWatch
 
 DUE = 10
 

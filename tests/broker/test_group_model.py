@@ -14,8 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from eoslog.broker.coordinator.group_records import GroupRecord, decode, encode_group
-from eoslog.broker.rules.classic_events import (
+from eoslog.broker.coordinator.groups.group_records import GroupRecord, decode, encode_group
+from eoslog.broker.rules.classic.events import (
     Event,
     Heartbeat,
     HeartbeatAnswer,
@@ -24,8 +24,8 @@ from eoslog.broker.rules.classic_events import (
     Sync,
     SyncAnswer,
 )
-from eoslog.broker.rules.classic_group import resume
-from eoslog.broker.rules.classic_state import Group, GroupState, Settings
+from eoslog.broker.rules.classic.group import resume
+from eoslog.broker.rules.classic.state import Group, GroupState, Settings
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import Record
 

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from eoslog.broker.coordinator.group_records import (
+from eoslog.broker.coordinator.groups.group_records import (
     GroupRecord,
     OffsetRecord,
     decode,
@@ -15,7 +15,7 @@ from eoslog.broker.coordinator.group_records import (
     encode_offset,
     encode_offset_tombstone,
 )
-from eoslog.broker.rules.classic_state import Group, GroupState, Member
+from eoslog.broker.rules.classic.state import Group, GroupState, Member
 from eoslog.broker.rules.offsets import NO_TOPIC_ID, Committed
 from eoslog.protocol.plain_records import Record
 from eoslog.protocol.schema import ProtocolError

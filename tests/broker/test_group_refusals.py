@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from group_shell import Shell, run
 
-from eoslog.broker.dispatch import RequestContext
 from eoslog.broker.handlers import (
     describe_groups,
     find_coordinator,
@@ -24,6 +23,7 @@ from eoslog.broker.handlers import (
     sync_group,
     txn_offset_commit,
 )
+from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import APIS
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.frames import RequestHeader

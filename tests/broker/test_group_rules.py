@@ -7,16 +7,10 @@ from dataclasses import replace
 import pytest
 from group_events import BOTH, World, beat, join, leave, sync
 
-from eoslog.broker.rules.classic_events import Event, HeartbeatAnswer, JoinAnswer, SyncAnswer, Tick
-from eoslog.broker.rules.classic_group import resume, step, touch
-from eoslog.broker.rules.classic_rebalance import Work
-from eoslog.broker.rules.classic_state import (
-    PREDECESSORS,
-    Group,
-    GroupState,
-    IllegalTransition,
-    Settings,
-)
+from eoslog.broker.rules.classic.events import Event, HeartbeatAnswer, JoinAnswer, SyncAnswer, Tick
+from eoslog.broker.rules.classic.group import resume, step, touch
+from eoslog.broker.rules.classic.rebalance import Work
+from eoslog.broker.rules.classic.state import PREDECESSORS, Group, GroupState, IllegalTransition, Settings
 from eoslog.protocol.errors import ErrorCode as E
 
 S = GroupState

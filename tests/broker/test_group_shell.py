@@ -10,9 +10,9 @@ import pytest
 from group_events import beat, join, leave, sync
 from group_shell import Shell, on_loop
 
-from eoslog.broker.coordinator import group_members
-from eoslog.broker.rules.classic_events import JoinAnswer
-from eoslog.broker.rules.classic_state import GroupState
+from eoslog.broker.coordinator.groups import group_members
+from eoslog.broker.rules.classic.events import JoinAnswer
+from eoslog.broker.rules.classic.state import GroupState
 from eoslog.broker.rules.offsets import Committer
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eoslog.broker.coordinator.group_records import (
+from eoslog.broker.coordinator.groups.group_records import (
     OffsetRecord,
     decode,
     encode_offset,

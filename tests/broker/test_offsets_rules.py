@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from group_events import World
 
-from eoslog.broker.rules.classic_state import Group, GroupState
+from eoslog.broker.rules.classic.state import Group, GroupState
 from eoslog.broker.rules.offsets import (
     NO_TOPIC_ID,
     NOTHING,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from group_shell import Shell, on_loop, run
 
-from eoslog.broker.coordinator.offsets_shell import TransactionalCommit
+from eoslog.broker.coordinator.groups.offsets_shell import TransactionalCommit
 from eoslog.broker.rules.offsets import NOTHING, Committer, Fetched
 from eoslog.protocol import coordinator_records
 from eoslog.protocol.errors import ErrorCode as E

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from eoslog.broker.log import snapshot
+from eoslog.broker.log.segment import snapshot
 from eoslog.broker.rules.producer import ProducerStates
 from eoslog.protocol.batch import BatchHeader
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from filled_requests import bodies
 
-from eoslog.broker import connection as connection_module
-from eoslog.broker.answers import joined
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.dispatch import CloseConnection, Settled
-from eoslog.broker.limits import Memory
+from eoslog.broker.fairness.limits import Memory
+from eoslog.broker.fairness.turns import LARGE_AT_ONCE, Turns
+from eoslog.broker.network import connection as connection_module
+from eoslog.broker.network.answers import joined
+from eoslog.broker.network.server import Server
+from eoslog.broker.requests.context import CloseConnection, Settled
 from eoslog.broker.security.listeners import Listener
-from eoslog.broker.server import Server
-from eoslog.broker.turns import LARGE_AT_ONCE, Turns
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import decode_response, encode_request
 

@@ -12,7 +12,7 @@ import pytest
 from broker_clients import Wire, create
 from confluent_kafka import Producer
 
-from eoslog.broker.limits import SMALL, Memory
+from eoslog.broker.fairness.limits import SMALL, Memory
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.plain_records import encode_records

@@ -16,8 +16,8 @@ import pytest
 from broker_clients import Wire, create
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from eoslog.broker.steps import serve
-from eoslog.broker.turns import Turns
+from eoslog.broker.fairness.turns import Turns
+from eoslog.broker.network.steps import serve
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import encode_request
 from eoslog.protocol.plain_records import encode_records

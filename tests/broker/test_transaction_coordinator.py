@@ -20,14 +20,17 @@ from transaction_world import (
     fresh_disk,
 )
 
-from eoslog.broker.coordinator.producer_ids import BLOCK, FILE, ProducerIds
-from eoslog.broker.coordinator.transaction_entry import Description
-from eoslog.broker.coordinator.transaction_journal import DamagedTransactionLog, TransactionJournal
-from eoslog.broker.log.files import BadFile
-from eoslog.broker.log.partition import Appended, Partition
-from eoslog.broker.log.upkeep import Upkeep
-from eoslog.broker.rules.transaction_state import Metadata, State
-from eoslog.broker.topics import Topics
+from eoslog.broker.coordinator.transactions.producer_ids import BLOCK, FILE, ProducerIds
+from eoslog.broker.coordinator.transactions.transaction_entry import Description
+from eoslog.broker.coordinator.transactions.transaction_journal import (
+    DamagedTransactionLog,
+    TransactionJournal,
+)
+from eoslog.broker.log.partition.partition import Appended, Partition
+from eoslog.broker.log.segment.files import BadFile
+from eoslog.broker.log.upkeep.upkeep import Upkeep
+from eoslog.broker.rules.transactions.state import Metadata, State
+from eoslog.broker.topics.topics import Topics
 from eoslog.protocol import coordinator_records
 from eoslog.protocol.control import read_control
 from eoslog.protocol.errors import ErrorCode as E

@@ -29,12 +29,12 @@ from transaction_world import (
 )
 
 from eoslog.broker.config import FlushMode
-from eoslog.broker.coordinator import transaction_records
-from eoslog.broker.coordinator.transaction_changes import Changes
-from eoslog.broker.coordinator.transaction_entry import Entry
-from eoslog.broker.coordinator.transaction_markers import Curtain
-from eoslog.broker.log.partition import Partition
-from eoslog.broker.rules.transaction_state import COMPLETE, PREPARED, Metadata, State, complete
+from eoslog.broker.coordinator.transactions import transaction_records
+from eoslog.broker.coordinator.transactions.transaction_changes import Changes
+from eoslog.broker.coordinator.transactions.transaction_entry import Entry
+from eoslog.broker.coordinator.transactions.transaction_markers import Curtain
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.rules.transactions.state import COMPLETE, PREPARED, Metadata, State, complete
 from eoslog.protocol.control import COMMIT, read_control
 from eoslog.protocol.plain_records import iter_records
 

@@ -11,8 +11,8 @@ import pytest
 from transaction_world import CONFIG, Client, Directory, Machine, PowerCut, fresh_disk
 
 from eoslog.broker import handlers
-from eoslog.broker.broker import Broker
-from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.core.broker import Broker
+from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError

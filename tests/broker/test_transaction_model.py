@@ -12,11 +12,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from eoslog.broker.coordinator import transaction_records
-from eoslog.broker.rules import transaction as rules
-from eoslog.broker.rules.transaction_decision import Decision
-from eoslog.broker.rules.transaction_end import EndRequest, end_txn
-from eoslog.broker.rules.transaction_state import PREPARED, TV1, TV2, Metadata, State, complete
+from eoslog.broker.coordinator.transactions import transaction_records
+from eoslog.broker.rules.transactions import transaction as rules
+from eoslog.broker.rules.transactions.decision import Decision
+from eoslog.broker.rules.transactions.end import EndRequest, end_txn
+from eoslog.broker.rules.transactions.state import PREPARED, TV1, TV2, Metadata, State, complete
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import Record
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eoslog.broker.coordinator.transaction_records import decode, encode, encode_forgotten
-from eoslog.broker.rules.transaction_state import (
+from eoslog.broker.coordinator.transactions.transaction_records import decode, encode, encode_forgotten
+from eoslog.broker.rules.transactions.state import (
     NEVER_PERSISTED,
     TV1,
     TV2,

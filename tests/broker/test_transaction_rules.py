@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from eoslog.broker.rules import transaction as rules
-from eoslog.broker.rules.transaction_decision import Decision
-from eoslog.broker.rules.transaction_end import EndRequest, end_txn
-from eoslog.broker.rules.transaction_errors import for_version
-from eoslog.broker.rules.transaction_state import (
+from eoslog.broker.rules.transactions import transaction as rules
+from eoslog.broker.rules.transactions.decision import Decision
+from eoslog.broker.rules.transactions.end import EndRequest, end_txn
+from eoslog.broker.rules.transactions.errors import for_version
+from eoslog.broker.rules.transactions.state import (
     NO_TIMEOUT_MS,
     PREDECESSORS,
     STATE_BY_TEXT,

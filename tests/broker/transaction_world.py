@@ -20,14 +20,14 @@ sys.path.append(str(Path(__file__).parent / "log"))
 from fakefs import Directory, FakeClock, FakeFileSystem, Outcome
 
 from eoslog.broker.config import BrokerConfig, FlushMode
-from eoslog.broker.coordinator.groups import GroupCoordinator
-from eoslog.broker.coordinator.offsets_shell import NewOffset, TransactionalCommit
-from eoslog.broker.coordinator.transaction_changes import Changes
-from eoslog.broker.coordinator.transactions import TransactionCoordinator
-from eoslog.broker.log.flush import GroupFlush
-from eoslog.broker.log.partition import Partition
+from eoslog.broker.coordinator.groups.groups import GroupCoordinator
+from eoslog.broker.coordinator.groups.offsets_shell import NewOffset, TransactionalCommit
+from eoslog.broker.coordinator.transactions.transaction_changes import Changes
+from eoslog.broker.coordinator.transactions.transactions import TransactionCoordinator
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.rules.offsets import Committer
-from eoslog.broker.topics import Topics
+from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import encode_records
 

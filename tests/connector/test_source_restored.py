@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from stock_kafka import Kafka, bare
 from test_source_stream import planned, reader
 
-from eoslog.broker.log import epochs
+from eoslog.broker.log.segment import epochs
 from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.errors import DataLoss
 from eoslog.connector.offsets.offsets import epochs_from_json

@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 from stock_kafka import Kafka
 
-from eoslog.broker.coordinator.transaction_markers import Curtain
+from eoslog.broker.coordinator.transactions.transaction_markers import Curtain
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.transactions import Identity, Kept
 from eoslog.connector.client.records.produce import Producer

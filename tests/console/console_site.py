@@ -17,9 +17,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.flush import GroupFlush
-from eoslog.broker.ports import OsFileSystem, SystemClock
-from eoslog.broker.topics import Topics
+from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.ports.ports import OsFileSystem, SystemClock
+from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
 

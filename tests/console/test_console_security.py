@@ -34,7 +34,7 @@ from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.console import login
 from eoslog.broker.console.start import _check_exposure, chosen
 from eoslog.broker.main import Node, StartError
-from eoslog.broker.ports import OsFileSystem
+from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.broker.security.credentials import Credentials
 from eoslog.broker.security.listeners import Listener
 from eoslog.broker.security.sasl import Sasl

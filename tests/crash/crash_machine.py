@@ -24,10 +24,10 @@ sys.path.append(str(Path(__file__).parents[1] / "broker" / "log"))
 from crash_loop import START_MS, Executor, Inline, Loop, Transport
 from fakefs import FakeFile, FakeFileSystem, Outcome
 
-from eoslog.broker import broker as broker_room
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log import flush as flush_room
-from eoslog.broker.log import many
+from eoslog.broker.core import broker as broker_room
+from eoslog.broker.log.segment import flush as flush_room
+from eoslog.broker.log.segment import many
 from eoslog.broker.main import Node
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import decode_response, encode_request

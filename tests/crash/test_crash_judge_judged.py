@@ -10,12 +10,12 @@ import pytest
 from crash_lives import Refused, follow, live, world
 from crash_machine import Disk, FakeFile, FakeFileSystem, Outcome
 
-from eoslog.broker.coordinator.transaction_journal import TransactionJournal
-from eoslog.broker.coordinator.transaction_markers import Curtain, MarkerWriter
-from eoslog.broker.log import reading_back, recovery
-from eoslog.broker.log.partition import Partition
+from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
+from eoslog.broker.coordinator.transactions.transaction_markers import Curtain, MarkerWriter
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.recovery import reading_back, recovery
 from eoslog.broker.rules.producer import ProducerStates
-from eoslog.broker.rules.transaction_state import PREPARED, State
+from eoslog.broker.rules.transactions.state import PREPARED, State
 from eoslog.protocol.errors import KafkaError
 
 Patch = pytest.MonkeyPatch
@@ -89,7 +89,7 @@ def a_marker_is_forgotten(patch: Patch) -> None:
 
 
 def decisions_stay_unfinished(patch: Patch) -> None:
-    from eoslog.broker.coordinator.transaction_changes import Changes
+    from eoslog.broker.coordinator.transactions.transaction_changes import Changes
 
     async def nothing(self: Changes, entries: Any) -> None:
         return None
@@ -155,7 +155,7 @@ def readers_see_what_is_undecided(patch: Patch) -> None:
 
 
 def fenced_epochs_may_write(patch: Patch) -> None:
-    from eoslog.broker.coordinator.transactions import TransactionCoordinator
+    from eoslog.broker.coordinator.transactions.transactions import TransactionCoordinator
     from eoslog.broker.rules import producer
 
     verify = TransactionCoordinator.verify_partition

@@ -16,7 +16,7 @@ BACKUP = (f"{HERE}test_log_backup.py", "tests/broker/operations/test_command_bac
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
-        "broker/ports.py",
+        "broker/ports/ports.py",
         FILES,
         Break("a sync does nothing", "        os.fdatasync(self._fd)\n", "        pass\n"),
         Break("a sync of a directory does nothing", "            os.fsync(fd)\n", "            pass\n"),
@@ -24,14 +24,14 @@ MUTANTS: list[Mutant] = [
         Break("short reads are not continued", "        while have < size:\n", "        while False:\n"),
     ),
     *mutants_of(
-        "broker/log/files.py",
+        "broker/log/segment/files.py",
         (f"{HERE}test_os_files.py", f"{HERE}test_log_crash_model.py", *COMPACTION),
         Break("small files are not synced", "        if sync:\n            file.sync()\n", ""),
         Break("nor their names", "    if sync_dir:\n        fs.sync_dir(os.path.dirname(path))\n", ""),
         Break("half a small file is taken for whole", "    if file.write([data], 0) != len(data):", "    if file.write([data], 0) < 0:"),
     ),
     *mutants_of(
-        "broker/log/partition_base.py",
+        "broker/log/partition/partition_base.py",
         (*CRASH, f"{HERE}test_log_recovery.py", f"{HERE}test_log_progress.py"),
         Break(
             "a snapshot comes before the transaction index is synced",
@@ -67,7 +67,7 @@ MUTANTS: list[Mutant] = [
         Break("an offline partition is served", "        if self.offline is not None:\n            raise self._storage_error()", "        if False:\n            raise self._storage_error()"),
     ),
     *mutants_of(
-        "broker/log/flush.py",
+        "broker/log/segment/flush.py",
         CRASH,
         Break("an error of a sync is dropped", "        error = failure\n", "        pass\n"),
         Break("a job after a failed one is run", "        for job in jobs:\n            job()\n    except Exception as failure", "        for job in reversed(jobs):\n            job()\n    except Exception as failure"),
@@ -76,7 +76,7 @@ MUTANTS: list[Mutant] = [
         Break("an orderly end leaves marks", "        while self._dirty or self._busy:\n", "        while self._busy:\n", hangs=True),
     ),
     *mutants_of(
-        "broker/log/recovery.py",
+        "broker/log/recovery/recovery.py",
         (*RECOVERY, f"{HERE}test_log_damage.py"),
         Break("no valid batch is looked for", "            found = find_valid(file, start, end, offset)\n            if found is not None:", "            if (found := None) is not None:"),
         Break("older batches count as well", "return header if fits and header.base_offset >= offset else None", "return header if fits else None"),
@@ -94,7 +94,7 @@ MUTANTS: list[Mutant] = [
         Break("deleted segments come back", "    gone = below_start(bases, log_start)\n", "    gone = 0\n"),
     ),
     *mutants_of(
-        "broker/log/data_dir.py",
+        "broker/log/opening/data_dir.py",
         (f"{HERE}test_data_dir_mark.py", f"{HERE}test_log_topics.py", "tests/broker/operations/test_shutdown.py"),
         Break("the clean mark stays", "        self._fs.remove(path)\n        self._fs.sync_dir(self.path)\n        return True", "        return True"),
         Break("its removal is not synced", "        self._fs.sync_dir(self.path)\n        return True", "        return True"),
@@ -102,7 +102,7 @@ MUTANTS: list[Mutant] = [
         Break("torn starts are begun anew", "        except files.BadFile as error:\n            raise DataDirError(\n", "        except ZeroDivisionError as error:\n            raise DataDirError(\n"),
     ),
     *mutants_of(
-        "broker/log/scan.py",
+        "broker/log/segment/scan.py",
         DAMAGE,
         Break("batches in a wrong order", "    if base < before:", "    if False:"),
         Break("gaps that no compaction left", "    if base > before and not gaps:", "    if False:"),
@@ -111,7 +111,7 @@ MUTANTS: list[Mutant] = [
         Break("what comes behind damage is handed out", "    return data[:end]\n", "    return data\n"),
     ),
     *mutants_of(
-        "broker/log/segments.py",
+        "broker/log/segment/segments.py",
         DAMAGE,
         Break("a segment that ends early is passed over", "        if found is None:\n            raise self._ends_early(segment, offset)", '        if found is None:\n            return b"", bound'),
         Break("a gap before the first batch", "        if header.base_offset > offset:\n            check", "        if False:\n            check"),
@@ -121,14 +121,14 @@ MUTANTS: list[Mutant] = [
         Break("an aborted transaction of a later segment", "            if complete:\n                break\n", "            break\n"),
     ),
     *mutants_of(
-        "broker/log/segment_base.py",
+        "broker/log/segment/segment_base.py",
         (*DAMAGE, f"{HERE}test_log_recovery.py"),
         Break("what is opened counts as checked", "segment.size, segment.checked = file.size(), False", "segment.size = file.size()"),
         Break("a saved index is not held against its batch", "if header.last_offset != last:", "if False:"),
         Break("an index of another segment is taken", "            if self.size and not pair[1]:", "            if False:"),
     ),
     *mutants_of(
-        "broker/log/scrub.py",
+        "broker/log/upkeep/scrub.py",
         DAMAGE,
         Break("it is read again and again", "        segment.checked = True\n", ""),
         Break("damaged segments are read again and again", "            segment.damage = str(error)\n", ""),
@@ -139,7 +139,7 @@ MUTANTS: list[Mutant] = [
         Break("zero is a rate", "        if not rate:\n            return", "        if False:\n            return"),
     ),
     *mutants_of(
-        "broker/log/partition_reads.py",
+        "broker/log/partition/partition_reads.py",
         DAMAGE,
         Break("any log may have gaps", "return self._checkpoints.cleaned.knows(self.topic, self.index)", "return True"),
         Break("no log may have gaps", "return self._checkpoints.cleaned.knows(self.topic, self.index)", "return False"),
@@ -148,14 +148,14 @@ MUTANTS: list[Mutant] = [
         Break("what was deleted is read", "if not self.log_start_offset <= offset <=", "if not 0 <= offset <=", (f"{HERE}test_log_retention.py",)),
     ),
     *mutants_of(
-        "broker/log/partition_upkeep.py",
+        "broker/log/partition/partition_upkeep.py",
         (f"{HERE}test_log_retention.py", *COMPACTION),
         Break("the new start is not noted", "            self._checkpoints.starts.put(self.topic, self.index, offset)\n", ""),
         Break("records above the mark are deleted", "        if not 0 <= wanted <= self.high_watermark:", "        if not 0 <= wanted:"),
         Break("files go before the start is noted", "        self._begin_at(start)\n        gone = self._log.drop_first(count)\n", "        gone = self._log.drop_first(count)\n"),
     ),
     *mutants_of(
-        "broker/log/partition_cleaning.py",
+        "broker/log/partition/partition_cleaning.py",
         COMPACTION,
         Break("gaps that nobody announced", "        if not self.has_gaps:\n            self.cleaned", "        if False:\n            self.cleaned"),
         Break("undecided records are compacted", "self._log.active.base_offset, self.last_stable_offset, self.recovery", "self._log.active.base_offset, self.recovery"),
@@ -163,7 +163,7 @@ MUTANTS: list[Mutant] = [
         Break("segments that are not there any more", " or not self._log.holds(old)", ""),
     ),
     *mutants_of(
-        "broker/log/cleaning.py",
+        "broker/log/compaction/cleaning.py",
         COMPACTION,
         Break("a compacted log is not synced", "        new.file.sync()\n", ""),
         Break("nor its transaction index", "        new.transactions.sync()\n", ""),
@@ -171,7 +171,7 @@ MUTANTS: list[Mutant] = [
         Break("aborted transactions are forgotten", "            new.transactions.append(entry)\n", "            pass\n"),
     ),
     *mutants_of(
-        "broker/log/leftovers.py",
+        "broker/log/recovery/leftovers.py",
         COMPACTION,
         Break("the commit of a compaction is not synced", "    fs.rename(path + files.CLEANED, path + files.SWAP)\n    fs.sync_dir(directory)\n\n\ndef _end_of", "    fs.rename(path + files.CLEANED, path + files.SWAP)\n\n\ndef _end_of"),
         Break("old segments are not durably away", "    fs.sync_dir(directory)\n    return renamed", "    return renamed"),
@@ -179,13 +179,13 @@ MUTANTS: list[Mutant] = [
         Break("old segments stay beside the new one", "    if fs.exists(log + files.SWAP):\n        take_out", "    if False:\n        take_out"),
     ),
     *mutants_of(
-        "broker/log/snapshot.py",
+        "broker/log/segment/snapshot.py",
         (f"{HERE}test_log_recovery.py", f"{HERE}test_log_formats.py", f"{HERE}test_log_five_batches.py"),
         Break("a torn snapshot is believed", "crc != crc32c([data[_CRC_FROM:]])", "False"),
         Break("only the last batch is kept", "for batch in (state.batches or", "for batch in (state.batches[-1:] or"),
     ),
     *mutants_of(
-        "broker/log/index.py",
+        "broker/log/segment/index.py",
         (f"{HERE}test_log_recovery.py", f"{HERE}test_log_read.py"),
         Break("an index past its segment is taken", "values[-1] < value_below))", "True))"),
         Break("aborts that a crash undid stay", "            if entry.last_offset >= below:\n                break", "            if False:\n                break"),
@@ -193,7 +193,7 @@ MUTANTS: list[Mutant] = [
         Break("the search ends too early", "            if entry.last_stable_offset >= upper:", "            if True:"),
     ),
     *mutants_of(
-        "broker/log/backup.py",
+        "broker/log/upkeep/backup.py",
         BACKUP,
         Break("what has changed since is not in it", "linked.get(partition) != now:", "partition not in linked:"),
         Break("a log that cannot be read is in it", "        if partition.offline is not None:\n            raise", "        if False:\n            raise"),

@@ -26,7 +26,7 @@ GROUPS_RETURN = (f"{B}groups/test_groups_return.py",)
 MUTANTS: list[Mutant] = [
     # A partition that comes back
     *mutants_of(
-        "broker/log/reading_back.py",
+        "broker/log/recovery/reading_back.py",
         RETURN,
         Break(
             "what no sync made safe is read back",
@@ -40,7 +40,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "broker/log/partition.py",
+        "broker/log/partition/partition.py",
         RETURN,
         Break(
             "a job of before writes on",
@@ -60,7 +60,7 @@ MUTANTS: list[Mutant] = [
         Break("who reads is not told", "        self._watch.stir()\n", ""),
     ),
     *mutants_of(
-        "broker/log/upkeep.py",
+        "broker/log/upkeep/upkeep.py",
         RETURN,
         Break(
             "a damaged log is tried again and again",
@@ -74,7 +74,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "broker/log/opening.py",
+        "broker/log/opening/opening.py",
         (*RETURN, f"{LOG}test_log_damage_wire.py"),
         Break("who could not be opened stays offline for ever", "        partition.may_return = True\n", ""),
         Break(
@@ -89,7 +89,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "broker/coordinator/groups.py",
+        "broker/coordinator/groups/groups.py",
         GROUPS_RETURN,
         Break("offsets that were refused are told", "        self._offsets.unload(partition)\n", ""),
         Break("who waits in a group waits on", "        self._members.unload(partition)\n", ""),
@@ -102,7 +102,7 @@ MUTANTS: list[Mutant] = [
         Break("sessions do not begin again", "        self.consumers.start(partition)\n", ""),
     ),
     *mutants_of(
-        "broker/coordinator/transactions.py",
+        "broker/coordinator/transactions/transactions.py",
         COORDINATOR,
         Break(
             "ids that were never recorded stay",
@@ -121,7 +121,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "broker/coordinator/transaction_entry.py",
+        "broker/coordinator/transactions/transaction_entry.py",
         COORDINATOR,
         Break(
             "what is known again stays lost",
@@ -130,7 +130,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "broker/coordinator/transaction_markers.py",
+        "broker/coordinator/transactions/transaction_markers.py",
         COORDINATOR,
         Break(
             "a partition under a later epoch holds the id",
@@ -145,7 +145,7 @@ MUTANTS: list[Mutant] = [
     ),
     # What is durable before it counts
     *mutants_of(
-        "broker/coordinator/producer_ids.py",
+        "broker/coordinator/transactions/producer_ids.py",
         COORDINATOR,
         Break(
             "producer ids are used before their block is on the disk",
@@ -159,7 +159,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "broker/authorize/store.py",
+        "broker/stored/authorizer.py",
         (*RIGHTS, f"{SECURITY}test_stored_first.py"),
         Break(
             "access rules count before they are on the disk",
@@ -185,7 +185,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "broker/config_store.py",
+        "broker/stored/config_store.py",
         (f"{SECURITY}test_stored_first.py",),
         Break(
             "configs count before they are on the disk",
@@ -299,7 +299,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "broker/answers.py",
+        "broker/network/answers.py",
         (f"{B}test_server_connection.py",),
         Break(
             "a fault that cannot be told leaves the client waiting",
@@ -378,7 +378,7 @@ MUTANTS: list[Mutant] = [
     ),
     # Who waits for whom
     *mutants_of(
-        "broker/limits.py",
+        "broker/fairness/limits.py",
         (f"{B}test_server_limits.py",),
         Break(
             "nothing is kept for those who hold nothing",
@@ -387,7 +387,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "broker/steps.py",
+        "broker/network/steps.py",
         (f"{B}test_server_steps.py",),
         Break(
             "many things are served at once",
@@ -425,13 +425,13 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "broker/tls_door.py",
+        "broker/network/tls_door.py",
         (f"{SECURITY}test_tls_limits.py",),
         Break("handshakes begin all at once", "            await asyncio.sleep(0)  # a", "            # a"),
         Break("buffers are Python's", "            sslproto.SSLProtocol.max_size = BUFFER\n", ""),
     ),
     *mutants_of(
-        "broker/garbage.py",
+        "broker/fairness/garbage.py",
         (f"{B}test_garbage.py",),
         Break("in the midst of large requests", "        if busy and now", "        if False and now"),
         Break("Python looks as well", "gc.set_threshold(youngest, middle, _NEVER)", "pass"),

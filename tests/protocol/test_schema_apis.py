@@ -7,7 +7,7 @@ import pkgutil
 
 import pytest
 
-from eoslog.broker import served
+from eoslog.broker.network import served
 from eoslog.protocol import messages
 from eoslog.protocol.apis import APIS, Api, ApiKey
 

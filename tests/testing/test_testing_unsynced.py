@@ -18,7 +18,7 @@ sys.path.append(str(Path(__file__).parents[1] / "broker" / "log"))
 
 from fakefs import FakeFileSystem, Outcome
 
-from eoslog.broker.ports import FileSystem, OsFileSystem
+from eoslog.broker.ports.ports import FileSystem, OsFileSystem
 from eoslog.testing.disk import DiskRule, FaultyFileSystem
 from eoslog.testing.unsynced import Keep
 

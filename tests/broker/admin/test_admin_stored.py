@@ -13,11 +13,11 @@ import pytest
 from fakefs import FakeClock, FakeFileSystem, Outcome, PowerLoss
 
 from eoslog.broker.config import BrokerConfig, ConfigError
-from eoslog.broker.config_store import ConfigStore
-from eoslog.broker.dynamic_options import DynamicOptions
-from eoslog.broker.log.files import BadFile
-from eoslog.broker.log.flush import GroupFlush
-from eoslog.broker.topics import Topics
+from eoslog.broker.core.dynamic_options import DynamicOptions
+from eoslog.broker.log.segment.files import BadFile
+from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.stored.config_store import ConfigStore
+from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 DATA = "/var/data"

@@ -11,7 +11,7 @@ from eoslog.broker.config import BrokerConfig, ConfigError, option_table
 from eoslog.broker.config.base import Kind, Rule, rule_of, text_of
 from eoslog.broker.config.group_table import GROUP_CONFIGS, group_values
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
-from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.log.segment.settings import LogSettings
 
 # Defaults of Apache Kafka 4.3's topic configs (TopicConfig).
 KAFKA = {

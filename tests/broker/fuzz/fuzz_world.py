@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from eoslog.broker.broker import Broker
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.connection import Connection
+from eoslog.broker.core.broker import Broker
+from eoslog.broker.network.connection import Connection
+from eoslog.broker.network.server import Server
 from eoslog.broker.security.listeners import Listener
-from eoslog.broker.server import Server
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import decode_response, encode_request
 from eoslog.protocol.plain_records import encode_records

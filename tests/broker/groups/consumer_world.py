@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from eoslog.broker.coordinator import consumer_records
-from eoslog.broker.rules import consumer_group
-from eoslog.broker.rules.consumer_events import Beat, BeatAnswer, Now, Outcome, Settings, Timer
-from eoslog.broker.rules.consumer_facts import apply, ends_group
-from eoslog.broker.rules.consumer_regex import matching
-from eoslog.broker.rules.consumer_state import Group, MemberState, Part, TopicInfo
+from eoslog.broker.coordinator.groups import consumer_records
+from eoslog.broker.rules.consumer import group as consumer_group
+from eoslog.broker.rules.consumer.events import Beat, BeatAnswer, Now, Outcome, Settings, Timer
+from eoslog.broker.rules.consumer.facts import apply, ends_group
+from eoslog.broker.rules.consumer.regex import matching
+from eoslog.broker.rules.consumer.state import Group, MemberState, Part, TopicInfo
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import Record
 

@@ -11,14 +11,14 @@ sys.path.append(str(Path(__file__).parents[1] / "log"))
 from fakefs import FakeClock, FakeFileSystem, Outcome, PowerLoss
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.coordinator.groups import GroupCoordinator
-from eoslog.broker.coordinator.offsets_shell import NewOffset
-from eoslog.broker.log.flush import GroupFlush
-from eoslog.broker.rules.classic_events import Join, JoinAnswer, Sync, SyncAnswer
-from eoslog.broker.rules.classic_state import GroupState
-from eoslog.broker.rules.consumer_events import Beat, BeatAnswer
+from eoslog.broker.coordinator.groups.groups import GroupCoordinator
+from eoslog.broker.coordinator.groups.offsets_shell import NewOffset
+from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.rules.classic.events import Join, JoinAnswer, Sync, SyncAnswer
+from eoslog.broker.rules.classic.state import GroupState
+from eoslog.broker.rules.consumer.events import Beat, BeatAnswer
 from eoslog.broker.rules.offsets import Committer
-from eoslog.broker.topics import Topics
+from eoslog.broker.topics.topics import Topics
 from eoslog.protocol import coordinator_records
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.messages.consumer_protocol import (

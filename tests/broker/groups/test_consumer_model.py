@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from eoslog.broker.rules.consumer_events import Beat, Settings
-from eoslog.broker.rules.consumer_state import GroupState
+from eoslog.broker.rules.consumer.events import Beat, Settings
+from eoslog.broker.rules.consumer.state import GroupState
 from eoslog.protocol.errors import ErrorCode as E
 
 SESSION_MS = 45_000

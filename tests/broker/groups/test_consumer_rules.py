@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from consumer_world import Client, Topics, World, settle
 
-from eoslog.broker.rules.consumer_events import Beat, Settings, Timer
-from eoslog.broker.rules.consumer_facts import CurrentFact, OldMetadataFact, apply
-from eoslog.broker.rules.consumer_offsets import check_commit, check_fetch
-from eoslog.broker.rules.consumer_state import Current, GroupState, MemberState
+from eoslog.broker.rules.consumer.events import Beat, Settings, Timer
+from eoslog.broker.rules.consumer.facts import CurrentFact, OldMetadataFact, apply
+from eoslog.broker.rules.consumer.offsets import check_commit, check_fetch
+from eoslog.broker.rules.consumer.state import Current, GroupState, MemberState
 from eoslog.broker.rules.offsets import Committer
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 from group_life import MINUTE_MS, START_MS, FakeFileSystem, Life, Outcome, PowerLoss, world
 
-from eoslog.broker.rules.classic_events import Leave
+from eoslog.broker.rules.classic.events import Leave
 from eoslog.broker.rules.offsets import Committer
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from group_life import MINUTE_MS, START_MS, Life, subscription, world
 
-from eoslog.broker.coordinator.offsets_shell import NewOffset
-from eoslog.broker.rules.classic_events import Join, JoinAnswer, Leave
-from eoslog.broker.rules.consumer_events import Beat
+from eoslog.broker.coordinator.groups.offsets_shell import NewOffset
+from eoslog.broker.rules.classic.events import Join, JoinAnswer, Leave
+from eoslog.broker.rules.consumer.events import Beat
 from eoslog.broker.rules.offsets import Committer
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError

@@ -11,10 +11,10 @@ from unittest.mock import patch
 import pytest
 from group_shell import Shell, on_loop
 
-from eoslog.broker.log.upkeep import Upkeep
-from eoslog.broker.ports import OsFile
-from eoslog.broker.rules.classic_events import Join
-from eoslog.broker.rules.consumer_events import Beat
+from eoslog.broker.log.upkeep.upkeep import Upkeep
+from eoslog.broker.ports.ports import OsFile
+from eoslog.broker.rules.classic.events import Join
+from eoslog.broker.rules.consumer.events import Beat
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 

@@ -10,8 +10,8 @@ from fakefs import FakeClock, FakeFileSystem, Outcome, PowerLoss
 from logkit import NOW, batch
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.flush import GroupFlush
-from eoslog.broker.topics import Topics
+from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 DATA = "/var/data"

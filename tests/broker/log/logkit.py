@@ -8,14 +8,14 @@ from typing import Any
 from fakefs import FakeFileSystem, Inode
 
 from eoslog.broker.config import FlushMode
-from eoslog.broker.log.answers import Place
-from eoslog.broker.log.checkpoint import Checkpoints, OffsetCheckpoint
-from eoslog.broker.log.cleaning import Run
-from eoslog.broker.log.flush import GroupFlush
-from eoslog.broker.log.opening import create_directory, open_partition
-from eoslog.broker.log.partition import Partition
-from eoslog.broker.log.recovery import Finding, Known
-from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.log.compaction.cleaning import Run
+from eoslog.broker.log.opening.opening import create_directory, open_partition
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.recovery.recovery import Finding, Known
+from eoslog.broker.log.segment.answers import Place
+from eoslog.broker.log.segment.checkpoint import Checkpoints, OffsetCheckpoint
+from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.protocol.batch import build_batch, iter_headers
 from eoslog.protocol.plain_records import encode_records
 

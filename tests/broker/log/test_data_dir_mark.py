@@ -5,7 +5,7 @@ from __future__ import annotations
 from fakefs import FakeFileSystem, Outcome
 from logkit import NOW
 
-from eoslog.broker.log.data_dir import DataDir
+from eoslog.broker.log.opening.data_dir import DataDir
 
 
 def opened(fs: FakeFileSystem) -> DataDir:

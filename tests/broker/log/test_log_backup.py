@@ -13,11 +13,11 @@ from fakefs import FakeClock
 from logkit import NOW, sequenced
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log import backup
-from eoslog.broker.log.backup import Backups
-from eoslog.broker.log.flush import GroupFlush
-from eoslog.broker.ports import OsFileSystem
-from eoslog.broker.topics import Topics
+from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.log.upkeep import backup
+from eoslog.broker.log.upkeep.backup import Backups
+from eoslog.broker.ports.ports import OsFileSystem
+from eoslog.broker.topics.topics import Topics
 from eoslog.commands.backup_copy import copied
 from eoslog.commands.backup_source import NoBackup, source
 

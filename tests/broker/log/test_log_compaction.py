@@ -11,10 +11,10 @@ from fakefs import FakeClock, Outcome
 from logkit import DIRECTORY, NOW, Disk, clean, offsets
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.cleaner import Cleaner
-from eoslog.broker.log.compaction import ENTRY_BYTES, KeyMap
-from eoslog.broker.log.partition import Partition
-from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.log.compaction.compaction import ENTRY_BYTES, KeyMap
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.log.upkeep.cleaner import Cleaner
 from eoslog.protocol.batch import BatchHeader, build_batch, iter_headers
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import Record, encode_records, iter_records, write_varint
@@ -361,7 +361,7 @@ def test_a_damaged_segment_is_not_compacted() -> None:
 def test_retention_may_take_segments_while_they_are_compacted() -> None:
     disk, partition = started(keyed((b"a", b"1")), keyed((b"a", b"2")), deleted=True, retention_bytes=0)
     plan = partition.plan(NOW)
-    from eoslog.broker.log.cleaning import Run
+    from eoslog.broker.log.compaction.cleaning import Run
 
     run = Run(disk.fs, plan, 1 << 20)
     run.map()

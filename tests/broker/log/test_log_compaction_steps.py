@@ -8,12 +8,12 @@ from __future__ import annotations
 from fakefs import Directory, Inode
 from logkit import DIRECTORY, NOW, Disk, batch, clean, sequenced
 
-from eoslog.broker.log import leftovers
-from eoslog.broker.log.cleaning import Run
-from eoslog.broker.log.cleaning_plan import Plan
-from eoslog.broker.log.index import TransactionIndex
-from eoslog.broker.log.partition import Partition
-from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.log.compaction.cleaning import Run
+from eoslog.broker.log.compaction.cleaning_plan import Plan
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.recovery import leftovers
+from eoslog.broker.log.segment.index import TransactionIndex
+from eoslog.broker.log.segment.settings import LogSettings
 
 SETTINGS = LogSettings(segment_bytes=3000, index_interval_bytes=100, compacted=True, deleted=False)
 

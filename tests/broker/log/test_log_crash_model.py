@@ -17,8 +17,8 @@ from fakefs import Outcome
 from hypothesis import example, given, settings
 from logkit import NOW, Disk, batch, sequenced, stored
 
-from eoslog.broker.log.partition import Partition
-from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.protocol.errors import KafkaError
 
 

@@ -13,9 +13,9 @@ import pytest
 from logkit import DIRECTORY, NOW, Disk, batch, clean
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.partition import Partition
-from eoslog.broker.log.scrub import Pause, Scrubber, Stopped
-from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.log.upkeep.scrub import Pause, Scrubber, Stopped
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

@@ -96,9 +96,9 @@ def test_the_scrub_says_so_where_nobody_reads(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     damaged(tmp_path)
-    monkeypatch.setattr("eoslog.broker.broker.SCRUB_INTERVAL_MS", 100)
+    monkeypatch.setattr("eoslog.broker.core.broker.SCRUB_INTERVAL_MS", 100)
     with (
-        caplog.at_level(logging.INFO, "eoslog.broker.log.scrub"),
+        caplog.at_level(logging.INFO, "eoslog.broker.log.upkeep.scrub"),
         EmbeddedBroker(data=tmp_path, in_thread=True),
     ):
         until = time.monotonic() + 20

@@ -10,9 +10,9 @@ import pytest
 from fakefs import Outcome
 from logkit import NOW, Disk, batch, clean, sequenced, stored
 
-from eoslog.broker.log.flush import GroupFlush
-from eoslog.broker.log.partition import Partition
-from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 LOG = "00000000000000000000.log"

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logkit import Disk, batch
 
-from eoslog.broker.log import files
-from eoslog.broker.log.epochs import TICK_MS, begun, next_epoch, rest_ms
-from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.log.segment import files
+from eoslog.broker.log.segment.epochs import TICK_MS, begun, next_epoch, rest_ms
+from eoslog.broker.log.segment.settings import LogSettings
 
 PATH = "/data/.life-epoch"
 NOW_MS = 1_800_000_000_000

@@ -6,8 +6,8 @@ import pytest
 from fakefs import Outcome
 from logkit import DIRECTORY, NOW, Disk, clean, sequenced
 
-from eoslog.broker.log.partition import Partition
-from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 COMPACT = LogSettings(segment_bytes=1 << 20, index_interval_bytes=100, compacted=True, deleted=False)

@@ -10,9 +10,9 @@ import pytest
 from fakefs import Inode
 from logkit import DIRECTORY, NOW, Disk, batch
 
-from eoslog.broker.log import flush as flush_room
-from eoslog.broker.log.flush import GroupFlush, Job
-from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.log.segment import flush as flush_room
+from eoslog.broker.log.segment.flush import GroupFlush, Job
+from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 

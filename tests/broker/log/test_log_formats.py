@@ -7,8 +7,8 @@ import struct
 import pytest
 from logkit import DIRECTORY, NOW, TOPIC_ID, Disk, batch, sequenced
 
-from eoslog.broker.log import files, snapshot
-from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.log.segment import files, snapshot
+from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.broker.rules.producer import ProducerState, Written
 from eoslog.protocol.batch import crc32c, iter_headers
 

@@ -14,17 +14,17 @@ import pytest
 from logkit import sequenced
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.flush import GroupFlush
-from eoslog.broker.ports import OsFileSystem, SystemClock
-from eoslog.broker.topics import Topics
+from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.ports.ports import OsFileSystem, SystemClock
+from eoslog.broker.topics.topics import Topics
 
 CHILD = """
 import asyncio, sys
 from logkit import sequenced
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.flush import GroupFlush
-from eoslog.broker.ports import OsFileSystem, SystemClock
-from eoslog.broker.topics import Topics
+from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.ports.ports import OsFileSystem, SystemClock
+from eoslog.broker.topics.topics import Topics
 
 async def main():
     flush = GroupFlush(sys.argv[2])

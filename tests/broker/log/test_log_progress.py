@@ -11,10 +11,10 @@ from fakefs import FakeClock, Outcome
 from logkit import DIRECTORY, NOW, Disk, batch, sequenced, stored
 from test_log_crash_model import Life
 
-from eoslog.broker.log import recovery
-from eoslog.broker.log.partition import Partition
-from eoslog.broker.log.settings import LogSettings
-from eoslog.broker.log.upkeep import Upkeep
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.recovery import recovery
+from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.log.upkeep.upkeep import Upkeep
 
 KB = 1 << 10
 

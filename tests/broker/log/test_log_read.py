@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from logkit import NOW, Disk, batch, offsets, sequenced
 
-from eoslog.broker.log.partition import Partition
-from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 ALL = 10**9

@@ -9,9 +9,9 @@ import pytest
 from fakefs import Directory, Outcome
 from logkit import DIRECTORY, NOW, Disk, batch, offsets, sequenced, stored
 
-from eoslog.broker.log import recovery
-from eoslog.broker.log.partition import Partition
-from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.recovery import recovery
+from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.errors import ErrorCode, KafkaError
 

@@ -8,9 +8,9 @@ import pytest
 from fakefs import Outcome
 from logkit import DIRECTORY, NOW, Disk, batch, offsets, sequenced, stored
 
-from eoslog.broker.log.partition import Partition
-from eoslog.broker.log.retention import Span, expendable
-from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.partition.retention import Span, expendable
+from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 HOUR = 3_600_000

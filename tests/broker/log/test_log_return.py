@@ -11,10 +11,10 @@ import pytest
 from fakefs import FakeClock, Outcome
 from logkit import NOW, Disk, batch, sequenced
 
-from eoslog.broker.log.partition import Partition
-from eoslog.broker.log.reading_back import PROBE_BYTES
-from eoslog.broker.log.settings import LogSettings
-from eoslog.broker.log.upkeep import Upkeep
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.recovery.reading_back import PROBE_BYTES
+from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.log.upkeep.upkeep import Upkeep
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 LOG = "00000000000000000000.log"

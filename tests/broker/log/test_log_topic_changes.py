@@ -8,8 +8,8 @@ from fakefs import FakeFileSystem, Outcome
 from logkit import NOW, batch
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.data_dir import DataDirError
-from eoslog.broker.topics import OFFSETS_TOPIC, Topics
+from eoslog.broker.log.opening.data_dir import DataDirError
+from eoslog.broker.topics.topics import OFFSETS_TOPIC, Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 

@@ -12,9 +12,9 @@ from fakefs import FakeClock, FakeFileSystem, Inode, Outcome, PowerLoss
 from logkit import NOW, batch, sequenced
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.data_dir import DataDirError
-from eoslog.broker.log.flush import GroupFlush
-from eoslog.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topics
+from eoslog.broker.log.opening.data_dir import DataDirError
+from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.topics.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 

@@ -10,8 +10,8 @@ import pytest
 from crashkit import DATA, code, opened
 from fakefs import FakeFileSystem, Outcome
 
-from eoslog.broker import partition_maker
-from eoslog.broker.topics import Topics
+from eoslog.broker.topics import partition_maker
+from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 STEP = 4

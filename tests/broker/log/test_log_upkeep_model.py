@@ -13,7 +13,7 @@ from fakefs import Outcome
 from hypothesis import given, settings
 from upkeep_world import HOUR, World, survive
 
-from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.log.segment.settings import LogSettings
 
 STRIDE = int(os.environ.get("EOSLOG_CRASH_STRIDE", "9"))
 SEEDS = range(7, 7 + int(os.environ.get("EOSLOG_CRASH_LIVES", "1")))

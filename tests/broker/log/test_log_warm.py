@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from logkit import NOW, Disk, batch
 
-from eoslog.broker.log import segment, segment_base
-from eoslog.broker.log.answers import Place
-from eoslog.broker.log.checkpoint import Checkpoints, OffsetCheckpoint
-from eoslog.broker.log.flush import GroupFlush
-from eoslog.broker.log.opening import create_directory, open_partition
-from eoslog.broker.log.partition import Partition
-from eoslog.broker.log.recovery import Known
-from eoslog.broker.log.settings import LogSettings
-from eoslog.broker.log.warm import Warm
-from eoslog.broker.ports import OsFileSystem
+from eoslog.broker.log.opening.opening import create_directory, open_partition
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.recovery.recovery import Known
+from eoslog.broker.log.segment import segment, segment_base
+from eoslog.broker.log.segment.answers import Place
+from eoslog.broker.log.segment.checkpoint import Checkpoints, OffsetCheckpoint
+from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.log.segment.warm import Warm
+from eoslog.broker.ports.ports import OsFileSystem
 
 
 def warm_count(partition: Partition) -> int:

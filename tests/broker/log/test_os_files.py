@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from eoslog.broker.log import files
-from eoslog.broker.ports import OsFileSystem
+from eoslog.broker.log.segment import files
+from eoslog.broker.ports.ports import OsFileSystem
 
 Calls = list[tuple[str, str]]
 

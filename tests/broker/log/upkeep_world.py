@@ -14,9 +14,9 @@ import pytest
 from fakefs import Outcome, PowerLoss
 from logkit import NOW, Disk, clean
 
-from eoslog.broker.log.compaction import ENTRY_BYTES
-from eoslog.broker.log.partition import Partition
-from eoslog.broker.log.settings import LogSettings
+from eoslog.broker.log.compaction.compaction import ENTRY_BYTES
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.protocol.batch import HEADER_SIZE, build_batch, iter_headers
 from eoslog.protocol.control import ABORT, COMMIT, read_control
 from eoslog.protocol.errors import KafkaError

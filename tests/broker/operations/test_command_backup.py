@@ -20,8 +20,8 @@ from broker_clients import QUICK, create, read_all
 from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from eoslog.broker.log import backup
-from eoslog.broker.ports import OsFileSystem
+from eoslog.broker.log.upkeep import backup
+from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.cli import main
 from eoslog.testing import EmbeddedBroker
 

@@ -68,7 +68,7 @@ from verify_kit import (
     wrong_sequence,
 )
 
-from eoslog.broker.log import files
+from eoslog.broker.log.segment import files
 from eoslog.testing import EmbeddedBroker
 
 

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from run_command import document, failure, ok, run
 
-from eoslog.broker.broker import Broker
 from eoslog.broker.config import BrokerConfig
+from eoslog.broker.core.broker import Broker
 from eoslog.commands.session import client_config
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.cluster import Cluster

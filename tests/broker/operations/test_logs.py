@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer
 from run_command import ok
 
-from eoslog.broker.logs import LINES, LONGEST, TEXT, WINDOW_S, JsonLines, Sparing, TextLines
+from eoslog.broker.ports.logs import LINES, LONGEST, TEXT, WINDOW_S, JsonLines, Sparing, TextLines
 from eoslog.testing import EmbeddedBroker
 
 
@@ -68,7 +68,7 @@ def test_no_line_is_longer_than_somebody_reads() -> None:
 def test_clients_cannot_fill_the_disk_with_lines() -> None:
     sparing = Sparing()
 
-    def passed(count: int, at: float, name: str = "eoslog.broker.connection") -> list[str]:
+    def passed(count: int, at: float, name: str = "eoslog.broker.network.connection") -> list[str]:
         made = [record("closing %s", number) for number in range(count)]
         for line in made:
             line.name, line.created = name, at
@@ -77,7 +77,9 @@ def test_clients_cannot_fill_the_disk_with_lines() -> None:
     assert passed(LINES * 3, 0.0) == [f"closing {number}" for number in range(LINES)]
     assert passed(2, WINDOW_S * 2) == [f"closing 0 (and {LINES * 2} lines like this before it)", "closing 1"]
     assert passed(1, WINDOW_S * 4) == ["closing 0"]
-    assert len(passed(LINES * 3, 0.0, "eoslog.broker.log.recovery")) == LINES * 3  # each tells of a file
+    assert (
+        len(passed(LINES * 3, 0.0, "eoslog.broker.log.recovery.recovery")) == LINES * 3
+    )  # each tells of a file
 
 
 def lines(broker: EmbeddedBroker) -> list[dict[str, Any]]:

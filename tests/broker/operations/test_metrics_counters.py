@@ -1,6 +1,6 @@
 """The counters: error codes wherever an answer has them, and times in their buckets."""
 
-from eoslog.broker.metrics import BOUNDS, Histogram, Metrics
+from eoslog.broker.metrics.metrics import BOUNDS, Histogram, Metrics
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_places import errors_in
 

@@ -17,10 +17,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 from run_command import ok
 
-from eoslog.broker import metrics_page
-from eoslog.broker.metrics import Metrics
-from eoslog.broker.metrics_look import Look
-from eoslog.broker.metrics_page import FAMILIES
+from eoslog.broker.metrics import metrics_page
+from eoslog.broker.metrics.metrics import Metrics
+from eoslog.broker.metrics.metrics_look import Look
+from eoslog.broker.metrics.metrics_page import FAMILIES
 from eoslog.testing import BrokerFailed, EmbeddedBroker
 
 

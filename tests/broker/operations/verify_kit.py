@@ -10,8 +10,8 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from eoslog.broker.log import files, snapshot
-from eoslog.broker.log.index import TXN_ENTRY
+from eoslog.broker.log.segment import files, snapshot
+from eoslog.broker.log.segment.index import TXN_ENTRY
 from eoslog.cli import main
 from eoslog.protocol.batch import BatchHeader, iter_headers
 from eoslog.testing import EmbeddedBroker

@@ -19,8 +19,8 @@ from securitykit import ADMIN
 from eoslog.broker.authorize.audit import MOST_TOLD, WINDOW_S
 from eoslog.broker.authorize.guard import Guard
 from eoslog.broker.authorize.table import TABLE
-from eoslog.broker.dispatch import CloseConnection
-from eoslog.broker.served import served
+from eoslog.broker.network.served import served
+from eoslog.broker.requests.context import CloseConnection
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import RequestHeader
 from eoslog.testing import EmbeddedBroker

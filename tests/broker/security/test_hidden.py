@@ -11,10 +11,10 @@ import pytest
 from eoslog.broker.authorize import data, groups, transactions
 from eoslog.broker.authorize.asked import Asked, Refused
 from eoslog.broker.authorize.audit import Audit
-from eoslog.broker.authorize.store import Authorizer
-from eoslog.broker.ports import OsFileSystem
+from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.broker.rules.acls import Acl, Client, Operation, Pattern, Permission, ResourceType
-from eoslog.broker.topics import Topics
+from eoslog.broker.stored.authorizer import Authorizer
+from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.plain_records import encode_records
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.files import write_whole
-from eoslog.broker.ports import OsFileSystem
+from eoslog.broker.log.segment.files import write_whole
+from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.broker.security import scram
 from eoslog.broker.security.credentials import Credentials
 from eoslog.broker.security.listeners import Listener

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from eoslog.broker.authorize.store import Authorizer
-from eoslog.broker.config_store import ConfigStore
-from eoslog.broker.ports import OsFileSystem
+from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.broker.rules.acls import Acl, Client, Operation, Pattern, Permission, ResourceType
 from eoslog.broker.security.credentials import Credentials
+from eoslog.broker.stored.authorizer import Authorizer
+from eoslog.broker.stored.config_store import ConfigStore
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.scram import Credential
 

@@ -16,7 +16,7 @@ import pytest
 from broker_clients import create
 from securitykit import Pki, free_ports
 
-from eoslog.broker.tls_door import TlsDoor
+from eoslog.broker.network.tls_door import TlsDoor
 from eoslog.testing import EmbeddedBroker
 
 MOST = 10

@@ -11,16 +11,16 @@ import pytest
 import transaction_world
 from transaction_world import Client, Directory, Machine, Outcome, PowerCut, after_crash, fresh_disk
 
-from eoslog.broker.broker import Broker
-from eoslog.broker.coordinator import transaction_changes
-from eoslog.broker.coordinator.transaction_journal import TransactionJournal
-from eoslog.broker.coordinator.transaction_markers import Curtain
-from eoslog.broker.coordinator.transactions import Producer
-from eoslog.broker.dispatch import RequestContext
+from eoslog.broker.coordinator.transactions import transaction_changes
+from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
+from eoslog.broker.coordinator.transactions.transaction_markers import Curtain
+from eoslog.broker.coordinator.transactions.transactions import Producer
+from eoslog.broker.core.broker import Broker
 from eoslog.broker.handlers import end_txn
-from eoslog.broker.log.partition import Partition
-from eoslog.broker.rules.transaction_end import decided_with
-from eoslog.broker.rules.transaction_state import COMPLETE, TV2, Metadata, State
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.requests.context import RequestContext
+from eoslog.broker.rules.transactions.end import decided_with
+from eoslog.broker.rules.transactions.state import COMPLETE, TV2, Metadata, State
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError

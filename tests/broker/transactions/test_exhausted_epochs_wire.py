@@ -12,11 +12,11 @@ import pytest
 from txn_wire import Cluster, Producer
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.coordinator.transaction_journal import TransactionJournal
-from eoslog.broker.log.flush import GroupFlush
-from eoslog.broker.ports import OsFileSystem, SystemClock
-from eoslog.broker.rules.transaction_state import Metadata
-from eoslog.broker.topics import Topics
+from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
+from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.ports.ports import OsFileSystem, SystemClock
+from eoslog.broker.rules.transactions.state import Metadata
+from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.testing import EmbeddedBroker
 

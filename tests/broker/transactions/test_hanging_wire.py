@@ -15,9 +15,9 @@ import pytest
 from txn_wire import Cluster, Producer, until
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.log.flush import GroupFlush
-from eoslog.broker.ports import OsFileSystem, SystemClock
-from eoslog.broker.topics import Topics
+from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.ports.ports import OsFileSystem, SystemClock
+from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker

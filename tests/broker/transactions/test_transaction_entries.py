@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eoslog.broker.coordinator.transaction_entries import Entries
-from eoslog.broker.coordinator.transaction_entry import Entry
-from eoslog.broker.rules.transaction_state import TV2, Metadata, State, complete, prepare
+from eoslog.broker.coordinator.transactions.transaction_entries import Entries
+from eoslog.broker.coordinator.transactions.transaction_entry import Entry
+from eoslog.broker.rules.transactions.state import TV2, Metadata, State, complete, prepare
 
 A, B = ("a", 0), ("b", 0)
 EMPTY = Metadata("x", 7, 1000, 1, producer_epoch=32766)

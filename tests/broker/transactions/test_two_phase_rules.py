@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from eoslog.broker.rules import transaction as rules
-from eoslog.broker.rules.transaction_decision import Decision
-from eoslog.broker.rules.transaction_end import EndRequest, end_txn
-from eoslog.broker.rules.transaction_state import (
+from eoslog.broker.rules.transactions import transaction as rules
+from eoslog.broker.rules.transactions.decision import Decision
+from eoslog.broker.rules.transactions.end import EndRequest, end_txn
+from eoslog.broker.rules.transactions.state import (
     NO_TIMEOUT_MS,
     TV1,
     TV2,

@@ -1,0 +1,74 @@
+"""The topics of the broker as the rules of consumer groups see them (`rules.consumer_state.Cluster`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eoslog.broker.rules.consumer.regex import matching
+from eoslog.broker.rules.consumer.state import Cluster, TopicInfo
+
+if TYPE_CHECKING:
+    from eoslog.broker.topics.topics import Topic, Topics
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Which topics a client may describe, by the ACLs of now."""
+
+    sees: Callable[[str], bool]
+    version: int
+    """A number that grows with each change of the ACLs."""
+
+
+class ClusterView:
+    """What regular expressions stand for is remembered till the topics change."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._matches: dict[str, frozenset[str]] = {}
+        self._matched_at = -1
+
+    @property
+    def version(self) -> int:
+        """See `Cluster.version`."""
+        return self._topics.version
+
+    def topic(self, name: str) -> TopicInfo | None:
+        """See `Cluster.topic`."""
+        return _info(self._topics.get(name))
+
+    def matching(self, regex: str) -> frozenset[str]:
+        """See `Cluster.matching`."""
+        if self._matched_at != self.version:
+            self._matches.clear()
+            self._matched_at = self.version
+        if regex not in self._matches:
+            self._matches[regex] = matching(regex, self._topics.names())
+        return self._matches[regex]
+
+    def seen_by(self, sight: Sight | None) -> Cluster:
+        """The topics with what a regular expression stands for cut down to what a client may describe."""
+        return self if sight is None else _Seen(self, sight)
+
+
+class _Seen:
+    """The topics to one client: named ones are checked before, so regular expressions alone are cut down."""
+
+    def __init__(self, whole: ClusterView, sight: Sight) -> None:
+        self._whole, self._sight = whole, sight
+        self.topic = whole.topic
+
+    @property
+    def version(self) -> int:
+        """Changes with the topics and with the ACLs, as both numbers only grow."""
+        return self._whole.version + self._sight.version
+
+    def matching(self, regex: str) -> frozenset[str]:
+        """See `Cluster.matching`; without what the client may not describe, as in Kafka."""
+        return frozenset(filter(self._sight.sees, self._whole.matching(regex)))
+
+
+def _info(topic: Topic | None) -> TopicInfo | None:
+    return None if topic is None else TopicInfo(topic.name, topic.topic_id, len(topic.partitions))

@@ -1,0 +1,286 @@
+"""The shell around consumer groups (KIP-848): requests in, records out, answers when durable, deadlines.
+
+For each event: the rules make facts, the facts are appended as one batch, the group is replaced, deadlines
+are set, and the answer goes out once the log is durable. An append that fails changes nothing and fails the
+request. An empty classic group that makes room for a consumer group ends in the batch that begins it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from eoslog.broker.config.groups import ASSIGNORS
+from eoslog.broker.coordinator.groups import consumer_records
+from eoslog.broker.coordinator.groups.cluster_view import ClusterView, Sight
+from eoslog.broker.coordinator.groups.deadlines import GroupDeadlines
+from eoslog.broker.coordinator.groups.group_journal import GroupJournal, WhenDurable
+from eoslog.broker.coordinator.groups.group_members import RETRY_S, GroupMembers
+from eoslog.broker.coordinator.groups.group_records import KeyValue, encode_group_tombstone
+from eoslog.broker.rules.classic.events import ANSWER_TO, Answer, Leave, LeaveAnswer, Request
+from eoslog.broker.rules.classic.state import GroupState as ClassicState
+from eoslog.broker.rules.consumer import group as consumer_group
+from eoslog.broker.rules.consumer.events import Beat, BeatAnswer, Deadlines, Now, Outcome, Settings, Timer
+from eoslog.broker.rules.consumer.facts import Fact, apply, ends_group, makes_group
+from eoslog.broker.rules.consumer.state import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    Group,
+    Member,
+    MemberState,
+)
+from eoslog.broker.rules.consumer.work import assignor_of, end_of
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from eoslog.broker.config import BrokerConfig
+    from eoslog.broker.log.partition.partition import Partition
+    from eoslog.broker.ports.ports import Clock
+
+_log = logging.getLogger(__name__)
+
+
+def _within(own: str | None, default: int, low: int, high: int) -> int:
+    """A group's own value within the bounds of today, which may have moved since it was set."""
+    return default if own is None else max(low, min(int(own), high))
+
+
+def told(answer: Answer) -> asyncio.Future[Any]:
+    """An answer that waits for nothing."""
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future.set_result(answer)
+    return future
+
+
+def _no_configs(group_id: str) -> Mapping[str, str]:
+    return {}
+
+
+class ConsumerGroups:
+    """All consumer groups."""
+
+    def __init__(
+        self,
+        journal: GroupJournal,
+        classic: GroupMembers,
+        cluster: ClusterView,
+        clock: Clock,
+        config: BrokerConfig,
+    ) -> None:
+        self._journal, self._classic, self._cluster = journal, classic, cluster
+        self._clock, self._config = clock, config
+        self._groups: dict[str, Group] = {}
+        self._deadlines = GroupDeadlines(clock, self._expire)
+        self._empty_since: dict[str, int] = {}
+        self._loaded_at = clock.now_ms()
+        self.configs_of: Callable[[str], Mapping[str, str]] = _no_configs
+        """The configs of a group by Kafka's names, where it has some of its own (KIP-848)."""
+
+    def get(self, group_id: str) -> Group | None:
+        """Return a group as it is now."""
+        return self._groups.get(group_id)
+
+    def all(self) -> list[Group]:
+        """Return every group."""
+        return list(self._groups.values())
+
+    def has_members(self, group_id: str) -> bool:
+        """Tell whether there is a consumer group of this id with members."""
+        group = self._groups.get(group_id)
+        return group is not None and bool(group.members)
+
+    def empty_since(self, group_id: str) -> int:
+        """Since when, in ms since the epoch, a group has been without members, as far as is known."""
+        return self._empty_since.get(group_id, self._loaded_at)
+
+    def settings(self, group_id: str) -> Settings:
+        """The options that hold for a group."""
+        config, own = self._config, self.configs_of(group_id)
+        session, beat = own.get("consumer.session.timeout.ms"), own.get("consumer.heartbeat.interval.ms")
+        return Settings(
+            session_timeout_ms=_within(
+                session,
+                config.consumer_group_session_timeout_ms,
+                config.consumer_group_min_session_timeout_ms,
+                config.consumer_group_max_session_timeout_ms,
+            ),
+            heartbeat_interval_ms=_within(
+                beat,
+                config.consumer_group_heartbeat_interval_ms,
+                config.consumer_group_min_heartbeat_interval_ms,
+                config.consumer_group_max_heartbeat_interval_ms,
+            ),
+            max_size=config.consumer_group_max_size,
+            assignors=self.assignors,
+        )
+
+    @property
+    def assignors(self) -> tuple[str, ...]:
+        """The assignors that members may ask for; the first one is the default."""
+        return self._config.consumer_group_assignors or ASSIGNORS
+
+    def assignor(self, group: Group) -> str:
+        """The assignor a group is assigned by, as most of its members want it."""
+        return assignor_of(group, self.assignors)
+
+    # Requests
+
+    def heartbeat(self, group_id: str, beat: Beat, sight: Sight | None = None) -> Awaitable[BeatAnswer]:
+        """Apply a heartbeat, a first or a last one too. Raises KafkaError with nothing changed.
+
+        `sight`: what the client may see, where there are ACLs; with these rights the group's regular
+        expressions are looked up if it is time to.
+        """
+        partition = self._journal.partition(group_id)  # Before looking at the clock: it may be made here.
+        leaves = beat.epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH)
+        group, first = self._begin(group_id, joins=beat.epoch == JOIN_EPOCH)
+        rule = consumer_group.leave if leaves else consumer_group.heartbeat
+        cluster = self._cluster.seen_by(sight)
+        outcome, answer = rule(group, beat, cluster, self._now(), self.settings(group_id))
+        self._commit(partition, group_id, outcome, first)
+        return WhenDurable(self._journal, partition, answer)
+
+    def _begin(self, group_id: str, *, joins: bool) -> tuple[Group, list[KeyValue]]:
+        """The group a heartbeat is for, and what to write first: the end of an empty classic group."""
+        group = self._groups.get(group_id)
+        if group is not None:
+            return group, []
+        if not joins:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {group_id!r}")
+        classic = self._classic.get(group_id)
+        if classic is None:
+            return Group(group_id), []
+        if classic.state is not ClassicState.EMPTY:
+            raise KafkaError(
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"group {group_id!r} has members of the classic protocol, and takes none of the consumer "
+                "protocol until they have left",
+            )
+        return Group(group_id), [encode_group_tombstone(group_id)]
+
+    def classic(self, group_id: str, event: Request) -> asyncio.Future[Any]:
+        """Answer a request of the classic protocol to a group with members: it may only take members out."""
+        if isinstance(event, Leave):
+            return self._remove(group_id, event)
+        refusal = consumer_group.refusal(self._groups[group_id], event)
+        return told(ANSWER_TO[type(event)](error=refusal.code))
+
+    def _remove(self, group_id: str, event: Leave) -> asyncio.Future[LeaveAnswer]:
+        try:
+            partition, settings = self._journal.partition(group_id), self.settings(group_id)
+            group = self._groups[group_id]
+            outcome, answer = consumer_group.remove(group, event, self._cluster, self._now(), settings)
+            self._commit(partition, group_id, outcome)
+        except KafkaError as error:
+            return told(LeaveAnswer(error.code))
+        return asyncio.ensure_future(self._when_durable(WhenDurable(self._journal, partition, answer)))
+
+    async def _when_durable(self, answer: Awaitable[LeaveAnswer]) -> LeaveAnswer:
+        try:
+            return await answer
+        except KafkaError as error:
+            return LeaveAnswer(error.code)
+
+    def make_room(self, group_id: str) -> None:
+        """Delete an empty group of this id, so that a classic one can be. Raises KafkaError."""
+        group = self._groups.get(group_id)
+        if group is not None and not group.members:
+            self._journal.append(self._journal.partition(group_id), self.tombstones(group_id))
+            self.forget(group_id)
+
+    def tombstones(self, group_id: str) -> list[KeyValue]:
+        """The records that take a group away; none if there is no such group."""
+        group = self._groups.get(group_id)
+        return [] if group is None else self._encode(group_id, end_of(group))
+
+    def forget(self, group_id: str) -> None:
+        """A group's tombstones have been written."""
+        self._groups.pop(group_id, None)
+        self._empty_since.pop(group_id, None)
+        self._deadlines.drop(group_id)
+
+    # One step
+
+    def _now(self) -> Now:
+        return Now(self._deadlines.now_ms(), self._clock.now_ms())
+
+    def _encode(self, group_id: str, facts: Sequence[Fact]) -> list[KeyValue]:
+        return [consumer_records.encode(group_id, fact) for fact in facts]
+
+    def _commit(
+        self, partition: Partition, group_id: str, outcome: Outcome, first: Sequence[KeyValue] = ()
+    ) -> None:
+        """Write what a step decided, then let it hold. `first` goes before it: the end of a classic group."""
+        records = [*first, *self._encode(group_id, outcome.facts)]
+        if records:
+            self._journal.append(partition, records)
+        if first:
+            self._classic.forget(group_id)
+        self._groups[group_id] = outcome.group
+        if outcome.group.members:
+            self._empty_since.pop(group_id, None)
+        else:
+            self._empty_since.setdefault(group_id, self._clock.now_ms())
+        self._deadlines.update(group_id, outcome.deadlines)
+
+    def _expire(self, group_id: str) -> None:
+        """Take out the members whose deadlines have passed."""
+        group, due = self._groups.get(group_id), self._deadlines.due(group_id)
+        if group is None:
+            return
+        for timer, member_id in due:
+            _log.info("group %s: member %s is taken out: %s", group_id, member_id, timer.value)
+        gone = [member_id for _, member_id in due]
+        try:
+            settings = self.settings(group_id)
+            outcome = consumer_group.fence(group, gone, self._cluster, self._now(), settings)
+            self._commit(self._journal.partition(group_id), group_id, outcome)
+        except KafkaError as error:
+            _log.error("group %s: its state cannot be written, trying again: %s", group_id, error)
+            self._deadlines.look_again(group_id, RETRY_S)
+
+    # Reading back
+
+    def replay(self, group_id: str, fact: Fact) -> None:
+        """Take over what the log says of a group."""
+        group = self._groups.get(group_id)
+        if group is None:
+            if not makes_group(fact):
+                return  # A tombstone about a group that is gone.
+            group = self._groups[group_id] = Group(group_id)
+        if ends_group(fact):
+            del self._groups[group_id]
+        else:
+            apply(group, fact)
+
+    def unload(self, partition: Partition) -> None:
+        """Forget the groups that a partition keeps."""
+        for group_id in [name for name in self._groups if self._journal.keeps(partition, name)]:
+            self.forget(group_id)
+
+    def start(self, partition: Partition | None = None) -> None:
+        """Begin the sessions of the members that were read back, all or a partition's. On the event loop."""
+        for group_id, group in self._groups.items():
+            if partition is not None and not self._journal.keeps(partition, group_id):
+                continue
+            self._deadlines.update(group_id, self._sessions(group))
+
+    def _sessions(self, group: Group) -> Deadlines:
+        settings, deadlines = self.settings(group.group_id), Deadlines()
+        for member in group.members.values():
+            deadlines.update(self._of_member(member, settings))
+        return deadlines
+
+    def _of_member(self, member: Member, settings: Settings) -> Deadlines:
+        now, profile = self._deadlines.now_ms(), member.profile
+        deadlines: Deadlines = {(Timer.SESSION, member.member_id): now + settings.session_timeout_ms}
+        if member.current.state is MemberState.UNREVOKED_PARTITIONS:
+            deadlines[Timer.REBALANCE, member.member_id] = now + profile.rebalance_timeout_ms
+        return deadlines
+
+    def close(self) -> None:
+        """Stop all timers."""
+        self._deadlines.close()

@@ -1,0 +1,192 @@
+"""The group coordinator's way to `__consumer_offsets`: which partition, append, wait until durable, replay.
+
+Everything the coordinator knows goes through here first. State is changed right after the append, in
+the order of the log, and what the state says is told to a client only after the log is durable up to
+there. So nothing a client was told can be missing after a crash.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from eoslog.broker.coordinator.groups import consumer_records
+from eoslog.broker.coordinator.groups.group_records import GroupRecord, KeyValue, OffsetRecord, decode
+from eoslog.broker.rules.consumer.facts import Fact
+from eoslog.broker.rules.partition_of import partition_of
+from eoslog.protocol import batch, control, coordinator_records
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.plain_records import Record, encode_records, iter_records
+from eoslog.protocol.schema import ProtocolError
+
+if TYPE_CHECKING:
+    from eoslog.broker.log.partition.partition import Partition
+    from eoslog.broker.ports.ports import Clock
+    from eoslog.broker.topics.topics import Topics
+
+TOPIC = "__consumer_offsets"
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+_AS_COORDINATOR_ERROR = {
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+}
+"""What clients of a coordinator understand in place of what its partition says."""
+
+
+def as_coordinator_error(error: KafkaError) -> KafkaError:
+    """Return the error a group's client is told for an error of the log."""
+    code = _AS_COORDINATOR_ERROR.get(error.code)
+    return error if code is None else KafkaError(code, str(error))
+
+
+class GroupJournal:
+    """Reads and writes `__consumer_offsets`.
+
+    A partition that could not be read back answers no question: what it may hold must not look as if it
+    had never been.
+    """
+
+    def __init__(self, topics: Topics, clock: Clock) -> None:
+        self._topics = topics
+        self._clock = clock
+        self._unread: dict[int, str] = {}
+
+    def partition(self, group_id: str) -> Partition:
+        """Return the partition that keeps `group_id`; the topic is made on first use.
+
+        Raises KafkaError COORDINATOR_NOT_AVAILABLE if the partition is offline or could not be read.
+        """
+        try:
+            partitions = self._topics.internal(TOPIC)
+        except KafkaError as error:
+            raise as_coordinator_error(error) from error
+        partition = partitions[partition_of(group_id, len(partitions))]
+        self._check(partition)
+        return partition
+
+    def keeps(self, partition: Partition, group_id: str) -> bool:
+        """Tell whether a group's records are in this partition."""
+        return partition_of(group_id, len(self.existing())) == partition.index
+
+    def existing(self) -> list[Partition]:
+        """Return all partitions if the topic has been made, else none."""
+        return [] if self._topics.get(TOPIC) is None else self._topics.internal(TOPIC)
+
+    def readable(self) -> list[Partition]:
+        """Return all partitions, as `existing`. Raises KafkaError if one of them cannot answer."""
+        partitions = self.existing()
+        for partition in partitions:
+            self._check(partition)
+        return partitions
+
+    def _check(self, partition: Partition) -> None:
+        reason = self._unread.get(partition.index) or partition.offline
+        if reason is not None:
+            where = f"{TOPIC}-{partition.index}"
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{where} is not available: {reason}")
+
+    def replay(self, partition: Partition, read: Callable[[Partition], None]) -> None:
+        """Read a partition back with `read`; if that fails its groups are refused until the next start."""
+        self._unread.pop(partition.index, None)
+        try:
+            read(partition)
+        except (KafkaError, ProtocolError, batch.CorruptBatch) as error:
+            self._unread[partition.index] = str(error)
+            _log.error(
+                "%s-%d: the groups it keeps are refused, as it cannot be read: %s. Put the partition back "
+                "from a copy, then start the broker again",
+                TOPIC, partition.index, error,
+            )  # fmt: skip
+
+    def append(
+        self, partition: Partition, records: Sequence[KeyValue], producer: tuple[int, int] | None = None
+    ) -> int:
+        """Append records as one batch, of `producer` (id, epoch) in its transaction if given.
+
+        Returns the first record's offset. Raises KafkaError with nothing written.
+        """
+        now = self._clock.now_ms()
+        if producer is None:
+            data = encode_records(records, now)
+        else:
+            data = encode_records(
+                records, now, producer_id=producer[0], producer_epoch=producer[1], transactional=True
+            )
+        try:
+            return partition.append(data, now_ms=now, coordinator=True).base_offset
+        except KafkaError as error:
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                _log.error("%s-%d: cannot write: %s", TOPIC, partition.index, error)
+            raise as_coordinator_error(error) from error
+
+    async def durable(self, partition: Partition, end: int) -> None:
+        """Return when all below offset `end` is durable. Raises KafkaError if it cannot be."""
+        if partition.high_watermark >= end:
+            return
+        try:
+            await partition.wait_durable(end - 1)
+        except KafkaError as error:
+            raise as_coordinator_error(error) from error
+
+
+class WhenDurable(Awaitable[T]):
+    """A value that may be told once all that is in the partition now is durable."""
+
+    __slots__ = ("_end", "_journal", "_partition", "_value")
+
+    def __init__(self, journal: GroupJournal, partition: Partition, value: T) -> None:
+        self._journal, self._partition, self._value = journal, partition, value
+        self._end = partition.log_end_offset
+
+    def __await__(self) -> Generator[Any, None, T]:
+        yield from self._journal.durable(self._partition, self._end).__await__()
+        return self._value
+
+
+def replay(
+    partition: Partition,
+    on_offset: Callable[[OffsetRecord, int | None], None],
+    on_group: Callable[[GroupRecord], None],
+    on_consumer_group: Callable[[str, Fact], None],
+    on_marker: Callable[[int, bool], None],
+) -> None:
+    """Read a partition from its start and hand over each record, in order.
+
+    `on_offset` gets the producer id of the transaction it is in or None, `on_consumer_group` a group's id
+    and a fact about it; `on_marker` a producer id and
+    whether its transaction committed. Raises KafkaError, CorruptBatch and ProtocolError for what cannot
+    be read.
+    """
+    for header, data in partition.scan():
+        if header.is_control:
+            on_marker(header.producer_id, control.read_control(data, 0, header).type == control.COMMIT)
+            continue
+        producer_id = header.producer_id if header.is_transactional else None
+        for record in iter_records(data, 0, header):
+            decoded = _decode(partition, record)
+            if isinstance(decoded, OffsetRecord):
+                on_offset(decoded, producer_id)
+            elif isinstance(decoded, GroupRecord):
+                on_group(decoded)
+            elif decoded is not None:
+                on_consumer_group(*decoded)
+
+
+def _decode(partition: Partition, record: Record) -> OffsetRecord | GroupRecord | tuple[str, Fact] | None:
+    where = f"{TOPIC}-{partition.index} offset {record.offset}"
+    try:
+        if coordinator_records.key_version(record.key or b"") in consumer_records.KINDS:
+            return consumer_records.decode(record)
+        decoded = decode(record)
+    except ProtocolError as error:
+        raise ProtocolError(f"{where}: {error}") from error
+    if decoded is None:
+        _log.warning("%s: a record of a kind this broker does not serve is left alone", where)
+    return decoded

@@ -1,0 +1,162 @@
+"""Records of `__consumer_offsets`: from groups and offsets to Kafka's keys and values, and back.
+
+Key kinds 0 and 1 are an offset (OffsetCommitKey), 2 is a classic group (GroupMetadataKey); a record
+without value deletes what its key names. The other kinds that are served are in `consumer_records`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eoslog.broker.rules.classic.state import Group, GroupState, Member
+from eoslog.broker.rules.offsets import NO_TOPIC_ID, Committed, Place
+from eoslog.protocol import coordinator_records
+from eoslog.protocol.messages.group_metadata import (
+    GROUP_METADATA_KEY,
+    GROUP_METADATA_VALUE,
+    OFFSET_COMMIT_KEY,
+    OFFSET_COMMIT_VALUE,
+)
+from eoslog.protocol.plain_records import Record
+from eoslog.protocol.schema import Message
+
+KeyValue = tuple[bytes, bytes | None]
+
+_OFFSET_KEY, _GROUP_KEY = 1, 2
+_OFFSET_KEYS = (0, 1)
+_OFFSET_VALUE, _EXPIRING_VALUE, _GROUP_VALUE = 4, 1, 3
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRecord:
+    """What an offset's record says; `value` None if it deletes the offset."""
+
+    group_id: str
+    place: Place
+    value: Committed | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """What a group's record says; `group` None if it deletes the group. Its members have no deadlines."""
+
+    group_id: str
+    group: Group | None
+
+
+def encode_offset(group_id: str, place: Place, value: Committed) -> KeyValue:
+    """Encode a committed offset."""
+    body = {
+        "offset": value.offset,
+        "leader_epoch": value.leader_epoch,
+        "metadata": value.metadata,
+        "commit_timestamp": value.commit_timestamp,
+        "topic_id": value.topic_id,
+    }
+    key = encode_offset_tombstone(group_id, place)[0]
+    if value.expire_timestamp == -1:
+        return key, coordinator_records.encode(OFFSET_COMMIT_VALUE, _OFFSET_VALUE, body)
+    # Only this version has a place for it.
+    body["expire_timestamp"] = value.expire_timestamp
+    return key, coordinator_records.encode(OFFSET_COMMIT_VALUE, _EXPIRING_VALUE, body)
+
+
+def encode_offset_tombstone(group_id: str, place: Place) -> KeyValue:
+    """Encode the deletion of a committed offset."""
+    key = {"group": group_id, "topic": place[0], "partition": place[1]}
+    return coordinator_records.encode(OFFSET_COMMIT_KEY, _OFFSET_KEY, key), None
+
+
+def encode_group(group: Group, state_timestamp: int) -> KeyValue:
+    """Encode a group's metadata; `state_timestamp` is when it came to its state, ms since the epoch."""
+    body = {
+        "protocol_type": group.protocol_type or "",
+        "generation": group.generation,
+        "protocol": group.protocol,
+        "leader": group.leader,
+        "current_state_timestamp": state_timestamp,
+        "members": [_encode_member(member, group.protocol or "") for member in group.members.values()],
+    }
+    key = encode_group_tombstone(group.group_id)[0]
+    return key, coordinator_records.encode(GROUP_METADATA_VALUE, _GROUP_VALUE, body)
+
+
+def encode_group_tombstone(group_id: str) -> KeyValue:
+    """Encode the deletion of a group."""
+    return coordinator_records.encode(GROUP_METADATA_KEY, _GROUP_KEY, {"group": group_id}), None
+
+
+def _encode_member(member: Member, protocol: str) -> Message:
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "rebalance_timeout": member.rebalance_timeout_ms,
+        "session_timeout": member.session_timeout_ms,
+        "subscription": member.metadata(protocol),
+        "assignment": member.assignment,
+    }
+
+
+def decode(record: Record) -> OffsetRecord | GroupRecord | None:
+    """Decode a record; None if it is of a kind this broker does not write. Raises ProtocolError."""
+    key = record.key or b""
+    kind = coordinator_records.key_version(key)
+    if kind in _OFFSET_KEYS:
+        return _decode_offset(key, record)
+    if kind == _GROUP_KEY:
+        return _decode_group(key, record)
+    return None
+
+
+def _decode_offset(key: bytes, record: Record) -> OffsetRecord:
+    _, names = coordinator_records.decode(OFFSET_COMMIT_KEY, key)
+    value = None
+    if record.value is not None:
+        _, body = coordinator_records.decode(OFFSET_COMMIT_VALUE, record.value)
+        value = Committed(
+            offset=body["offset"],
+            leader_epoch=body.get("leader_epoch", -1),
+            metadata=body["metadata"],
+            commit_timestamp=body["commit_timestamp"],
+            record_offset=record.offset,
+            topic_id=body.get("topic_id", NO_TOPIC_ID),
+            expire_timestamp=body.get("expire_timestamp", -1),
+        )
+    return OffsetRecord(names["group"], (names["topic"], names["partition"]), value)
+
+
+def _decode_group(key: bytes, record: Record) -> GroupRecord:
+    _, names = coordinator_records.decode(GROUP_METADATA_KEY, key)
+    group_id: str = names["group"]
+    if record.value is None:
+        return GroupRecord(group_id, None)
+    _, body = coordinator_records.decode(GROUP_METADATA_VALUE, record.value)
+    protocol = body["protocol"]
+    members = [_decode_member(member, protocol or "") for member in body["members"]]
+    group = Group(
+        group_id=group_id,
+        state=GroupState.STABLE if members else GroupState.EMPTY,
+        generation=body["generation"],
+        protocol_type=body["protocol_type"] or None,
+        protocol=protocol,
+        leader=body["leader"] or None,
+        state_since=body.get("current_state_timestamp", -1),
+        members={member.member_id: member for member in members},
+    )
+    return GroupRecord(group_id, group)
+
+
+def _decode_member(body: Message, protocol: str) -> Member:
+    rebalance_timeout: int = body.get("rebalance_timeout", -1)
+    return Member(
+        member_id=body["member_id"],
+        instance_id=body.get("group_instance_id"),
+        client_id=body["client_id"],
+        client_host=body["client_host"],
+        session_timeout_ms=body["session_timeout"],
+        rebalance_timeout_ms=body["session_timeout"] if rebalance_timeout == -1 else rebalance_timeout,
+        protocols=((protocol, bytes(body["subscription"])),),
+        assignment=bytes(body["assignment"]),
+    )

@@ -1,0 +1,295 @@
+"""The shell around committed offsets: plain and transactional commits, fetches, markers, deleted topics.
+
+A commit is appended and applied in the synchronous part of the call, so commits of one connection keep
+their order; the awaitable that is returned waits until it is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from eoslog.broker.coordinator.groups.consumer_groups import ConsumerGroups
+from eoslog.broker.coordinator.groups.group_journal import GroupJournal, WhenDurable, as_coordinator_error
+from eoslog.broker.coordinator.groups.group_members import GroupMembers
+from eoslog.broker.coordinator.groups.group_records import (
+    OffsetRecord,
+    encode_offset,
+    encode_offset_tombstone,
+)
+from eoslog.broker.rules.consumer.offsets import check_commit, check_fetch
+from eoslog.broker.rules.offsets import (
+    NOTHING,
+    Committed,
+    Committer,
+    Fetched,
+    OffsetStore,
+    Place,
+    fetch,
+    metadata_fits,
+    validate_commit,
+)
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from eoslog.broker.config import BrokerConfig
+    from eoslog.broker.coordinator.transactions.transactions import TransactionCoordinator
+    from eoslog.broker.log.partition.partition import Partition
+    from eoslog.broker.ports.ports import Clock
+
+FIRST_ABORTABLE = 4
+"""TxnOffsetCommit's first version whose clients understand TRANSACTION_ABORTABLE (KIP-890)."""
+FIRST_IMPLICIT = 5
+"""TxnOffsetCommit's first version that adds the group's partition to the transaction by itself."""
+LATEST_COMMIT = 10
+"""OffsetCommit's newest version."""
+FIRST_NOT_FOUND = 9
+"""OffsetCommit's first version whose clients understand GROUP_ID_NOT_FOUND."""
+TOMBSTONES = 1000
+"""Tombstones in one batch at most; it stays far below the largest batch that a log takes."""
+NOBODY: tuple[str | None, int] = (None, -1)
+"""Who fetches offsets without being a member: (member id, epoch)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewOffset:
+    """An offset to commit."""
+
+    place: Place
+    topic_id: bytes
+    offset: int
+    leader_epoch: int
+    metadata: str | None
+    retention_ms: int = -1
+    """How long to keep it, as clients up to OffsetCommit 4 may ask for; -1: as the broker's options say."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalCommit:
+    """Whose transaction offsets are committed in, and by which version of TxnOffsetCommit."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    version: int
+
+
+Results = dict[Place, ErrorCode]
+
+
+class GroupOffsets:
+    """Committed offsets of all groups, by partition of `__consumer_offsets`."""
+
+    def __init__(
+        self,
+        journal: GroupJournal,
+        members: GroupMembers,
+        consumers: ConsumerGroups,
+        clock: Clock,
+        config: BrokerConfig,
+    ) -> None:
+        self._journal = journal
+        self._members = members
+        self._consumers = consumers
+        self._clock = clock
+        self._longest_metadata = config.offset_metadata_max_bytes
+        self._stores: dict[int, OffsetStore] = {}
+        self.transactions: TransactionCoordinator | None = None
+
+    def store(self, partition: Partition) -> OffsetStore:
+        """Return the offsets that a partition keeps."""
+        return self._stores.setdefault(partition.index, OffsetStore())
+
+    def groups(self) -> set[str]:
+        """Return the ids of all groups with offsets."""
+        return {group for store in self._stores.values() for group in store.groups()}
+
+    def all_committed(self) -> Iterator[tuple[str, Place, Committed]]:
+        """Yield every committed offset as (group, place, offset), also one that is not durable yet."""
+        for store in self._stores.values():
+            yield from store.all_committed()
+
+    # Commits
+
+    def commit(
+        self, who: Committer, offsets: Sequence[NewOffset], version: int = LATEST_COMMIT
+    ) -> Awaitable[Results]:
+        """Commit offsets outside of a transaction. Raises KafkaError if all are refused."""
+        self._validate(who, offsets, transactional=False, version=version)
+        self._members.touch(who.group_id, who.member_id)
+        return self._append(who, offsets, None)
+
+    def commit_in_transaction(
+        self, txn: TransactionalCommit, who: Committer, offsets: Sequence[NewOffset]
+    ) -> Awaitable[Results]:
+        """Commit offsets that count when the transaction commits. Raises KafkaError if all are refused."""
+        if not who.group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "TxnOffsetCommit names no group")
+        joined = self._join_transaction(txn, who)
+        if joined is None:
+            return self._append_in_transaction(txn, who, offsets)
+        return self._append_when_joined(joined, txn, who, offsets)
+
+    async def _append_when_joined(
+        self,
+        joined: Awaitable[None] | None,
+        txn: TransactionalCommit,
+        who: Committer,
+        offsets: Sequence[NewOffset],
+    ) -> Results:
+        # The transaction may end while this waits. Only a check without a wait right before the append
+        # keeps offsets from being appended after the marker that should have settled them.
+        while joined is not None:
+            try:
+                await joined
+            except KafkaError as error:
+                raise _refusal(error, txn.version) from error
+            joined = self._join_transaction(txn, who)
+        return await self._append_in_transaction(txn, who, offsets)
+
+    def _append_in_transaction(
+        self, txn: TransactionalCommit, who: Committer, offsets: Sequence[NewOffset]
+    ) -> Awaitable[Results]:
+        self._validate(who, offsets, transactional=True, version=0)
+        return self._append(who, offsets, (txn.producer_id, txn.producer_epoch))
+
+    def _join_transaction(self, txn: TransactionalCommit, who: Committer) -> Awaitable[None] | None:
+        """Make sure the group's partition is in the open transaction; None if it is already."""
+        if self.transactions is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there is no transaction coordinator")
+        partition = self._journal.partition(who.group_id)
+        try:
+            return self.transactions.verify_partition(
+                txn.transactional_id,
+                txn.producer_id,
+                txn.producer_epoch,
+                partition.topic,
+                partition.index,
+                implicit_add=txn.version >= FIRST_IMPLICIT,
+            )
+        except KafkaError as error:
+            raise _refusal(error, txn.version) from error
+
+    def _validate(
+        self, who: Committer, offsets: Sequence[NewOffset], *, transactional: bool, version: int
+    ) -> None:
+        consumer_group, classic = self._consumers.get(who.group_id), self._members.get(who.group_id)
+        if consumer_group is not None:
+            parts = [(new.topic_id, new.place[1]) for new in offsets]
+            check_commit(consumer_group, who, parts, transactional=transactional, version=version)
+            return
+        if classic is None and who.generation >= 0 and not self.holds(who.group_id):
+            told = version >= FIRST_NOT_FOUND
+            code = ErrorCode.GROUP_ID_NOT_FOUND if told else ErrorCode.ILLEGAL_GENERATION
+            raise KafkaError(code, f"there is no group {who.group_id!r}")
+        error = validate_commit(classic, who, transactional=transactional)
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error, f"group {who.group_id!r}, member {who.member_id!r}")
+
+    def holds(self, group_id: str) -> bool:
+        """Tell whether a group has any offset, committed or pending."""
+        return self.store(self._journal.partition(group_id)).holds(group_id)
+
+    def _append(
+        self, who: Committer, offsets: Sequence[NewOffset], producer: tuple[int, int] | None
+    ) -> Awaitable[Results]:
+        """Append and apply what can be accepted; the awaitable gives the result of each place."""
+        partition = self._journal.partition(who.group_id)
+        fitting = [o for o in offsets if metadata_fits(o.metadata, self._longest_metadata)]
+        results = {o.place: ErrorCode.OFFSET_METADATA_TOO_LARGE for o in offsets}
+        if fitting:
+            now = self._clock.now_ms()
+            values = [_committed(o, now) for o in fitting]
+            records = [encode_offset(who.group_id, o.place, v) for o, v in zip(fitting, values, strict=True)]
+            base = self._journal.append(partition, records, producer)
+            store, producer_id = self.store(partition), producer[0] if producer else None
+            for record_offset, (new, value) in enumerate(zip(fitting, values, strict=True), base):
+                placed = replace(value, record_offset=record_offset)
+                store.replay_commit(who.group_id, new.place, placed, producer_id)
+                results[new.place] = ErrorCode.NONE
+        return WhenDurable(self._journal, partition, results)
+
+    # Fetches
+
+    def fetch(
+        self,
+        group_id: str,
+        places: Sequence[tuple[Place, bytes | None]] | None,
+        require_stable: bool,
+        reader: tuple[str | None, int] = NOBODY,
+    ) -> Awaitable[list[tuple[Place, Fetched]]]:
+        """Read committed offsets of (place, topic id if known), or of all places if None.
+
+        What is told is durable. With `require_stable`, places that an open transaction has an offset
+        for carry UNSTABLE_OFFSET_COMMIT; among all places that includes those with nothing committed
+        yet (Kafka leaves those out, so that a pending first commit looks like none). A member of a
+        consumer group must come with its epoch: Raises KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
+        """
+        partition = self._journal.partition(group_id)
+        consumer_group = self._consumers.get(group_id)
+        if consumer_group is not None:
+            check_fetch(consumer_group, *reader)
+        store = self.store(partition)
+        if places is not None:
+            answers = [(place, fetch(store, group_id, place, i, require_stable)) for place, i in places]
+            return WhenDurable(self._journal, partition, answers)
+        found = [(p, fetch(store, group_id, p, None, require_stable)) for p in store.places(group_id)]
+        answers = [(p, a) for p, a in found if a != NOTHING]
+        return WhenDurable(self._journal, partition, answers)
+
+    # What the log says
+
+    def unload(self, partition: Partition) -> None:
+        """Forget the offsets that a partition keeps."""
+        self._stores.pop(partition.index, None)
+
+    def replay(self, partition: Partition, record: OffsetRecord, producer_id: int | None) -> None:
+        """Take over an offset record."""
+        if record.value is None:
+            self.store(partition).replay_tombstone(record.group_id, record.place)
+        else:
+            self.store(partition).replay_commit(record.group_id, record.place, record.value, producer_id)
+
+    def replay_marker(self, partition: Partition, producer_id: int, commit: bool) -> None:
+        """Take over a transaction marker that stands in the partition."""
+        self.store(partition).replay_marker(producer_id, commit)
+
+    def forget_topic(self, topic: str) -> None:
+        """Delete the offsets of a topic that was deleted. Raises KafkaError if that cannot be written."""
+        for partition in self._journal.existing():
+            store = self.store(partition)
+            gone = sorted(store.of_topic(topic))
+            for start in range(0, len(gone), TOMBSTONES):
+                chunk = gone[start : start + TOMBSTONES]
+                self._journal.append(partition, [encode_offset_tombstone(g, p) for g, p in chunk])
+                for group, place in chunk:
+                    store.replay_tombstone(group, place)
+
+
+_NEVER = 2**63 - 1
+"""The latest time that a record can hold, in ms: a client may ask for longer than that."""
+
+
+def _committed(new: NewOffset, now: int) -> Committed:
+    return Committed(
+        offset=new.offset,
+        leader_epoch=new.leader_epoch,
+        metadata=new.metadata or "",
+        commit_timestamp=now,
+        expire_timestamp=-1 if new.retention_ms < 0 else min(now + new.retention_ms, _NEVER),
+        record_offset=-1,
+        topic_id=new.topic_id,
+    )
+
+
+def _refusal(error: KafkaError, version: int) -> KafkaError:
+    """Return the transaction coordinator's refusal as a client of this version understands it."""
+    code = error.code
+    if code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE):
+        code = ErrorCode.TRANSACTION_ABORTABLE if version >= FIRST_ABORTABLE else ErrorCode.INVALID_TXN_STATE
+    elif code is ErrorCode.CONCURRENT_TRANSACTIONS and version < FIRST_IMPLICIT:
+        # The transaction is just ending. Clients that joined it themselves do not expect that here,
+        # but all try again after this one, and hear then how it ended.
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return as_coordinator_error(KafkaError(code, error.message))

@@ -1,0 +1,283 @@
+"""Carries out what the rules decided about a transactional id, one change at a time for each id.
+
+    record -> durable -> apply in memory, and for the end of a transaction:
+    a marker on every partition -> all durable -> readers see them -> record the completion -> apply that
+
+Changes of several ids can go this way together: each step waits for all of them, and what fails for one is no
+matter of the others. So readers see all of what ends together in one moment, or nothing yet.
+
+A change is seen through even if the one who asked for it stops waiting. Where it fails, nothing has
+happened, or a decision stands whose rest is tried again, or the id answers nothing any more until the
+next start: see `Entry.lose`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from eoslog.broker.coordinator.transactions.transaction_entries import Entries
+from eoslog.broker.coordinator.transactions.transaction_entry import Entry, Joining
+from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
+from eoslog.broker.coordinator.transactions.transaction_markers import Curtain, MarkerWriter
+from eoslog.broker.rules.transactions.decision import Decision
+from eoslog.broker.rules.transactions.state import PREPARED, TV2, Metadata, State, complete
+from eoslog.broker.rules.transactions.transaction import add_partitions
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from eoslog.broker.ports.ports import Clock
+
+T = TypeVar("T")
+
+NOBODY = (-1, -1)
+
+Failures = dict[Entry, Exception]
+"""What became of those changes, of several, that failed."""
+
+_log = logging.getLogger(__name__)
+
+
+class Changes:
+    """The way of every change. Use it from the event loop's thread only."""
+
+    def __init__(
+        self, entries: Entries, journal: TransactionJournal, markers: MarkerWriter, clock: Clock
+    ) -> None:
+        self._entries = entries
+        self._journal = journal
+        self._markers = markers
+        self._clock = clock
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def carry_out(self, entry: Entry, decision: Decision) -> tuple[int, int]:
+        """Do what was decided, and answer it; it is seen through even if the one who asked stops waiting.
+
+        The answer of a decision that has none is (-1, -1).
+        """
+        if decision.following is not None:
+            await self.begin(entry, decision.following)
+        raise_refusal(decision)
+        return decision.answer or NOBODY
+
+    def begin(self, entry: Entry, following: Metadata) -> Awaitable[None]:
+        """Let a change begin: from now on no other one may."""
+        task = self._spawn(self._apply_one(entry, following))
+        entry.begin(task, following.state)
+        return asyncio.shield(task)
+
+    def begin_together(self, changes: Mapping[Entry, Metadata]) -> Awaitable[Failures]:
+        """Let open transactions end together; answers which of them failed."""
+        task = self._spawn(self._apply(_linked(changes)))
+        for entry, following in changes.items():
+            entry.begin(task, following.state)
+        return asyncio.shield(task)
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._spawned_ended)
+        return task
+
+    def _spawned_ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, KafkaError):
+            _log.error("a change of a transactional id failed", exc_info=error)
+
+    async def _apply_one(self, entry: Entry, following: Metadata) -> None:
+        for error in (await self._apply({entry: following})).values():
+            raise error
+
+    async def _apply(self, changes: Mapping[Entry, Metadata]) -> Failures:
+        """Record, wait for the disk, apply, and end the transactions for which that was decided."""
+        try:
+            failures = await self._record_all(changes)
+            decided = [entry for entry, following in changes.items() if following.state in PREPARED]
+            return failures | await self._finish([entry for entry in decided if entry not in failures])
+        finally:
+            for entry in changes:
+                entry.end()
+
+    async def _record_all(self, changes: Mapping[Entry, Metadata]) -> Failures:
+        """The first record decides for all, see `_linked`: it must be durable before the others begin."""
+        first, *others = changes
+        failures = await _failures({first: self._record(first, changes[first])})
+        if failures and others:
+            text = f"not recorded, as {first.id} could not be: {failures[first]}"
+            return failures | dict.fromkeys(others, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text))
+        return failures | await _failures({entry: self._record(entry, changes[entry]) for entry in others})
+
+    async def _record(self, entry: Entry, following: Metadata) -> None:
+        partition, offset = self._journal.append(following)
+        try:
+            await partition.wait_durable(offset)
+        except BaseException as error:
+            # The record may be on the disk or not: only the next start can tell.
+            entry.lose(f"whether {following.state.text} was recorded is not known ({error})")
+            if isinstance(error, KafkaError):
+                entry.check_certain()
+            raise
+        self._entries.take_over(entry, following)
+
+    async def _finish(self, entries: Sequence[Entry]) -> Failures:
+        """From PrepareX to CompleteX. What fails does so with CONCURRENT_TRANSACTIONS: to be tried again."""
+        curtain = Curtain()
+        try:
+            failures = await _failures({entry: self._mark(entry, curtain) for entry in entries})
+        finally:
+            curtain.lift()
+        for entry in entries:
+            if entry not in failures:
+                try:
+                    self._complete(entry)
+                except KafkaError as error:
+                    failures[entry] = error
+        return failures
+
+    async def _mark(self, entry: Entry, curtain: Curtain) -> None:
+        prepared = entry.metadata
+        assert prepared is not None
+        try:
+            await self._markers.write(prepared, entry.unmarked, curtain)
+        except KafkaError as error:
+            raise _unfinished(prepared, error) from error
+
+    def _complete(self, entry: Entry) -> None:
+        prepared = entry.metadata
+        assert prepared is not None
+        completed = complete(prepared, self._clock.now_ms())
+        try:
+            self._journal.append(completed)
+        except KafkaError as error:
+            raise _unfinished(prepared, error) from error
+        self._entries.take_over(entry, completed)
+
+    async def finish_all(self, entries: Iterable[Entry]) -> None:
+        """Finish what is decided and not finished; what fails is logged, the next call tries again."""
+        waiting = [e for e in entries if e.free and e.metadata is not None and e.metadata.state in PREPARED]
+        if not waiting:
+            return
+        task = self._spawn(self._finish_again(waiting))
+        for entry in waiting:
+            assert entry.metadata is not None
+            entry.begin(task, entry.metadata.state)
+        for error in (await asyncio.shield(task)).values():
+            _log.error("%s", error)
+
+    async def _finish_again(self, entries: Sequence[Entry]) -> Failures:
+        try:
+            return await self._finish(entries)
+        finally:
+            for entry in entries:
+                entry.end()
+
+    # -- expiry --------------------------------------------------------------------------------
+
+    async def forget(self, entries: Iterable[Entry]) -> None:
+        """Let ids at rest expire: first the records that say so, then they are gone from memory.
+
+        Meanwhile they are busy. What fails is logged; the next call tries again.
+        """
+        idle = {entry.id: entry for entry in entries}
+        waiting = []
+        for names in self._journal.together(idle) if idle else ():
+            group = [idle[name] for name in names]
+            task = self._spawn(self._forget(group))
+            for entry in group:
+                entry.begin(task, State.DEAD)
+            waiting.append(asyncio.shield(task))
+        await all_of(waiting)
+
+    async def _forget(self, group: Sequence[Entry]) -> None:
+        try:
+            partition, offset = self._journal.append_forgotten([entry.id for entry in group])
+            try:
+                await partition.wait_durable(offset)
+            except BaseException as error:
+                for entry in group:
+                    entry.lose(f"whether its expiry was recorded is not known ({error})")
+                raise
+            for entry in group:
+                self._entries.forget(entry)
+        finally:
+            for entry in group:
+                entry.end()
+
+    # -- joining by writing (TV2) --------------------------------------------------------------
+
+    def join(self, entry: Entry, producer_id: int, epoch: int, partition: tuple[str, int]) -> Awaitable[None]:
+        """Add a partition as soon as the id is free; what is asked for meanwhile shares one record."""
+        joining = entry.joining
+        if joining is None or joining.producer != (producer_id, epoch):
+            joining = entry.joining = Joining((producer_id, epoch))
+            joining.task = self._spawn(self._run_join(entry, joining))
+        joining.partitions.add(partition)
+        return asyncio.shield(joining.task)
+
+    async def _run_join(self, entry: Entry, joining: Joining) -> None:
+        while not entry.free:
+            entry.check_certain()
+            await asyncio.wait({entry.running})
+        if entry.joining is joining:
+            entry.joining = None
+        decision = add_partitions(
+            entry.metadata, *joining.producer, joining.partitions, self._clock.now_ms(), TV2
+        )
+        raise_to_producer(decision)
+        if decision.following is not None:
+            entry.begin(joining.task, State.ONGOING)
+            await self._apply_one(entry, decision.following)
+
+
+def raise_refusal(decision: Decision) -> None:
+    """Raise the KafkaError that the decision is answered with, if it is one."""
+    if decision.error is not ErrorCode.NONE:
+        raise KafkaError(decision.error, decision.reason)
+
+
+def raise_to_producer(decision: Decision) -> None:
+    """Producers know a fenced epoch in an answer to Produce by the older name only (KIP-588)."""
+    if decision.error is ErrorCode.PRODUCER_FENCED:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, decision.reason)
+    raise_refusal(decision)
+
+
+def _linked(changes: Mapping[Entry, Metadata]) -> dict[Entry, Metadata]:
+    """The first change names the others: a crash that loses their records does not undo their decision."""
+    (first, following), *others = changes.items()
+    known = [(entry.id, entry.metadata) for entry, _ in others]
+    named = tuple((name, *metadata.holder) for name, metadata in known if metadata is not None)
+    return {**changes, first: replace(following, together=named)}
+
+
+def _unfinished(prepared: Metadata, error: KafkaError) -> KafkaError:
+    what = f"{prepared.transactional_id} is decided ({prepared.state.text})"
+    return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{what}, but not all is written yet: {error}")
+
+
+async def _failures(work: Mapping[Entry, Coroutine[Any, Any, None]]) -> Failures:
+    """Wait for all; which have failed, and how."""
+    if len(work) > 1:
+        results = await asyncio.gather(*map(_failure, work.values()))
+    else:
+        results = [await _failure(one) for one in work.values()]  # needs no task of its own
+    return {entry: error for entry, error in zip(work, results, strict=True) if error is not None}
+
+
+async def _failure(work: Coroutine[Any, Any, None]) -> Exception | None:
+    try:
+        await work
+    except Exception as error:
+        return error
+    return None
+
+
+async def all_of(work: Sequence[Awaitable[Any]]) -> None:
+    """Wait for all; who failed is logged, it will be tried again."""
+    for result in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(result, BaseException):
+            _log.error("%s", result)

@@ -1,0 +1,77 @@
+"""All transactional ids of the broker, and which of them have a transaction that is not through.
+
+What is asked for often or for many ids at once, the time-outs and the owner of a producer id, looks only at
+the ids with an open or prepared transaction: there may be many thousands of ids at rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eoslog.broker.coordinator.transactions.transaction_entry import Entry
+from eoslog.broker.rules.transactions.state import AT_REST, Metadata
+
+
+class Entries:
+    """The table of transactional ids. `active` are those whose transaction is open or prepared."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Entry] = {}
+        self._active: dict[str, Entry] = {}
+        # Producer id of each active one's transaction; no two transactional ids ever share one.
+        self._owners: dict[int, Entry] = {}
+        self._holders: dict[int, Entry] = {}  # by producer id, all
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._by_id.values())
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def get(self, transactional_id: str) -> Entry | None:
+        """The entry of an id, None if there is none."""
+        return self._by_id.get(transactional_id)
+
+    def active(self) -> list[Entry]:
+        """The ids with an open or prepared transaction; a copy, so that changes may begin meanwhile."""
+        return list(self._active.values())
+
+    def add(self, entry: Entry) -> None:
+        """From now on the id has this entry, of which nothing may be durable yet."""
+        self._by_id[entry.id] = entry
+
+    def take_over(self, entry: Entry, metadata: Metadata) -> None:
+        """What is durable of the id from now on."""
+        self._retire(entry)
+        entry.take_over(metadata)
+        self._by_id[entry.id] = entry
+        self._holders[metadata.producer_id] = entry
+        if metadata.state not in AT_REST:
+            self._active[entry.id] = self._owners[metadata.producer_id] = entry
+
+    def forget(self, entry: Entry) -> None:
+        """The id is no longer known; who still waits for the entry finds it empty."""
+        self._retire(entry)
+        entry.metadata = None
+        if self._by_id.get(entry.id) is entry:
+            del self._by_id[entry.id]
+
+    def _retire(self, entry: Entry) -> None:
+        known = entry.metadata
+        if known is None:
+            return
+        self._holders.pop(known.producer_id, None)
+        if self._active.pop(entry.id, None) is not None:
+            self._owners.pop(known.producer_id, None)
+
+    def epoch_of(self, producer_id: int) -> int | None:
+        """The newest epoch of a transactional id's producer id; None if it is not one's."""
+        entry = self._holders.get(producer_id)
+        return None if entry is None or entry.metadata is None else entry.metadata.producer_epoch
+
+    def owner_of(self, producer_id: int, place: tuple[str, int]) -> str | None:
+        """The id whose transaction, open or prepared, this producer has on the (topic, partition)."""
+        entry = self._owners.get(producer_id)
+        if entry is None or entry.metadata is None or place not in entry.metadata.partitions:
+            return None
+        return entry.id

@@ -1,0 +1,121 @@
+"""One transactional id in memory: what is known of it, and the change that is on its way."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from eoslog.broker.rules.transactions.state import PREPARED, Metadata, State
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A transactional id as told to the outside. `partitions` are those that have no marker yet."""
+
+    transactional_id: str
+    state: State
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_ms: int
+    partitions: list[tuple[str, int]]
+
+
+@dataclass(slots=True, eq=False)
+class Joining:
+    """Partitions that wait to be added for one producer (id, epoch) by writing to them."""
+
+    producer: tuple[int, int]
+    partitions: set[tuple[str, int]] = field(default_factory=set)
+    task: asyncio.Task[None] = field(init=False)
+
+
+class Entry:
+    """A transactional id. `metadata` is what is durable, None as long as nothing is."""
+
+    __slots__ = ("_going_to", "_lost", "_running", "id", "joining", "metadata", "unmarked")
+
+    def __init__(self, transactional_id: str, metadata: Metadata | None = None) -> None:
+        self.id = transactional_id
+        self.metadata = metadata
+        self.unmarked: set[tuple[str, int]] = set()
+        """Partitions of a prepared transaction that have no durable marker yet."""
+        self.joining: Joining | None = None
+        self._running: asyncio.Task[Any] | None = None
+        self._going_to: State | None = None
+        self._lost: str | None = None
+        if metadata is not None:
+            self.take_over(metadata)
+
+    @property
+    def free(self) -> bool:
+        """Whether a change may begin."""
+        return self._running is None and self._lost is None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a change is on its way, and its record not known to have failed."""
+        return self._running is not None and self._lost is None
+
+    @property
+    def ending(self) -> bool:
+        """Whether the transaction's end is on its way: nothing more may be written in it."""
+        return self._going_to in PREPARED
+
+    @property
+    def running(self) -> asyncio.Task[Any]:
+        """The change on its way; only where there is one."""
+        assert self._running is not None
+        return self._running
+
+    def begin(self, task: asyncio.Task[Any], going_to: State) -> None:
+        """A change begins."""
+        self._running, self._going_to = task, going_to
+
+    def end(self) -> None:
+        """The change has ended, well or not."""
+        self._running = self._going_to = None
+
+    def take_over(self, metadata: Metadata) -> None:
+        """This is the truth from now on."""
+        self.metadata, self._lost = metadata, None
+        self.unmarked = set(metadata.partitions) if metadata.state in PREPARED else set()
+
+    def lose(self, why: str) -> None:
+        """The log may say something else than memory does: nothing may be done or told any more."""
+        self._lost = why
+
+    def check_certain(self) -> None:
+        """Raises KafkaError COORDINATOR_NOT_AVAILABLE if memory and log may differ."""
+        if self._lost is not None:
+            text = f"{self.id}: {self._lost}; it will be when the broker's disk works again"
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+
+    def check_free(self) -> None:
+        """Raises KafkaError unless a change may begin."""
+        self.check_certain()
+        if self._running is not None:
+            raise self.busy_error()
+
+    def busy_error(self) -> KafkaError:
+        """CONCURRENT_TRANSACTIONS, saying what is on its way."""
+        doing = self._going_to.text if self._going_to is not None else "a change"
+        return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{self.id}: {doing} is on its way")
+
+    def certain(self) -> Metadata | None:
+        """What is durable. Raises KafkaError COORDINATOR_NOT_AVAILABLE if that is not known."""
+        self.check_certain()
+        return self.metadata
+
+    def describe(self) -> Description | None:
+        """What is durable, as told to the outside. Raises KafkaError COORDINATOR_NOT_AVAILABLE."""
+        known = self.certain()
+        if known is None:
+            return None
+        partitions = self.unmarked if known.state in PREPARED else known.partitions
+        return Description(
+            self.id, known.state, known.producer_id, known.producer_epoch, known.timeout_ms, known.start_ms,
+            sorted(partitions),
+        )  # fmt: skip

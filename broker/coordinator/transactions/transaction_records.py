@@ -1,0 +1,105 @@
+"""Records of `__transaction_state`, as Kafka writes them at transaction.version 2.
+
+Key version 0, value version 1 with tagged fields (KIP-890). What a TV1 client does is recorded in
+the same version, with client transaction version 0. Version 0 values, of older brokers, are read, too.
+"""
+
+from __future__ import annotations
+
+from eoslog.broker.rules.transactions.state import NEVER_PERSISTED, Metadata, State, remembered_epoch
+from eoslog.protocol import coordinator_records
+from eoslog.protocol.messages.transaction_log import TRANSACTION_KEY, TRANSACTION_VALUE
+from eoslog.protocol.plain_records import Record
+from eoslog.protocol.schema import Message, ProtocolError
+
+KEY_VERSION = 0
+VALUE_VERSION = 1
+
+_TOGETHER = ("transactional_id", "producer_id", "producer_epoch")
+
+
+def encode(metadata: Metadata) -> tuple[bytes, bytes]:
+    """Key and value of the record that says `metadata`. Raises ValueError for a state never persisted."""
+    if metadata.state in NEVER_PERSISTED:
+        raise ValueError(f"{metadata.transactional_id}: {metadata.state.text} is never persisted")
+    value: Message = {
+        "producer_id": metadata.producer_id,
+        "previous_producer_id": metadata.previous_producer_id,
+        "next_producer_id": metadata.next_producer_id,
+        "next_producer_epoch": metadata.next_producer_epoch,
+        "producer_epoch": metadata.producer_epoch,
+        "transaction_timeout_ms": metadata.timeout_ms,
+        "transaction_status": int(metadata.state),
+        "transaction_partitions": None if metadata.state is State.EMPTY else _by_topic(metadata),
+        "transaction_last_update_timestamp_ms": metadata.last_update_ms,
+        "transaction_start_timestamp_ms": metadata.start_ms,
+        "client_transaction_version": metadata.client_version,
+        "together": [dict(zip(_TOGETHER, one, strict=True)) for one in metadata.together],
+    }
+    encoded = coordinator_records.encode(TRANSACTION_VALUE, VALUE_VERSION, value)
+    return _key(metadata.transactional_id), encoded
+
+
+def encode_forgotten(transactional_id: str) -> tuple[bytes, None]:
+    """Key and value of the record that says that the id has expired."""
+    return _key(transactional_id), None
+
+
+def _key(transactional_id: str) -> bytes:
+    key: Message = {"transactional_id": transactional_id}
+    return coordinator_records.encode(TRANSACTION_KEY, KEY_VERSION, key)
+
+
+def decode(record: Record) -> tuple[str, Metadata | None] | None:
+    """The transactional id and what is known of it, None if it has expired; None for another kind of record.
+
+    Raises ProtocolError for what cannot be understood.
+    """
+    if record.key is None:
+        raise ProtocolError("a record without a key")
+    if coordinator_records.key_version(record.key) != KEY_VERSION:
+        return None
+    _, key = coordinator_records.decode(TRANSACTION_KEY, record.key)
+    transactional_id: str = key["transactional_id"]
+    if record.value is None:
+        return transactional_id, None
+    _, value = coordinator_records.decode(TRANSACTION_VALUE, record.value)
+    return transactional_id, _metadata(transactional_id, value)
+
+
+def _metadata(transactional_id: str, value: Message) -> Metadata:
+    try:
+        state = State(value["transaction_status"])
+    except ValueError as error:
+        raise ProtocolError(f"{transactional_id}: transaction status {error}") from error
+    if state in NEVER_PERSISTED:
+        raise ProtocolError(f"{transactional_id}: {state.text} has no place in the log")
+    epoch, next_epoch = value["producer_epoch"], value.get("next_producer_epoch", -1)
+    version = value.get("client_transaction_version", 0)
+    return Metadata(
+        transactional_id,
+        value["producer_id"],
+        value["transaction_timeout_ms"],
+        value["transaction_last_update_timestamp_ms"],
+        producer_epoch=epoch,
+        last_epoch=remembered_epoch(state, epoch if next_epoch < 0 else next_epoch, version),
+        previous_producer_id=value.get("previous_producer_id", -1),
+        next_producer_id=value.get("next_producer_id", -1),
+        next_producer_epoch=next_epoch,
+        state=state,
+        partitions=frozenset(
+            (topic["topic"], index)
+            for topic in value["transaction_partitions"] or ()
+            for index in topic["partition_ids"]
+        ),
+        start_ms=value["transaction_start_timestamp_ms"],
+        client_version=version,
+        together=tuple(tuple(one[name] for name in _TOGETHER) for one in value.get("together", ())),
+    )
+
+
+def _by_topic(metadata: Metadata) -> list[Message]:
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(metadata.partitions):
+        topics.setdefault(topic, []).append(index)
+    return [{"topic": topic, "partition_ids": indexes} for topic, indexes in topics.items()]

@@ -1,0 +1,428 @@
+"""The transaction coordinator: who holds a transactional id, what its transaction spans, how it ends.
+
+The rules are pure and elsewhere (`rules.transaction`, `rules.transaction_end`); `transaction_changes`
+carries out what they decide. Each change of a transactional id goes one way, and while it is on that way
+no other change of the same id is let in (CONCURRENT_TRANSACTIONS):
+
+    decide -> record it in `__transaction_state` -> durable -> apply in memory -> answer
+
+The end of a transaction goes on between applying and answering:
+
+    PrepareX durable -> a marker on every partition -> all of them durable -> readers see all of it at once
+    -> CompleteX appended -> answer
+
+So who was told "committed" reads what was committed (Kafka answers after PrepareX), and a crash at any
+point leaves either no decision, and the transaction open, or a decision that `complete` carries out.
+CompleteX itself is not waited for: without it the markers are written once more, which changes nothing.
+It cannot be overtaken: whatever the id does next is recorded after it in the same log, and waited for.
+
+Ids that nobody has used for transactional.id.expiration.ms are forgotten, with tombstones in the log, which
+is compacted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from eoslog.broker.coordinator.transactions.producer_ids import ProducerIds
+from eoslog.broker.coordinator.transactions.transaction_changes import (
+    NOBODY,
+    Changes,
+    all_of,
+    raise_refusal,
+    raise_to_producer,
+)
+from eoslog.broker.coordinator.transactions.transaction_entries import Entries
+from eoslog.broker.coordinator.transactions.transaction_entry import Description, Entry
+from eoslog.broker.coordinator.transactions.transaction_journal import TOPIC, TransactionJournal
+from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter, OnMarker
+from eoslog.broker.rules.transactions import transaction as rules
+from eoslog.broker.rules.transactions.end import EndRequest, decided_with, end_txn
+from eoslog.broker.rules.transactions.state import TV1, TV2, Metadata
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from eoslog.broker.config import BrokerConfig
+    from eoslog.broker.log.partition.partition import Partition
+    from eoslog.broker.ports.ports import Clock
+    from eoslog.broker.topics.topics import Topics
+
+_log = logging.getLogger(__name__)
+
+
+class Producer(NamedTuple):
+    """Who asks to end a transaction."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+class TransactionCoordinator:
+    """Everything about transactional ids and producer ids. Use it from the event loop's thread only."""
+
+    def __init__(self, topics: Topics, clock: Clock, config: BrokerConfig, on_marker: OnMarker) -> None:
+        """`on_marker`: see `MarkerWriter`. Raises BadFile for a damaged producer id file."""
+        self._topics = topics
+        self._clock = clock
+        self._limits = rules.Limits(config.transaction_max_timeout_ms, config.two_phase_commit)
+        self._idle_ms = config.transactional_id_expiration_ms
+        self._journal = TransactionJournal(topics, clock)
+        self._markers = MarkerWriter(topics, clock, on_marker)
+        self._entries = Entries()
+        self._changes = Changes(self._entries, self._journal, self._markers, clock)
+        self._ids = ProducerIds(topics.fs, topics.data_dir)
+
+    # -- start ---------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Rebuild what is known from `__transaction_state`. Raises DamagedTransactionLog, KafkaError.
+
+        A producer's transaction that is open on a partition, but that no transactional id knows of,
+        is reported: nobody would ever end it.
+        """
+        used = -1
+        for transactional_id, metadata in self._journal.replay():
+            if metadata is not None:
+                self._entries.take_over(Entry(transactional_id), metadata)
+                used = max(used, metadata.producer_id, metadata.next_producer_id)
+        for name in self._topics.names():
+            topic = self._topics.get(name)
+            for partition in topic.partitions if topic is not None else ():
+                used = max([used, *(producer.producer_id for producer in partition.producers())])
+                self._report_orphans(partition)
+        self._ids.above(used)
+
+    def read_again(self, partition: Partition) -> None:
+        """A partition was offline: its transactional ids, if it keeps any, are what it says now.
+
+        A change on its way has found its own part of the log durable, and knows better. Raises
+        DamagedTransactionLog, KafkaError.
+        """
+        if partition.topic != TOPIC:
+            return
+        said = dict(self._journal.read(partition))
+        for entry in [entry for entry in self._entries if self._journal.keeps(partition, entry.id)]:
+            if not entry.busy and said.get(entry.id) is None:
+                self._entries.forget(entry)
+        for transactional_id, metadata in said.items():
+            entry = self._entries.get(transactional_id) or Entry(transactional_id)
+            if metadata is not None and not entry.busy:
+                self._entries.take_over(entry, metadata)
+
+    def _report_orphans(self, partition: Partition) -> None:
+        for producer_id, first in partition.open_transactions():
+            if self.owner_of(producer_id, partition.topic, partition.index) is None:
+                _log.error(
+                    "%s-%d: the transaction of producer id %d, open since offset %d, belongs to no "
+                    "transactional id: readers of committed data stop there. Look at it with "
+                    "DescribeProducers and end it with WriteTxnMarkers",
+                    partition.topic, partition.index, producer_id, first,
+                )  # fmt: skip
+
+    async def complete(self) -> None:
+        """Finish what is decided, since the last stop or a failure: its markers again, then the completion.
+
+        Where several were decided together and only the first one's record was written, the others' come
+        before: until then nothing is completed, for the first one's record alone tells of them.
+        """
+        changes = dict(self._decided_unrecorded())
+        failures = await self._changes.begin_together(changes) if changes else {}
+        for error in failures.values():
+            _log.error("%s", error)
+        if not failures:
+            await self._changes.finish_all(self._entries.active())
+
+    def _decided_unrecorded(self) -> Iterator[tuple[Entry, Metadata]]:
+        now_ms = self._clock.now_ms()
+        prepared = [entry.metadata for entry in self._entries.active() if entry.metadata is not None]
+        for first, named in [(known, named) for known in prepared for named in known.together]:
+            entry = self._entries.get(named[0])
+            if entry is not None and entry.free:
+                new_id = self._new_id(entry)
+                following = decided_with(first, entry.metadata, named[1:], now_ms, new_producer_id=new_id)
+                if following is not None:
+                    yield entry, following
+
+    # -- requests ------------------------------------------------------------------------------
+
+    async def init_producer_id(
+        self,
+        transactional_id: str | None,
+        timeout_ms: int,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        *,
+        two_phase: bool = False,
+    ) -> tuple[int, int]:
+        """A producer id and an epoch that fences all older ones. Raises KafkaError.
+
+        `producer_id` and `producer_epoch`: of a producer that goes on after an error (KIP-360).
+        Without a transactional id each call gives a new producer id. `two_phase`: its transactions never
+        time out (KIP-939).
+        """
+        if transactional_id is None:
+            _check_whole(producer_id, producer_epoch)
+            return self._ids.take(), 0
+        holder, _ = await self._init(transactional_id, timeout_ms, producer_id, producer_epoch, two_phase)
+        return holder
+
+    async def keep_prepared(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        *,
+        two_phase: bool = False,
+    ) -> tuple[tuple[int, int], tuple[int, int]]:
+        """As `init_producer_id`, but an open transaction is not aborted: it can be committed or aborted.
+
+        Answers the new (producer id, epoch), and the one that wrote the open transaction, (-1, -1) if there
+        is none (KIP-939).
+        """
+        return await self._init(transactional_id, timeout_ms, producer_id, producer_epoch, two_phase, True)
+
+    async def _init(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        producer_id: int,
+        producer_epoch: int,
+        two_phase: bool,
+        keep_prepared: bool = False,
+    ) -> tuple[tuple[int, int], tuple[int, int]]:
+        _check_whole(producer_id, producer_epoch)
+        expected = None if producer_id < 0 else (producer_id, producer_epoch)
+        entry = self._entries.get(transactional_id) or Entry(transactional_id)
+        entry.check_free()
+        decision = rules.init_producer_id(
+            entry.metadata,
+            rules.InitRequest(transactional_id, timeout_ms, expected, two_phase, keep_prepared),
+            self._clock.now_ms(),
+            limits=self._limits,
+            new_producer_id=self._new_id(entry),
+        )
+        if decision.following is not None:
+            self._entries.add(entry)
+        return await self._changes.carry_out(entry, decision), decision.ongoing or NOBODY
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[tuple[str, int]],
+        *,
+        client_version: int = TV1,
+    ) -> None:
+        """Make the partitions part of the transaction, which is opened if need be. Raises KafkaError."""
+        entry = self._known(transactional_id)
+        entry.check_free()
+        decision = rules.add_partitions(
+            entry.metadata, producer_id, producer_epoch, partitions, self._clock.now_ms(), client_version
+        )
+        await self._changes.carry_out(entry, decision)
+
+    def check_member(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partition: tuple[str, int]
+    ) -> None:
+        """AddPartitionsToTxn with verify_only: raises KafkaError unless the partition is a member."""
+        entry = self._known(transactional_id)
+        raise_refusal(rules.verify(entry.metadata, producer_id, producer_epoch, partition))
+
+    def verify_partition(
+        self,
+        transactional_id: str | None,
+        producer_id: int,
+        producer_epoch: int,
+        topic: str,
+        index: int,
+        implicit_add: bool = False,
+    ) -> Awaitable[None] | None:
+        """Whether a transactional batch may be appended to a partition now.
+
+        None: yes, now, before anything else runs. An awaitable (`implicit_add` only): the partition is
+        being added to the transaction; ask again after it. Raises KafkaError, or its awaitable does:
+        TRANSACTION_ABORTABLE if the partition is not in the transaction, INVALID_PRODUCER_EPOCH for
+        a fenced producer, CONCURRENT_TRANSACTIONS while the transaction is ending.
+        """
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "a transactional batch without a transactional id")
+        entry = self._known(transactional_id)
+        decision = rules.verify(entry.metadata, producer_id, producer_epoch, (topic, index))
+        if decision.error is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+            # A producer id whose epochs were used up by its fencing is stale, no stranger.
+            partition = self._topics.partition(topic, index)
+            if partition is not None:
+                partition.check_epoch(producer_id, producer_epoch)
+        if not implicit_add:
+            if decision.error is ErrorCode.NONE and entry.ending:
+                raise entry.busy_error()
+            raise_to_producer(decision)
+            return None
+        if decision.error is ErrorCode.NONE and not entry.ending:
+            return None
+        if decision.error in _WORTH_WAITING:
+            return self._changes.join(entry, producer_id, producer_epoch, (topic, index))
+        raise_to_producer(decision)
+        return None
+
+    async def end_txn(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, commit: bool, *, bump: bool
+    ) -> tuple[int, int]:
+        """Commit or abort; `bump` by TV2's rules. The (producer id, epoch) to go on with. Raises KafkaError.
+
+        CONCURRENT_TRANSACTIONS if the outcome is decided but a marker could not be written yet: that is
+        tried again until it works.
+        """
+        producer = Producer(transactional_id, producer_id, producer_epoch)
+        (outcome,) = await self.end_together([producer], commit, bump=bump)
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        return outcome
+
+    async def end_together(
+        self, producers: Sequence[Producer], commit: bool, *, bump: bool
+    ) -> list[tuple[int, int] | KafkaError]:
+        """`end_txn` for several: each one's outcome. Readers see all of those that could be ended at once."""
+        changes: dict[Entry, Metadata] = {}
+        outcomes = [self._end(producer, commit, bump, changes) for producer in producers]
+        failures = await self._changes.begin_together(changes) if changes else {}
+        for error in failures.values():
+            if not isinstance(error, KafkaError):
+                raise error
+        failed = {entry.id: error for entry, error in failures.items() if isinstance(error, KafkaError)}
+        return [
+            outcome if isinstance(outcome, KafkaError) else failed.get(producer.transactional_id, outcome)
+            for producer, outcome in zip(producers, outcomes, strict=True)
+        ]
+
+    def _end(
+        self, producer: Producer, commit: bool, bump: bool, changes: dict[Entry, Metadata]
+    ) -> tuple[int, int] | KafkaError:
+        """What is answered if the change, which is added to `changes` where there is one, does not fail."""
+        transactional_id, producer_id, epoch = producer
+        request = EndRequest(producer_id, epoch, commit, TV2 if bump else TV1)
+        try:
+            entry = self._known(transactional_id)
+            entry.check_free()
+            if entry in changes:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{transactional_id} is named twice")
+            decision = end_txn(
+                entry.metadata, request, self._clock.now_ms(), new_producer_id=self._new_id(entry)
+            )
+            raise_refusal(decision)
+        except KafkaError as error:
+            return error
+        if decision.following is not None:
+            changes[entry] = decision.following
+        return decision.answer or NOBODY
+
+    # -- time ----------------------------------------------------------------------------------
+
+    async def tick(self) -> None:
+        """Abort the transactions whose time-out has passed; try again to finish what is not finished."""
+        now_ms = self._clock.now_ms()
+        aborts = []
+        for entry in self._entries.active():
+            known = entry.metadata
+            if known is not None and entry.free and rules.has_expired(known, now_ms):
+                text = "%s: the transaction of %d.%d is open for more than %d ms and is aborted"
+                _log.info(text, entry.id, known.producer_id, known.producer_epoch, known.timeout_ms)
+                decision = rules.fence(known, now_ms, new_producer_id=self._new_id(entry))
+                if decision.following is not None:
+                    aborts.append(self._changes.begin(entry, decision.following))
+        await all_of(aborts)
+        await self.complete()
+
+    async def forget_idle(self) -> None:
+        """Forget the ids that nobody has used for transactional.id.expiration.ms.
+
+        Whoever comes back under such an id gets a new producer id; who still has the old one is refused.
+        """
+        now_ms = self._clock.now_ms()
+        idle = [
+            entry
+            for entry in self._entries
+            if entry.free
+            and entry.metadata is not None
+            and rules.is_idle(entry.metadata, now_ms, self._idle_ms)
+        ]
+        await self._changes.forget(idle)
+        if idle:
+            _log.info("%d transactional ids idle for more than %d ms are forgotten", len(idle), self._idle_ms)
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def describe(self, transactional_id: str) -> Description | None:
+        """What is known, and durable, of a transactional id; None if nothing is. Raises KafkaError."""
+        entry = self._entries.get(transactional_id)
+        return None if entry is None else entry.describe()
+
+    def list(self) -> list[Metadata]:
+        """What is known, and durable, of all transactional ids, in no order. Raises KafkaError."""
+        found = (entry.certain() for entry in self._entries)
+        return [known for known in found if known is not None]
+
+    def check_plain(self, producer_id: int, epoch: int) -> None:
+        """Judge a batch that is in no transaction, but has a producer id.
+
+        Raises KafkaError INVALID_PRODUCER_EPOCH for that of a transactional id with an epoch that was never
+        given out: the partition would take nothing more of its rightful producer, not even a marker.
+        """
+        newest = self._entries.epoch_of(producer_id)
+        if newest is not None and epoch > newest:
+            text = f"epoch {epoch} of producer id {producer_id} was never given out, the newest is {newest}"
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
+
+    def owner_of(self, producer_id: int, topic: str, index: int) -> str | None:
+        """The transactional id whose transaction, open or prepared, this producer has on the partition."""
+        return self._entries.owner_of(producer_id, (topic, index))
+
+    async def write_marker(
+        self,
+        partition: Partition,
+        producer_id: int,
+        epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int = 0,
+    ) -> None:
+        """WriteTxnMarkers: end a producer's transaction on one partition from outside. Raises KafkaError.
+
+        INVALID_TXN_STATE for a transaction that the coordinator will end itself: an outcome of another's
+        making on one of its partitions could tear it apart.
+        """
+        owner = self.owner_of(producer_id, partition.topic, partition.index)
+        if owner is not None:
+            where = f"{partition.topic}-{partition.index}: the transaction belongs to {owner}"
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"{where}, end it with EndTxn or InitProducerId")
+        await self._markers.mark_one(
+            partition, producer_id, epoch, commit, coordinator_epoch, transaction_version
+        )
+
+    # -- carrying out --------------------------------------------------------------------------
+
+    def _known(self, transactional_id: str) -> Entry:
+        """The entry, an empty one for an unknown id. Raises KafkaError for an id that cannot be."""
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        entry = self._entries.get(transactional_id) or Entry(transactional_id)
+        entry.check_certain()
+        return entry
+
+    def _new_id(self, entry: Entry) -> int:
+        return self._ids.take() if rules.wants_producer_id(entry.metadata) else -1
+
+
+_WORTH_WAITING = (ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+def _check_whole(producer_id: int, producer_epoch: int) -> None:
+    """Raises KafkaError for a producer id without an epoch, or the other way round."""
+    if (producer_id < 0) != (producer_epoch < 0):
+        text = f"producer id {producer_id} and epoch {producer_epoch}: both or none are needed"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)

@@ -1,0 +1,189 @@
+"""The broker as a whole: opens the rooms in their order, runs what is periodic, closes them in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from eoslog.broker.config import BrokerConfig
+from eoslog.broker.coordinator.groups.groups import GroupCoordinator
+from eoslog.broker.coordinator.transactions.transaction_journal import DamagedTransactionLog
+from eoslog.broker.coordinator.transactions.transactions import TransactionCoordinator
+from eoslog.broker.core.dynamic_options import DynamicOptions
+from eoslog.broker.fairness import garbage
+from eoslog.broker.fairness.limits import Memory
+from eoslog.broker.fairness.turns import Turns
+from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.log.upkeep.backup import BACKUP_INTERVAL_MS, Backups
+from eoslog.broker.log.upkeep.cleaner import Cleaner
+from eoslog.broker.log.upkeep.scrub import SCRUB_INTERVAL_MS, Scrubber
+from eoslog.broker.log.upkeep.upkeep import (
+    BUSY,
+    BUSY_INTERVAL_MS,
+    IDLE,
+    REMOVE_INTERVAL_MS,
+    RETURN_INTERVAL_MS,
+    Upkeep,
+)
+from eoslog.broker.ports.ports import Clock, FileSystem, OsFileSystem, SystemClock
+from eoslog.broker.rules.fetch_session import Sessions
+from eoslog.broker.security.credentials import Credentials
+from eoslog.broker.security.listeners import listeners_of
+from eoslog.broker.stored.config_store import ConfigStore
+from eoslog.broker.topics.topics import Topics
+from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.broker.log.partition.partition import Partition
+    from eoslog.broker.security.sasl import Sasl
+    from eoslog.broker.stored.authorizer import Authorizer
+
+log = logging.getLogger(__name__)
+
+
+class Broker:
+    """What handlers reach through their context."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Take the data directory and recover its logs. Raises DataDirError and OSError."""
+        self.config, self.node_id = config, config.node_id
+        self.clock = clock or SystemClock()
+        self.memory = Memory(
+            config.queued_max_request_bytes, config.queued_max_response_bytes, config.request_max_bytes
+        )
+        self.turns = Turns()
+        fs = fs or OsFileSystem()
+        self.announced: Callable[[], list[Message]] = list
+        """The versions of the APIs as ApiVersions tells them: the server says which are served."""
+        self.authorizer: Authorizer | None = None
+        """Says who may do what; None: everybody may do everything."""
+        self.configs = ConfigStore(fs, config.log_dirs)
+        self.options = DynamicOptions(config, self.configs)
+        self.flush = GroupFlush(config.flush)
+        self.topics = Topics.open(fs, config.log_dirs, config, self.clock, self.flush)
+        self.options.checks.append(self.topics.check_defaults)
+        self.options.followers.append(self.topics.defaults_changed)
+        self.upkeep = Upkeep(self.topics.all_partitions, self.clock)
+        self.cleaner = Cleaner(self.topics.fs, self.topics.all_partitions, self.clock, config)
+        self.backups = Backups(self.topics.fs, config.log_dirs, self.topics.all_partitions, self.clock)
+        self.scrubber = Scrubber(self.topics.fs, self.topics.all_partitions, config)
+        if config.authorizer:
+            self.authorizer = _authorizer(fs, config)
+        self.credentials = Credentials(fs, config.log_dirs)
+        self.sasl = _sasl(config, self.credentials)
+        self.cluster_id = self.topics.cluster_id
+        self.groups = GroupCoordinator(self.topics, self.clock, config)
+        self.transactions = TransactionCoordinator(
+            self.topics, self.clock, config, on_marker=self.groups.on_marker
+        )
+        self.groups.transactions = self.transactions
+        self.groups.consumers.configs_of = self.group_configs
+        # With ACLs every fetch has to name what it reads, so that each is judged: no sessions then.
+        slots = 0 if config.authorizer else config.fetch_session_slots
+        self.fetch_sessions = Sessions(slots, config.fetch_session_eviction_ms, _session_id)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def group_configs(self, group_id: str) -> dict[str, str]:
+        """What was set on a group of its own, by config (KIP-848); what it does not name is the broker's."""
+        return self.configs.get("group", group_id)
+
+    def start(self) -> None:
+        """Rebuild the coordinators' state from their logs and begin what is periodic; on the event loop."""
+        self.flush.start()
+        self.topics.beside = partial(asyncio.get_running_loop().run_in_executor, None)
+        self.topics.load_decoder()
+        self.transactions.load()
+        self.groups.load()
+        config = self.config
+        self._tasks = [
+            asyncio.create_task(garbage.watch(lambda: self.turns.busy)),
+            asyncio.create_task(_every(config.transaction_abort_interval_ms, self.transactions.tick)),
+            asyncio.create_task(
+                _every(config.transactional_id_cleanup_interval_ms, self.transactions.forget_idle)
+            ),
+            asyncio.create_task(_every(config.producer_id_check_interval_ms, self._expire_producers)),
+            asyncio.create_task(_every(config.checkpoint_interval_ms, self._checkpoint)),
+            asyncio.create_task(_every(config.retention_check_interval_ms, self.upkeep.retain)),
+            asyncio.create_task(_every(REMOVE_INTERVAL_MS, self.upkeep.remove_files)),
+            asyncio.create_task(_every(RETURN_INTERVAL_MS, partial(self.upkeep.bring_back, self._returned))),
+            asyncio.create_task(_every(BUSY_INTERVAL_MS, self._checkpoint_busy)),
+            asyncio.create_task(_every(config.cleaner_backoff_ms, self.cleaner.clean)),
+            asyncio.create_task(_every(SCRUB_INTERVAL_MS, self.scrubber.scrub)),
+            asyncio.create_task(_every(BACKUP_INTERVAL_MS, self.backups.look)),
+            asyncio.create_task(_every(config.offsets_retention_check_interval_ms, self.groups.expire)),
+        ]
+
+    def _returned(self, partition: Partition) -> None:
+        """A partition was offline and is back: what the coordinators know is what it says now."""
+        try:
+            self.groups.read_again(partition)
+            self.transactions.read_again(partition)
+        except (DamagedTransactionLog, KafkaError) as error:
+            partition.stay_offline(str(error))
+
+    async def _expire_producers(self) -> None:
+        self.topics.expire_producers()
+
+    async def _checkpoint(self) -> None:
+        await self.upkeep.save_progress(IDLE)
+        self.topics.tick()
+
+    async def _checkpoint_busy(self) -> None:
+        if await self.upkeep.save_progress(BUSY):
+            self.topics.tick()
+
+    async def close(self) -> None:
+        """Flush everything and mark the directory as cleanly closed. No request may be running any more.
+
+        Raises OSError if something could not be saved; the next start recovers it from the log.
+        """
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.cleaner.close()
+        self.scrubber.close()
+        self.groups.close()
+        await self.flush.stop()
+        await asyncio.sleep(self.topics.unsettled_ms / 1000)
+        self.topics.close()
+
+
+def _session_id() -> int:
+    return 1 + secrets.randbelow(2**31 - 1)
+
+
+def _authorizer(fs: FileSystem, config: BrokerConfig) -> Authorizer:
+    from eoslog.broker.stored.authorizer import Authorizer  # for those who ask for it only
+
+    return Authorizer(
+        fs, config.log_dirs, super_users=config.super_users, open_without=config.allow_without_acl
+    )
+
+
+def _sasl(config: BrokerConfig, credentials: Credentials) -> Sasl | None:
+    listeners = listeners_of(config)
+    if not any(listener.sasl for listener in listeners):
+        return None
+    from eoslog.broker.security.sasl import Sasl
+
+    return Sasl(listeners, config, credentials)
+
+
+async def _every(interval_ms: int, action: Callable[[], Awaitable[None]]) -> None:
+    """Run `action` at an interval for ever; a failure is logged and the next run comes all the same."""
+    while True:
+        await asyncio.sleep(interval_ms / 1000)
+        try:
+            await action()
+        except Exception:
+            log.exception("a periodic task failed; it will run again in %d ms", interval_ms)

@@ -1,0 +1,82 @@
+"""The broker's options that change while it runs (KIP-226).
+
+An option has its value from the first of these that names it: what was set for this broker, what was set for
+all brokers, what the broker was started with, its default. Everybody who holds the broker's config sees the
+change; who has made something of the old value registers with `checks` and `followers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from eoslog.broker.config import BrokerConfig, ConfigError, option_table, option_values
+from eoslog.broker.log.segment.files import BadFile
+from eoslog.broker.stored.config_store import ConfigStore
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+EVERY_BROKER = ""
+"""The name under which options of all brokers are set."""
+
+
+class DynamicOptions:
+    """The options set while the broker runs; they are in effect from the start on."""
+
+    def __init__(self, config: BrokerConfig, store: ConfigStore) -> None:
+        """Put what is stored into `config`, in place. Raises BadFile if it does not fit."""
+        self.static = replace(config)
+        """As the broker was started."""
+        self._config, self._store, self._own = config, store, str(config.node_id)
+        self.checks: list[Callable[[BrokerConfig], None]] = []
+        """Each raises KafkaError or ConfigError if these options would not do."""
+        self.followers: list[Callable[[], None]] = []
+        """Each is called after a change."""
+        try:
+            config.follow(self._candidate(EVERY_BROKER, self.get(EVERY_BROKER)))
+        except (ConfigError, KafkaError) as error:
+            raise BadFile(f"{store.path}: {error}; correct it there") from error
+
+    def get(self, name: str) -> dict[str, str]:
+        """What was set for a broker, or for all."""
+        return self._store.get("broker", name)
+
+    @property
+    def own(self) -> dict[str, str]:
+        """What was set for this broker."""
+        return self.get(self._own)
+
+    def check(self, name: str, options: Mapping[str, str]) -> None:
+        """Raise KafkaError INVALID_REQUEST unless `options` could be set, and no others, for `name`."""
+        try:
+            candidate = self._candidate(name, options)
+            for check in self.checks:
+                check(candidate)
+        except (ConfigError, KafkaError) as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+    def set(self, name: str, options: Mapping[str, str]) -> None:
+        """Let these options, and no others, be set for a broker or for all. Raises KafkaError as `check`.
+
+        KAFKA_STORAGE_ERROR if they cannot be kept; all is as it was then.
+        """
+        self.check(name, options)
+        self._store.put("broker", name, options)
+        self._config.follow(self._candidate(name, options))
+        for follower in self.followers:
+            follower()
+
+    def _candidate(self, name: str, options: Mapping[str, str]) -> BrokerConfig:
+        """The broker's options with these set for `name`. Raises ConfigError."""
+        table = option_table()
+        for option in options:
+            if option not in table:
+                raise ConfigError(f"unknown option {option}")
+            if not table[option].metadata["dynamic"]:
+                raise ConfigError(
+                    f"option {option} cannot change while the broker runs: restart it with the new one"
+                )
+        layers = {place: self.get(place) for place in (EVERY_BROKER, self._own)} | {name: dict(options)}
+        values = option_values({key: text for layer in layers.values() for key, text in layer.items()})
+        candidate = replace(self.static, **values)
+        candidate.topic_values({})
+        return candidate

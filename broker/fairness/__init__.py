@@ -1,0 +1,1 @@
+"""Nobody waits long for what another does: limits of memory, turns, garbage."""

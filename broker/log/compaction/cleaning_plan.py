@@ -1,0 +1,33 @@
+"""What one run of compaction is to do: made on the event loop, carried out by a thread (`cleaning`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from eoslog.broker.log.compaction.compaction import Facts
+from eoslog.broker.log.segment.segment import Segment
+from eoslog.broker.rules.producer import Aborted
+
+
+class Source(NamedTuple):
+    """A sealed segment as it was when the plan was made."""
+
+    segment: Segment
+    path: str
+    size: int
+    next_offset: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run works on. Offsets count records, sizes are bytes."""
+
+    directory: str
+    interval: int  # index.interval.bytes
+    sources: list[Source]  # all sealed segments up to `end`, from the start of the log on
+    first_dirty: int
+    end: int
+    groups: list[list[Source]]
+    aborted: list[Aborted]
+    facts: Facts

@@ -1,0 +1,95 @@
+"""Makes and opens partitions: the directory, its small files, its log. A damaged one opens offline."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.recovery.reading_back import read_back
+from eoslog.broker.log.recovery.recovery import DamagedLog, Finding, Known
+from eoslog.broker.log.segment import files
+from eoslog.broker.log.segment.answers import Place
+from eoslog.broker.log.segment.checkpoint import Checkpoints
+from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.log.segment.many import each
+from eoslog.broker.log.segment.scan import DamagedBatch
+from eoslog.broker.log.segment.segment import Segment
+from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.ports.ports import FileSystem
+from eoslog.broker.rules.producer import ProducerStates
+
+_LOG = logging.getLogger(__name__)
+
+
+def create_directory(fs: FileSystem, directory: str, topic_id: bytes, interval: int, epoch: int = 0) -> None:
+    """Make the directory of a new partition; the caller syncs the one above it. Raises OSError."""
+    fs.make_dir(directory)
+    metadata = os.path.join(directory, files.PARTITION_METADATA)
+    files.write_whole(fs, metadata, files.encode_partition_metadata(topic_id), sync_dir=False)
+    epochs = os.path.join(directory, files.LEADER_EPOCHS)
+    files.write_whole(fs, epochs, files.encode_checkpoint([f"{epoch} 0"]), sync=False, sync_dir=False)
+    Segment.create(fs, directory, 0, interval).close()
+    fs.sync_dir(directory)
+
+
+def create_directories(fs: FileSystem, places: Sequence[Place], interval: int, epoch: int) -> None:
+    """Make the directories of new partitions, see `create_directory`. Raises the first OSError."""
+
+    def create(place: Place) -> None:
+        create_directory(fs, place.directory, place.topic_id, interval, epoch)
+
+    each(create, places)
+
+
+def open_partition(
+    fs: FileSystem,
+    place: Place,
+    settings: LogSettings,
+    flush: GroupFlush,
+    checkpoints: Checkpoints,
+    known: Known,
+    now_ms: int,
+    report: list[Finding],
+) -> Partition:
+    """Open a partition; what was cut or is damaged is added to `report`.
+
+    A log that has lost acknowledged records, or cannot be read, gives a partition that is offline: its
+    requests get KAFKA_STORAGE_ERROR, the others of the broker go on.
+    """
+    try:
+        if checkpoints.cleaned_forgotten and settings.compacted:
+            checkpoints.cleaned.put(place.topic, place.number, 0)
+        start = checkpoints.starts.get(place.topic, place.number)
+        segments, states = read_back(fs, place.directory, settings, known, start, now_ms, report)
+    except DamagedLog as damage:
+        report.append(damage.finding)
+        return _offline(fs, place, settings, flush, checkpoints, known, str(damage))
+    except DamagedBatch as damage:
+        report.append(Finding(damage.path, damage.position, -1, damage.reason))
+        return _offline(fs, place, settings, flush, checkpoints, known, str(damage))
+    except OSError as error:
+        report.append(Finding(place.directory, 0, -1, f"cannot be opened: {error}"))
+        partition = _offline(fs, place, settings, flush, checkpoints, known, str(error))
+        partition.may_return = True
+        return partition
+    partition = Partition(fs, place, settings, flush, checkpoints, segments, states, known.leader_epoch)
+    if known.clean or (partition.size == 0 and not states.all()):
+        partition.is_saved()
+    return partition
+
+
+def _offline(
+    fs: FileSystem,
+    place: Place,
+    settings: LogSettings,
+    flush: GroupFlush,
+    checkpoints: Checkpoints,
+    known: Known,
+    reason: str,
+) -> Partition:
+    partition = Partition(fs, place, settings, flush, checkpoints, [], ProducerStates(), known.leader_epoch)
+    partition.offline, partition.recovery_point = reason, known.recovery_point
+    _LOG.error("partition %s stays offline: %s", partition, reason)
+    return partition

@@ -1,0 +1,68 @@
+"""The registry of topics: `topics.json` of the data directory, as values. Written whole, see `files`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from eoslog.broker.log.segment.files import BadFile, decode_uuid, encode_uuid
+
+FILE = "topics.json"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A topic that exists; `configs` holds only what was set on it."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    configs: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Registry:
+    """All topics, and the ids of those whose deletion has begun: their directories may still be there."""
+
+    topics: tuple[Entry, ...] = ()
+    deleting: frozenset[bytes] = frozenset()
+
+    @property
+    def partitions(self) -> dict[bytes, int]:
+        """The ids of the topics that exist, and how many partitions each has."""
+        return {entry.topic_id: entry.partitions for entry in self.topics}
+
+
+def encode(topics: Iterable[Entry], deleting: Iterable[bytes]) -> bytes:
+    """The file's content."""
+    registry = {
+        "version": _VERSION,
+        "topics": [
+            {
+                "name": entry.name,
+                "id": encode_uuid(entry.topic_id),
+                "partitions": entry.partitions,
+                "configs": entry.configs,
+            }
+            for entry in topics
+        ],
+        "deleting": [encode_uuid(topic_id) for topic_id in deleting],
+    }
+    return json.dumps(registry, indent=1).encode()
+
+
+def decode(data: bytes, path: str) -> Registry:
+    """Read what `encode` wrote. Raises BadFile naming the path."""
+    try:
+        registry = json.loads(data)
+        if registry["version"] != _VERSION:
+            raise ValueError(f"version {registry['version']}")
+        entries = (
+            Entry(str(e["name"]), decode_uuid(e["id"]), int(e["partitions"]), dict(e["configs"]))
+            for e in registry["topics"]
+        )
+        return Registry(tuple(entries), frozenset(map(decode_uuid, registry["deleting"])))
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadFile(f"{path} cannot be understood ({error!r}); put it back from a copy") from error

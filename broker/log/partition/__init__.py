@@ -1,0 +1,1 @@
+"""A partition: append, read, delete, compact; its segments as one log."""

@@ -1,0 +1,50 @@
+"""Which of a log's oldest segments may go: below the log's start, over its size, over its age. Pure.
+
+Only whole segments, from the oldest on, and only what every reader may have seen: nothing above the high
+watermark, and nothing from the last stable offset on. The latter is stricter than Kafka, which takes away
+what an open transaction has written: its commit would then show a part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from eoslog.broker.log.segment.settings import LogSettings
+
+
+class Span(NamedTuple):
+    """A segment as seen from here. `end`: the offset at which the next one, or the log's future, begins."""
+
+    end: int
+    size: int
+    largest_timestamp: int  # ms, -1 if it has no record with a time
+
+
+def expendable(spans: Sequence[Span], settings: LogSettings, now_ms: int, log_start: int, stable: int) -> int:
+    """How many of the oldest segments may go. The last span is the active segment.
+
+    All of them only if the active one is not empty: it has to be rolled before.
+    """
+    gone = 0
+    while gone < len(spans) - 1 and spans[gone].end <= log_start:
+        gone += 1
+    if not settings.deleted:
+        return gone
+    most = len(spans) if spans[-1].size else len(spans) - 1
+    while most > gone and spans[most - 1].end > stable:
+        most -= 1
+    if settings.retention_bytes >= 0:
+        over = sum(span.size for span in spans[gone:]) - settings.retention_bytes
+        while gone < most and over >= spans[gone].size:
+            over -= spans[gone].size
+            gone += 1
+    if settings.retention_ms >= 0:
+        while gone < most and _age(spans[gone], now_ms) > settings.retention_ms:
+            gone += 1
+    return gone
+
+
+def _age(span: Span, now_ms: int) -> int:
+    """How old its newest record is, ms; a segment without any time does not age."""
+    return now_ms - span.largest_timestamp if span.largest_timestamp >= 0 else 0

@@ -1,0 +1,86 @@
+"""Reads a log back from its files: at a start, and again when a disk that has failed may work again.
+
+What a partition holds and what its producers did is then what the files say, and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from eoslog.broker.log.recovery.recovery import Finding, Known, load_producers, open_segments
+from eoslog.broker.log.segment import files
+from eoslog.broker.log.segment.segment import Segment
+from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.ports.ports import FileSystem
+from eoslog.broker.rules.producer import ProducerStates
+
+PROBE_BYTES = 1 << 16
+"""A disk that takes so many bytes more is tried again; fewer, and the next write would fail, too."""
+_PROBE = "probe" + files.TEMPORARY  # the next start removes what a crash leaves of it
+
+
+class ReadBack(NamedTuple):
+    """The open segments, at least one, all synced, and the producers' states."""
+
+    segments: list[Segment]
+    producers: ProducerStates
+
+
+class Durable(NamedTuple):
+    """How much of the last segment, which begins at offset `base`, is surely on the disk, in bytes."""
+
+    base: int
+    size: int
+
+
+def read_back(
+    fs: FileSystem,
+    directory: str,
+    settings: LogSettings,
+    known: Known,
+    log_start: int,
+    now_ms: int,
+    report: list[Finding],
+) -> ReadBack:
+    """Open the log of a partition; what was cut is added to `report`.
+
+    Raises DamagedLog, DamagedBatch, OSError.
+    """
+    segments = open_segments(fs, directory, settings, known, log_start, report)
+    try:
+        states = load_producers(fs, directory, segments, now_ms, settings.producer_id_expiration_ms)
+    except BaseException:
+        for segment in segments:
+            segment.close()
+        raise
+    return ReadBack(segments, states)
+
+
+def prepare(fs: FileSystem, directory: str, durable: Durable | None) -> None:
+    """Before a log is read back in the same life: the disk works, and what no sync has made safe is cut off.
+
+    The kernel may still show such bytes, though they are not on the disk, and calls their next sync a
+    success. Raises OSError.
+    """
+    path = os.path.join(directory, _PROBE)
+    file = fs.open(path, create=True)
+    try:
+        if file.write([bytes(PROBE_BYTES)], 0) < PROBE_BYTES:
+            raise OSError(f"{path}: no room for {PROBE_BYTES} bytes")
+        file.sync()
+    finally:
+        file.close()
+        fs.remove(path)
+    if durable is not None:
+        _cut(fs, os.path.join(directory, files.offset_name(durable.base, files.LOG)), durable.size)
+
+
+def _cut(fs: FileSystem, path: str, size: int) -> None:
+    file = fs.open(path)
+    try:
+        if file.size() > size:
+            file.truncate(size)
+            file.sync()
+    finally:
+        file.close()

@@ -1,0 +1,373 @@
+"""Opening the log of a partition: which segments are there, where it ends, what its producers did.
+
+After an orderly end the indexes and the last snapshot are trusted. Else every batch from the segment of
+the recovery point on is read and its CRC checked:
+
+- a damaged batch with nothing valid after it is a torn tail, the write a crash cut short: it is cut off
+  and reported;
+- a damaged batch with valid ones after it, or below the recovery point, was acknowledged once. Cutting
+  it off would lose it silently, so the partition is not started: `DamagedLog`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from eoslog.broker.log.recovery.leftovers import finish
+from eoslog.broker.log.recovery.replay import replay
+from eoslog.broker.log.segment import files, snapshot
+from eoslog.broker.log.segment.index import BadIndex
+from eoslog.broker.log.segment.scan import DamagedBatch, batches, headers
+from eoslog.broker.log.segment.segment import Segment
+from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.ports.ports import File, FileSystem
+from eoslog.broker.rules.producer import Aborted, ProducerStates
+from eoslog.protocol.batch import (
+    HEADER_SIZE,
+    BatchHeader,
+    CorruptBatch,
+    crc_ok,
+    read_header,
+)
+
+_LOG = logging.getLogger(__name__)
+_SEARCH_CHUNK = 8 << 20
+WORTH_SKIPPING = 1 << 20
+"""Bytes of a segment; fewer are read again after a crash, rather than to trust the index that was saved."""
+# How batches are found after a damaged one: by their magic, with the first bytes of an offset, a leader epoch
+# that is not negative before it, and of the attributes after it.
+_LIKE_A_BATCH = re.compile(rb"(?s)\x02(?<=\x00\x00.{10}[\x00-\x7f].{3}\x02)(?=.{4}\x00)")
+_MAGIC_AT = 16
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the recovery report."""
+
+    path: str
+    position: int  # in the file, bytes
+    offset: int  # of the first record concerned
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}, position {self.position}, offset {self.offset}: {self.text}"
+
+
+class DamagedLog(Exception):
+    """The log has lost something that was acknowledged; it must not be used before somebody has looked."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(str(finding))
+        self.finding = finding
+
+
+@dataclass
+class Known:
+    """What is known of a log before it is opened."""
+
+    recovery_point: int = 0  # all below was durable
+    clean: bool = False  # closed in order: the log ends at the recovery point; False if it does not look so
+    leader_epoch: int = 0  # of this life of the broker
+
+
+def open_segments(
+    fs: FileSystem,
+    directory: str,
+    settings: LogSettings,
+    known: Known,
+    log_start: int,
+    report: list[Finding],
+) -> list[Segment]:
+    """Open the segments of a log that begins at `log_start`, at least one; torn tails are cut and reported.
+
+    Raises DamagedLog, and OSError where the disk fails.
+    """
+    bases = files.offsets_of(finish(fs, directory), files.LOG)
+    interval = settings.index_interval_bytes
+    gone = below_start(bases, log_start)
+    for base in bases[:gone]:  # a crash came before they were out of the way
+        Segment.remove(fs, directory, base)
+    bases = bases[gone:]
+    if not bases:
+        written = max(known.recovery_point, log_start)
+        if written > 0:
+            reason = f"no segment is left, but offsets up to {written} were written"
+            raise DamagedLog(Finding(directory, 0, 0, reason + _ADVICE))
+        segments = [Segment.create(fs, directory, 0, interval)]
+        fs.sync_dir(directory)
+        return segments
+    if bases[0] > log_start:
+        raise DamagedLog(Finding(directory, 0, log_start, first_missing(bases[0], log_start)))
+    segments = [Segment.open(fs, directory, base, interval) for base in bases]
+    known.clean = known.clean and _trusted(segments, known.recovery_point)
+    if known.clean:
+        return _sealed(segments)
+    try:
+        segments = _Recovery(fs, directory, segments, known.recovery_point, log_start, report).run()
+        if segments[-1].next_offset < log_start:
+            return _begin_anew(fs, directory, segments, log_start, interval)
+        return _sealed(segments)
+    except BaseException:
+        for segment in segments:
+            segment.close()
+        raise
+
+
+def below_start(bases: list[int], log_start: int) -> int:
+    """How many of the first segments, by their ascending `bases`, are wholly below the log's start."""
+    return max((number for number, base in enumerate(bases) if base <= log_start), default=0)
+
+
+_ADVICE = (
+    ". Acknowledged records are damaged, so this partition stays offline. Put the file back from a copy, "
+    "or, to go on without what is damaged and all after it, cut the file at this position and remove the "
+    "partition's later segments; then start again"
+)
+
+
+def first_missing(base: int, log_start: int) -> str:
+    """What to say of a log that begins at `log_start` and has no segment below `base`."""
+    return (
+        f"the first segment begins at offset {base}, but the log at {log_start}: offsets {log_start} to "
+        f"{base - 1} are missing. This partition stays offline. Put their segments back from a copy; or, to "
+        f"go on without them, give {base} as the partition's offset in {files.LOG_STARTS}; then start again"
+    )
+
+
+def _sealed(segments: list[Segment]) -> list[Segment]:
+    for segment in segments[:-1]:
+        segment.seal()
+    return segments
+
+
+def _begin_anew(
+    fs: FileSystem, directory: str, segments: list[Segment], start: int, interval: int
+) -> list[Segment]:
+    """Replace segments that hold deleted records only: the power went before the rest was synced.
+
+    Their offsets were told, and are not used again.
+    """
+    new = Segment.create(fs, directory, start, interval)
+    fs.sync_dir(directory)
+    for segment in segments:
+        segment.close()
+        Segment.remove(fs, directory, segment.base_offset)
+    return [new]
+
+
+def _trusted(segments: list[Segment], end: int) -> bool:
+    """Take the segments as they were closed. False if they do not look so: recover them then."""
+    for segment, after in pairwise(segments):
+        segment.next_offset = after.base_offset
+    try:
+        segments[-1].trust()
+    except DamagedBatch as damage:
+        _LOG.warning("log was closed in order, but %s; all of it is checked now", damage)
+        return False
+    return segments[-1].next_offset == end
+
+
+class _Recovery:
+    """One run over the segments that may not be whole."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        segments: list[Segment],
+        point: int,
+        log_start: int,
+        report: list[Finding],
+    ) -> None:
+        self._fs, self._directory, self._segments = fs, directory, segments
+        self._point, self._report = point, report
+        if point <= log_start:  # all that was surely written is deleted
+            self._point = 0
+        self._changed = False
+        self._replaced: set[int] = set()  # segments that had an index already
+
+    def run(self) -> list[Segment]:
+        segments = self._segments
+        first = max((i for i, s in enumerate(segments) if s.base_offset <= self._point), default=0)
+        for segment, after in pairwise(segments[: first + 1]):
+            segment.next_offset = after.base_offset
+        index = first
+        while index < len(segments):
+            end = self._recover(index)
+            if index + 1 < len(segments) and segments[index + 1].base_offset != end:
+                self._drop_after(index, end)
+            index += 1
+        last = segments[-1]
+        if last.next_offset < self._point:
+            reason = f"the log ends here, but offsets up to {self._point} were written"
+            raise self._damaged(last, last.size, last.next_offset, reason)
+        for number, segment in enumerate(segments[first:], first):
+            for file in segment.save_indexes():
+                # Those of a small last segment are made anew once more after the next crash.
+                if segment is not last or segment.size >= WORTH_SKIPPING or number in self._replaced:
+                    file.sync()
+                file.close()
+            if segment.next_offset > self._point or self._changed:
+                segment.file.sync()
+        if self._changed:
+            self._fs.sync_dir(self._directory)
+        return segments
+
+    def _recover(self, index: int) -> int:
+        """Read one segment; answers the offset after its last whole batch.
+
+        Compaction leaves gaps between the batches of a segment, but not at its end, nor in the last one.
+        """
+        gaps = index + 1 < len(self._segments)
+        segment = self._segments[index]
+        size = segment.size
+        if segment.resume(self._point, WORTH_SKIPPING):
+            self._replaced.add(index)
+        try:
+            for position, header, _ in batches(segment.file, segment.size, size):
+                if header.base_offset < segment.next_offset or (
+                    header.base_offset > segment.next_offset and not gaps
+                ):
+                    reason = f"batch of offset {header.base_offset} where {segment.next_offset} must follow"
+                    raise DamagedBatch(segment.path, position, reason)
+                segment.adopt(header)
+        except DamagedBatch as damage:
+            self._cut(index, size, damage)
+        return segment.next_offset
+
+    def _cut(self, index: int, size: int, damage: DamagedBatch) -> None:
+        segment = self._segments[index]
+        offset, position = segment.next_offset, segment.size
+        if offset < self._point:
+            reason = f"{damage.reason}, though offsets up to {self._point} were safely written"
+            raise self._damaged(segment, position, offset, reason)
+        later = [(segment.file, position, size), *((s.file, 0, s.size) for s in self._segments[index + 1 :])]
+        for file, start, end in later:
+            found = find_valid(file, start, end, offset)
+            if found is not None:
+                follows = f"offset {found[1]} is in {file.path} at {found[0]}"
+                reason = f"{damage.reason}; but a valid batch of {follows}"
+                raise self._damaged(segment, position, offset, reason)
+        segment.file.truncate(position)
+        self._found(segment, position, offset, f"{damage.reason}: tail of {size - position} bytes cut off")
+
+    def _drop_after(self, index: int, end: int) -> None:
+        """Remove the later segments, made by a roll that a crash undid; they must hold nothing."""
+        for segment in self._segments[index + 1 :]:
+            found = find_valid(segment.file, 0, segment.size, end)
+            if found is not None:
+                reason = f"segment starts at offset {segment.base_offset}, but the one before ends at {end}"
+                raise self._damaged(segment, 0, end, reason)
+            self._found(segment, 0, segment.base_offset, "segment without a valid batch removed")
+            segment.close()
+            Segment.remove(self._fs, self._directory, segment.base_offset)
+        del self._segments[index + 1 :]
+
+    def _found(self, segment: Segment, position: int, offset: int, text: str) -> None:
+        finding = Finding(segment.path, position, offset, text)
+        _LOG.warning("%s", finding)
+        self._report.append(finding)
+        self._changed = True
+
+    def _damaged(self, segment: Segment, position: int, offset: int, reason: str) -> DamagedLog:
+        return DamagedLog(Finding(segment.path, position, offset, reason + _ADVICE))
+
+
+def find_valid(file: File, position: int, end: int, offset: int) -> tuple[int, int] | None:
+    """(position, offset) of a whole valid batch of at least `offset` after a damaged one, if there is one."""
+    overlap = HEADER_SIZE
+    while position < end:
+        data = file.read(min(_SEARCH_CHUNK, end - position), position)
+        for hit in _LIKE_A_BATCH.finditer(data, _MAGIC_AT):
+            at = hit.start() - _MAGIC_AT
+            header = _plausible(data, at, position, end, offset)
+            if header is not None and crc_ok(file.read(header.size, position + at), 0, header):
+                return position + at, header.base_offset
+        if position + len(data) >= end:
+            return None
+        position += len(data) - overlap
+    return None
+
+
+def _plausible(data: bytes, at: int, start: int, end: int, offset: int) -> BatchHeader | None:
+    if len(data) - at < HEADER_SIZE:
+        return None
+    try:
+        header = read_header(data, at)
+    except CorruptBatch:  # just bytes that look like one: the search goes on
+        return None
+    fits = start + at + header.size <= end and header.count == header.last_offset_delta + 1
+    return header if fits and header.base_offset >= offset else None
+
+
+# -- producers -------------------------------------------------------------------------------------
+
+
+def load_producers(
+    fs: FileSystem, directory: str, segments: list[Segment], now_ms: int, expiration_ms: int
+) -> ProducerStates:
+    """Producer states and transaction indexes of an open log, from the last good snapshot and all after it.
+
+    Raises OSError, DamagedBatch.
+    """
+    end = segments[-1].next_offset
+    states, start = _from_snapshot(fs, directory, end)
+    try:
+        for segment in segments:
+            segment.transactions.load(below=start)
+    except BadIndex as error:
+        _LOG.warning("%s; the transaction indexes are made anew from the whole log", error)
+        states, start = ProducerStates(), segments[0].base_offset
+        for segment in segments:
+            segment.transactions.clear()
+    for segment in segments:
+        if segment.next_offset > start:
+            for aborted in _replay(segment, start, states, now_ms):
+                segment.transactions.append(aborted)
+    states.expire(now_ms, expiration_ms)
+    return states
+
+
+def _from_snapshot(fs: FileSystem, directory: str, end: int) -> tuple[ProducerStates, int]:
+    """States of the last snapshot that is whole and not past the log's end, and its offset.
+
+    Those that are not are removed for good: if one came back after the next power loss, when the log has
+    grown past it, it would speak of batches that a crash took away.
+    """
+    states = ProducerStates()
+    found, removed = 0, False
+    for offset in reversed(files.offsets_of(fs.list(directory), files.SNAPSHOT)):
+        path = os.path.join(directory, files.offset_name(offset, files.SNAPSHOT))
+        if offset <= end:
+            try:
+                states.load(snapshot.decode(files.read_whole(fs, path)))
+            except snapshot.BadSnapshot as error:
+                _LOG.warning("%s: %s; it is removed and an older one taken", path, error)
+            else:
+                found = offset
+                break
+        fs.remove(path)
+        removed = True
+    if removed:
+        fs.sync_dir(directory)
+    return states, found
+
+
+def _replay(segment: Segment, start: int, states: ProducerStates, now_ms: int) -> Iterator[Aborted]:
+    """Apply the batches of a segment from offset `start` on; yields what goes into the transaction index."""
+    found = segment.locate(max(start, segment.base_offset))
+    if found is None:
+        return
+    for position, header in headers(segment.file, found[0], segment.size):
+        data = segment.file.read(header.size, position) if header.is_control else b""
+        try:
+            aborted = replay(states, header, data, now_ms)
+        except CorruptBatch as error:
+            raise DamagedBatch(segment.path, position, str(error)) from error
+        if aborted is not None:
+            yield aborted

@@ -1,0 +1,164 @@
+"""What a batch must fulfil before it may enter a log, apart from its producer's state. Pure.
+
+| what is wrong                                                      | error               |
+|--------------------------------------------------------------------|---------------------|
+| header cut or nonsense, or the size is not that of the bytes       | CORRUPT_MESSAGE     |
+| magic other than 2; more than one batch                            | INVALID_RECORD      |
+| larger than max.message.bytes (not asked of the broker's own)      | MESSAGE_TOO_LARGE   |
+| CRC                                                                | CORRUPT_MESSAGE     |
+| from a client: base offset not 0; count not last delta + 1; empty; |                     |
+| control batch; producer id without sequence or epoch; transaction  | INVALID_RECORD      |
+| without producer id                                                |                     |
+| timestamp too far ahead of the broker's clock, or behind it        | INVALID_TIMESTAMP * |
+| compacted topic: a record without a key                            | INVALID_RECORD *    |
+| where records are looked at: more than 32 MiB, or 16 times         | MESSAGE_TOO_LARGE   |
+| max.message.bytes, when decompressed                               |                     |
+
+* the batch is refused as a whole, and the error names the records (KIP-467): producers fail those with what
+  is wrong with them, and may send the others again.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from eoslog.broker.log.segment.settings import NEVER, LogSettings
+from eoslog.protocol.batch import HEADER_SIZE, MAGIC, BatchHeader, CorruptBatch, crc32c, crc_ok, read_header
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from eoslog.protocol.records import DecodedRecords
+
+_MAGIC_AT = 16
+_ATTRIBUTES_AT = 21
+_LOG_APPEND_TIME = 0x08
+
+MOST_UNPACKED, MOST_RATIO = 32 << 20, 16
+"""What a batch may become when its records have to be looked at: few bytes of a client must not take the time
+and the memory of all others."""
+
+
+class RejectedRecords(KafkaError):
+    """Some records of a batch are wrong: `reasons` by their number in it."""
+
+    def __init__(self, code: ErrorCode, reasons: dict[int, str]) -> None:
+        shown = "; ".join(f"record {number}: {reason}" for number, reason in list(reasons.items())[:3])
+        super().__init__(code, f"{len(reasons)} records are refused, and the batch with them: {shown}")
+        self.reasons = reasons
+
+
+def check_batch(batch: memoryview, settings: LogSettings, now_ms: int, *, coordinator: bool) -> BatchHeader:
+    """Judge the one batch that `batch` holds; answers its header. Raises KafkaError as the table says."""
+    if len(batch) > _MAGIC_AT and batch[_MAGIC_AT] != MAGIC:
+        raise _invalid(f"batch has magic {batch[_MAGIC_AT]}, only {MAGIC} is taken")
+    try:
+        header = read_header(batch)
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    size = header.length + 12
+    if size != len(batch):
+        if size < len(batch):
+            raise _invalid(f"{len(batch) - size} bytes follow the first batch: one batch a partition, please")
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"batch of {size} bytes is cut at {len(batch)}")
+    if not coordinator:
+        _check_client(header, size, settings, now_ms)
+    if not crc_ok(batch, 0, header):
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, "the batch's CRC is wrong: damaged on its way, send it again"
+        )
+    if not coordinator and _concerns_records(header, settings, now_ms):
+        _check_records(batch, header, settings, now_ms)
+    return header
+
+
+def _concerns_records(header: BatchHeader, settings: LogSettings, now_ms: int) -> bool:
+    """Whether each record has to be looked at. Few topics ask for it, and few batches."""
+    late = header.max_timestamp > now_ms + settings.timestamp_after_max_ms and not settings.log_append_time
+    return settings.compacted or settings.timestamp_before_max_ms < NEVER or late
+
+
+def _check_client(header: BatchHeader, size: int, settings: LogSettings, now_ms: int) -> None:
+    if size > settings.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"batch has {size} bytes, max.message.bytes is {settings.max_message_bytes}",
+        )
+    if header.base_offset != 0:
+        raise _invalid(f"base offset must be 0, not {header.base_offset}")
+    if header.count < 1 or header.count != header.last_offset_delta + 1:
+        raise _invalid(f"batch says {header.count} records, last offset delta {header.last_offset_delta}")
+    if header.is_control:
+        raise _invalid("clients may not write control batches")
+    if header.producer_id >= 0:
+        if header.base_sequence < 0 or header.producer_epoch < 0:
+            raise _invalid(
+                f"producer {header.producer_id} sent epoch {header.producer_epoch}, "
+                f"sequence {header.base_sequence}: neither may be negative"
+            )
+    elif header.is_transactional:
+        raise _invalid("a transactional batch needs a producer id")
+
+
+def _check_records(batch: memoryview, header: BatchHeader, settings: LogSettings, now_ms: int) -> None:
+    from eoslog.protocol.records import PayloadTooLarge, decode_batches  # heavy; few topics need it
+
+    most = max(MOST_UNPACKED, MOST_RATIO * settings.max_message_bytes)
+    try:
+        records = decode_batches(batch, [(0, header)], check_crc=False, max_payload=most)
+    except PayloadTooLarge as error:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {len(batch)} bytes holds more than {most} when decompressed",
+        ) from error
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    if settings.compacted and records.key.null_count:
+        without = [number for number, null in enumerate(records.key.is_null().to_pylist()) if null]
+        reason = "it has no key, which a compacted topic needs"
+        raise RejectedRecords(ErrorCode.INVALID_RECORD, dict.fromkeys(without, reason))
+    if not settings.log_append_time:
+        _check_times(records, settings, now_ms)
+        if header.max_timestamp > now_ms + settings.timestamp_after_max_ms:
+            raise KafkaError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"the batch says that its largest timestamp is {header.max_timestamp}, which no record has",
+            )
+
+
+def _check_times(records: DecodedRecords, settings: LogSettings, now_ms: int) -> None:
+    before, after = settings.timestamp_before_max_ms, settings.timestamp_after_max_ms
+    reasons = {}
+    for number, timestamp in enumerate(records.timestamp.to_pylist()):
+        if now_ms - timestamp > before:
+            where = f"{before} ms behind the broker's clock ({now_ms}); see message.timestamp.before.max.ms"
+            reasons[number] = f"timestamp {timestamp} is more than {where}"
+        elif timestamp - now_ms > after:
+            where = f"{after} ms ahead of the broker's clock ({now_ms}); see message.timestamp.after.max.ms"
+            reasons[number] = f"timestamp {timestamp} is more than {where}"
+    if reasons:
+        raise RejectedRecords(ErrorCode.INVALID_TIMESTAMP, reasons)
+
+
+def with_append_time(batch: memoryview, now_ms: int) -> bytearray:
+    """A copy of the batch that carries the broker's time for all its records (LogAppendTime)."""
+    copy = bytearray(batch)
+    attributes, delta, base_timestamp = struct.unpack_from(">hiq", copy, _ATTRIBUTES_AT)
+    struct.pack_into(
+        ">hiqq", copy, _ATTRIBUTES_AT, attributes | _LOG_APPEND_TIME, delta, base_timestamp, now_ms
+    )
+    struct.pack_into(">I", copy, _ATTRIBUTES_AT - 4, crc32c([memoryview(copy)[_ATTRIBUTES_AT:]]))
+    return copy
+
+
+def stored_start(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
+    """The bytes before the magic of a batch as it is stored: base offset, length, leader epoch."""
+    return struct.pack(">qii", base_offset, header.length, leader_epoch)
+
+
+STORED_START = 16  # bytes of `stored_start`; the rest of the batch is stored as it came
+assert HEADER_SIZE > STORED_START
+
+
+def _invalid(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, reason)

@@ -1,0 +1,153 @@
+"""Names and small text files of a data directory, as Kafka has them (checkpoints, partition.metadata).
+
+Small files are replaced whole: written beside, synced, renamed, directory synced.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterable, Mapping
+
+from eoslog.broker.ports.ports import FileSystem
+
+LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
+TEMPORARY = ".tmp"
+DELETED = "-delete"  # of the directory of a deleted partition
+REMOVED = ".deleted"  # of a file of a removed segment
+CLEANED = ".cleaned"  # of a file that a compaction writes
+SWAP = ".swap"  # of one that is about to take its place in the log
+
+OF_SEGMENT = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
+
+PARTITION_METADATA = "partition.metadata"
+LEADER_EPOCHS = "leader-epoch-checkpoint"  # of a partition: where each began
+LIFE_EPOCH = ".life-epoch"  # of the directory: the leader epoch of its last life
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+
+class BadFile(ValueError):
+    """A small file of the data directory cannot be understood; the text names it."""
+
+
+def offset_name(offset: int, suffix: str) -> str:
+    """The file name of a segment's or snapshot's offset: 20 digits and the suffix."""
+    return f"{offset:020d}{suffix}"
+
+
+def offsets_of(names: Iterable[str], suffix: str) -> list[int]:
+    """The offsets in those of the names that are 20 digits and the suffix, in ascending order."""
+    return sorted(
+        int(name[:20])
+        for name in names
+        if name.endswith(suffix) and len(name) == 20 + len(suffix) and name[:20].isdigit()
+    )
+
+
+def write_whole(
+    fs: FileSystem,
+    path: str,
+    data: bytes,
+    *,
+    sync: bool = True,
+    sync_dir: bool = True,
+    temporary: str = "",
+) -> None:
+    """Replace a file's content, all or nothing even if the power fails. Raises OSError.
+
+    With `sync_dir` false the caller syncs the directory, before it relies on the file. `sync` false is
+    for files that nothing relies on: a power loss may leave them empty.
+    """
+    temporary = temporary or path + TEMPORARY
+    file = fs.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        if file.write([data], 0) != len(data):
+            raise OSError(f"{temporary}: wrote only a part of {len(data)} bytes (disk full?)")
+        if sync:
+            file.sync()
+    finally:
+        file.close()
+    fs.rename(temporary, path)
+    if sync_dir:
+        fs.sync_dir(os.path.dirname(path))
+
+
+def read_whole(fs: FileSystem, path: str) -> bytes:
+    """All bytes of a file. Raises OSError."""
+    file = fs.open(path)
+    try:
+        return file.read(file.size(), 0)
+    finally:
+        file.close()
+
+
+def encode_checkpoint(rows: Iterable[str]) -> bytes:
+    """Kafka's checkpoint format: version 0, number of rows, rows."""
+    lines = list(rows)
+    return "\n".join(["0", str(len(lines)), *lines, ""]).encode()
+
+
+def decode_checkpoint(data: bytes, path: str) -> list[list[str]]:
+    """The rows of a checkpoint, split at blanks. An empty file has none. Raises BadFile."""
+    lines = data.decode("utf-8", "replace").splitlines()
+    if not lines:
+        return []
+    rows = [line.split() for line in lines[2:]]
+    if lines[0] != "0" or len(lines) < 2 or lines[1] != str(len(rows)):
+        raise BadFile(f"{path} is no checkpoint file of version 0, or not whole; remove it to rebuild it")
+    return rows
+
+
+def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
+    """A checkpoint of offsets: a line `topic partition offset` each."""
+    return encode_checkpoint(f"{topic} {index} {offset}" for (topic, index), offset in offsets.items())
+
+
+def decode_offsets(data: bytes, path: str) -> dict[tuple[str, int], int]:
+    """Read what `encode_offsets` wrote. Raises BadFile."""
+    try:
+        return {(topic, int(index)): int(offset) for topic, index, offset in decode_checkpoint(data, path)}
+    except ValueError as error:
+        raise BadFile(f"{path} cannot be read ({error}); remove it to rebuild it") from error
+
+
+def encode_uuid(value: bytes) -> str:
+    """Kafka's text form of 16 bytes: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(value).decode().rstrip("=")
+
+
+def decode_uuid(text: str) -> bytes:
+    """Read what `encode_uuid` wrote. Raises ValueError."""
+    value = base64.urlsafe_b64decode(text + "==")
+    if len(value) != 16:
+        raise ValueError(f"{text!r} is no id of 16 bytes")
+    return value
+
+
+def encode_partition_metadata(topic_id: bytes) -> bytes:
+    """The partition.metadata file of a partition's directory."""
+    return f"version: 0\ntopic_id: {encode_uuid(topic_id)}".encode()
+
+
+def decode_partition_metadata(data: bytes, path: str) -> bytes:
+    """The topic id in a partition.metadata file. Raises BadFile."""
+    rows = dict(line.split(": ", 1) for line in data.decode("utf-8", "replace").splitlines() if ": " in line)
+    try:
+        return decode_uuid(rows["topic_id"])
+    except (KeyError, ValueError) as error:
+        raise BadFile(f"{path} names no topic id ({error!r})") from error
+
+
+def decode_properties(data: bytes) -> dict[str, str]:
+    """A Java properties file of plain `name=value` lines."""
+    pairs = (line.split("=", 1) for line in data.decode("utf-8", "replace").splitlines())
+    return {pair[0].strip(): pair[1].strip() for pair in pairs if len(pair) == 2 and pair[0][:1] != "#"}
+
+
+def encode_properties(values: Mapping[str, str]) -> bytes:
+    """Lines that `decode_properties` reads."""
+    return "".join(f"{name}={value}\n" for name, value in values.items()).encode()

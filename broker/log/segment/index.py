@@ -1,0 +1,222 @@
+"""The indexes beside a segment, in Kafka's file formats; held in memory, saved when asked.
+
+`.index`      8 bytes an entry: last offset of a batch relative to the segment's base, its byte position
+`.timeindex`  12 bytes: largest timestamp so far, relative last offset of the first batch that has it
+`.txnindex`   34 bytes: version 0, producer id, first offset, offset of the abort marker, last stable offset
+
+The first two are sparse, about one entry each index.interval.bytes. All three can be rebuilt from the log.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from operator import lt
+
+from eoslog.broker.ports.ports import File, FileSystem
+from eoslog.broker.rules.producer import Aborted
+
+INT32_MAX = 2**31 - 1
+OFFSET_ENTRY = struct.Struct(">ii")
+TIME_ENTRY = struct.Struct(">qi")
+TXN_ENTRY = struct.Struct(">hqqqq")
+
+
+class BadIndex(ValueError):
+    """An index file that cannot be right; it has to be rebuilt."""
+
+
+def last_entry(fs: FileSystem, path: str, entry: struct.Struct) -> tuple[int, int] | None:
+    """The last pair of an index file without reading the others; None if there is none to trust."""
+    if not fs.exists(path):
+        return None
+    file = fs.open(path)
+    try:
+        size = file.size()
+        if not size or size % entry.size:
+            return None
+        key, value = entry.unpack(file.read(entry.size, size - entry.size))
+    finally:
+        file.close()
+    return key, value
+
+
+class SparseIndex:
+    """Pairs of (key, value), both ascending: `.index` or `.timeindex`, by the entry's layout."""
+
+    def __init__(self, path: str, entry: struct.Struct) -> None:
+        self.path = path
+        self._entry = entry
+        self.keys = array("q")
+        self.values = array("q")
+        self._saved = 0  # entries that are in the file
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def append(self, key: int, value: int) -> None:
+        """Add a pair; the key must be above the last one."""
+        self.keys.append(key)
+        self.values.append(value)
+
+    def floor(self, key: int) -> tuple[int, int] | None:
+        """The last pair whose key is not above `key`."""
+        slot = bisect_right(self.keys, key) - 1
+        return None if slot < 0 else (self.keys[slot], self.values[slot])
+
+    def after_value(self, value: int) -> int | None:
+        """The key of the first pair whose value is `value` or above."""
+        slot = bisect_left(self.values, value)
+        return None if slot == len(self.values) else self.keys[slot]
+
+    def truncate(self, count: int) -> None:
+        """Keep only the first `count` pairs."""
+        del self.keys[count:]
+        del self.values[count:]
+        self._saved = min(self._saved, count)
+
+    def rewrite(self) -> None:
+        """Have the next `save` write all: what became of the file is not known."""
+        self._saved = -1
+
+    def clear(self) -> None:
+        """Forget all pairs; `save` then empties the file."""
+        del self.keys[:]
+        del self.values[:]
+        self._saved = -1  # whatever the file holds is wrong
+
+    def load(self, fs: FileSystem, value_below: int) -> None:
+        """Read the file. Raises BadIndex if it is missing, torn, not ascending, or has a value too high."""
+        try:
+            file = fs.open(self.path)
+        except FileNotFoundError:
+            raise BadIndex(f"{self.path} is missing") from None
+        try:
+            data = file.read(file.size(), 0)
+        finally:
+            file.close()
+        if len(data) % self._entry.size:
+            raise BadIndex(f"{self.path} has {len(data)} bytes, no multiple of {self._entry.size}")
+        columns = list(zip(*self._entry.iter_unpack(data), strict=True)) or [(), ()]
+        keys, values = array("q", columns[0]), array("q", columns[1])
+        fits = all(map(_rises, columns)) and (not values or (values[0] >= 0 and values[-1] < value_below))
+        if not fits:
+            raise BadIndex(f"{self.path} does not fit its segment")
+        self.keys, self.values, self._saved = keys, values, len(keys)
+
+    def save(self, fs: FileSystem) -> File | None:
+        """Bring the file up to date; answers it, open, if it has to be synced and closed. Raises OSError."""
+        if self._saved == len(self.keys) and fs.exists(self.path):
+            return None
+        start = max(self._saved, 0)
+        data = b"".join(map(self._entry.pack, self.keys[start:], self.values[start:]))
+        position = start * self._entry.size
+        file = fs.open(self.path, create=True)
+        try:
+            file.truncate(position)
+            if data and file.write([data], position) != len(data):
+                raise OSError(f"{self.path}: wrote only a part of {len(data)} bytes (disk full?)")
+        except BaseException:
+            file.close()
+            raise
+        self._saved = len(self.keys)
+        return file
+
+
+def _rises(column: Sequence[int]) -> bool:
+    """Whether each number is above the one before; in few calls, as an index may have a million."""
+    return all(map(lt, column, column[1:]))
+
+
+class TransactionIndex:
+    """The aborted transactions whose markers lie in one segment, by offset of the marker.
+
+    Entries go to the file as they come, which is made with the first one, as Kafka does. They must be
+    synced before a snapshot of the producers is written: what lies before a snapshot is not read again.
+    """
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self.path = path
+        self._fs = fs
+        self._file: File | None = None
+        self._dirty = False
+        self.entries: list[Aborted] = []
+
+    @property
+    def size(self) -> int:
+        """Bytes of the entries."""
+        return len(self.entries) * TXN_ENTRY.size
+
+    def append(self, entry: Aborted) -> None:
+        """Add an entry to file and memory. Raises OSError."""
+        if self._file is None:
+            self._file = self._fs.open(self.path, create=True)
+        self._dirty = True
+        if self._file.write([TXN_ENTRY.pack(0, *entry)], self.size) != TXN_ENTRY.size:
+            raise OSError(f"{self.path}: wrote only a part of an entry (disk full?)")
+        self.entries.append(entry)
+
+    def sync(self) -> None:
+        """Make the file durable, and its name in the directory, if there is anything new. Raises OSError."""
+        if self._dirty and self._file is not None:
+            self._dirty = False  # before the sync, as the event loop may add more during it
+            try:
+                self._file.sync()
+                self._fs.sync_dir(os.path.dirname(self.path))
+            except OSError:
+                self._dirty = True
+                raise
+
+    def load(self, below: int) -> None:
+        """Read the entries whose marker is below offset `below`, cut the others off. Raises BadIndex."""
+        self.entries = []
+        if not self._fs.exists(self.path):
+            return
+        file = self._file = self._file or self._fs.open(self.path)
+        data = file.read(file.size(), 0)
+        whole = len(data) - len(data) % TXN_ENTRY.size
+        for version, *values in TXN_ENTRY.iter_unpack(data[:whole]):
+            entry = Aborted(*values)
+            if entry.last_offset >= below:
+                break
+            if (
+                version
+                or entry.first_offset >= entry.last_offset  # the marker; equal in zeros of a lost page
+                or (self.entries and entry.last_offset <= self.entries[-1].last_offset)
+            ):
+                raise BadIndex(f"{self.path} has a wrong entry: {entry}")
+            self.entries.append(entry)
+        if self.size < len(data):
+            file.truncate(self.size)
+            self._dirty = True
+
+    def clear(self) -> None:
+        """Forget all entries, in memory and in the file. Raises OSError."""
+        self.entries = []
+        if self._file is not None or self._fs.exists(self.path):
+            self._file = self._file or self._fs.open(self.path)
+            self._file.truncate(0)
+            self._dirty = True
+
+    def collect(self, offset: int, upper: int) -> tuple[list[tuple[int, int]], bool]:
+        """(producer id, first offset) of the aborted with last >= `offset` and first < `upper`.
+
+        And whether that is all: False says that later segments may hold more.
+        """
+        found = []
+        start = bisect_left(self.entries, offset, key=lambda entry: entry.last_offset)
+        for entry in self.entries[start:]:
+            if entry.first_offset < upper:
+                found.append((entry.producer_id, entry.first_offset))
+            if entry.last_stable_offset >= upper:
+                return found, True
+        return found, False
+
+    def close(self) -> None:
+        """Close the file, if one is open."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,164 @@
+"""The segments of one log in a row: finding and reading across them. No rules, no durability."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from eoslog.broker.log.segment.scan import DamagedBatch, check_follows, good
+from eoslog.broker.log.segment.segment import Segment
+from eoslog.protocol.batch import BatchHeader
+
+
+class Segments:
+    """Segments by ascending base offset, at least one; the last is the active one.
+
+    All reading raises DamagedBatch for bytes that are no batch, OSError where the disk fails.
+    """
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self._segments = segments
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __getitem__(self, number: int) -> Segment:
+        return self._segments[number]
+
+    @property
+    def active(self) -> Segment:
+        """The one that is written to."""
+        return self._segments[-1]
+
+    def add(self, segment: Segment) -> None:
+        """Make this empty segment, which begins where the log ends, the active one."""
+        self._segments.append(segment)
+
+    def holds(self, run: list[Segment]) -> bool:
+        """Whether these segments are in the log, side by side, sealed."""
+        at = self._number(run[0].base_offset)
+        return self._segments[at : at + len(run)] == run and self.active not in run
+
+    def replace(self, old: list[Segment], new: Segment) -> None:
+        """Put a segment in place of some that the log `holds`."""
+        at = self._number(old[0].base_offset)
+        self._segments[at : at + len(old)] = [new]
+
+    def drop_first(self, count: int) -> list[Segment]:
+        """Take the oldest segments out, but never the active one; answers them, still open."""
+        gone = self._segments[:count]
+        self._segments = self._segments[count:]
+        return gone
+
+    def _number(self, offset: int) -> int:
+        """Which segment holds an offset that is in the log."""
+        if offset >= self._segments[-1].base_offset:
+            return len(self._segments) - 1
+        return max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
+
+    def read(self, offset: int, bound: int, max_bytes: int, min_one: bool, gaps: bool) -> tuple[bytes, int]:
+        """Bytes from the batch that holds `offset`, which is below `bound`, and an offset above all their
+        records.
+
+        At most `max_bytes`, though the whole first batch with `min_one`; of one segment; nothing of a
+        batch that begins at `bound` or above. The last batch may be cut. A segment that nobody has checked
+        since it was opened is checked as far as it is read. `gaps`: compaction may have left some.
+        """
+        segment = self._segments[self._number(offset)]
+        found = segment.locate(offset)
+        if found is None:
+            raise self._ends_early(segment, offset)
+        start, header = found
+        if header.base_offset > offset:
+            check_follows(segment.path, start, header, offset, gaps=gaps)
+        if header.size > max_bytes and not min_one:
+            return b"", bound
+        stop = segment.position_of(bound)
+        upper = min(bound, segment.next_offset)
+        size = min(stop - start, max(max_bytes, header.size))
+        if start + size < stop:
+            known = segment.upper_offset(start + size)
+            upper = upper if known is None else min(upper, known)
+        data = segment.file.read(size, start)
+        return data if segment.checked else good(data, segment.path, start, gaps=gaps), upper
+
+    def _ends_early(self, segment: Segment, offset: int) -> DamagedBatch:
+        return DamagedBatch(
+            segment.path, segment.size, f"offset {offset} is missing, the file ends before it"
+        )
+
+    def aborted(self, offset: int, upper: int) -> list[tuple[int, int]]:
+        """Aborted transactions with their marker at `offset` or above and their first record below `upper`.
+
+        As (producer id, first offset).
+        """
+        found: list[tuple[int, int]] = []
+        for segment in self._segments[self._number(offset) :]:
+            more, complete = segment.transactions.collect(offset, upper)
+            found += more
+            if complete:
+                break
+        return found
+
+    def offset_for(self, timestamp: int, start: int, below: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record of at least `timestamp`, from `start`, under `below`."""
+        for segment in self._segments[self._number(start) :]:
+            if segment.base_offset >= below:
+                return None
+            found = segment.first_at_or_after(timestamp, start, below)
+            if found is not None:
+                return found
+        return None
+
+    def max_timestamp(self, start: int, below: int) -> tuple[int, int] | None:
+        """As `offset_for`, of the largest timestamp there is from `start` on, under `below`."""
+        best: tuple[int, int] | None = None
+        for segment in self._segments[self._number(start) :]:
+            if segment.base_offset >= below:
+                break
+            if best is None or segment.newest() > best[0]:
+                found = segment.largest(start, below)
+                if found is not None and (best is None or found[0] > best[0]):
+                    best = found
+        return best
+
+    def epoch_at(self, offset: int) -> int | None:
+        """The leader epoch of the batch that holds `offset`, or of the next one; None if there is none."""
+        for segment in self._segments[self._number(offset) :]:
+            found = segment.locate(offset)
+            if found is not None:
+                return found[1].leader_epoch
+        return None
+
+    def first_later(self, epoch: int, start: int) -> int | None:
+        """The offset of the first batch of a later leader epoch, from the segment of `start` on."""
+        later = None
+        for segment in reversed(self._segments[self._number(start) :]):
+            first = segment.first()
+            if first is None:
+                continue
+            if first.leader_epoch <= epoch:
+                inside = segment.first_later(epoch)
+                return later if inside is None else inside
+            later = first.base_offset
+        return later
+
+    def batches(self, start: int, gaps: bool) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Whole batches from the one that holds `start` to the end, CRC checked, none left out."""
+        before = start
+        for segment in self._segments[self._number(start) :]:
+            for position, header, data in segment.batches_from(max(start, segment.base_offset)):
+                if header.base_offset >= start:
+                    check_follows(segment.path, position, header, before, gaps=gaps)
+                yield header, data
+                before = header.next_offset
+            if segment is not self.active and before < segment.next_offset:
+                raise self._ends_early(segment, before)
+
+    def close(self) -> None:
+        """Close all files; nothing is saved."""
+        for segment in self._segments:
+            segment.close()

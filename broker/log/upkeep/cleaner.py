@@ -1,0 +1,115 @@
+"""Runs compaction: picks the log that needs it most, has a thread do the work, takes the result over.
+
+A run that fails leaves the log as it was; it is said once, and tried again in the next round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from eoslog.broker.log.partition.partition_cleaning import Dirt
+from eoslog.broker.log.segment.scan import DamagedBatch
+from eoslog.protocol.batch import CorruptBatch
+from eoslog.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from eoslog.broker.config.storage import StorageOptions
+    from eoslog.broker.log.compaction.cleaning_plan import Source
+    from eoslog.broker.log.partition.partition import Partition
+    from eoslog.broker.log.segment.segment import Segment
+    from eoslog.broker.log.upkeep.upkeep import Partitions
+    from eoslog.broker.ports.ports import Clock, FileSystem
+
+_LOG = logging.getLogger(__name__)
+
+
+class Cleaner:
+    """One run at a time, in one thread that is made with the first."""
+
+    def __init__(self, fs: FileSystem, partitions: Partitions, clock: Clock, config: StorageOptions) -> None:
+        """`partitions` gives all that exist when it is called."""
+        self._fs, self._partitions, self._clock, self._config = fs, partitions, clock, config
+        self._stop = threading.Event()
+        self._pool: ThreadPoolExecutor | None = None
+        self._failed: set[Partition] = set()
+
+    async def clean(self) -> None:
+        """Compact all logs that need it: each log.cleaner.backoff.ms, unless log.cleaner.enable is false."""
+        if not self._config.cleaner_enable:
+            return
+        done: set[Partition] = set()
+        self._failed = {partition for partition in self._failed if not partition.closed}
+        while (partition := self._filthiest(done)) is not None and not self._stop.is_set():
+            done.add(partition)
+            try:
+                await self._run(partition)
+            except (DamagedBatch, CorruptBatch, KafkaError, ValueError, OSError) as error:
+                self._say_once(partition, error)
+            else:
+                self._failed.discard(partition)
+
+    def _filthiest(self, done: set[Partition]) -> Partition | None:
+        """Of the others the one that needs it most."""
+        found: list[tuple[Dirt, Partition]] = []
+        for partition in self._partitions():
+            if partition in done:
+                continue
+            try:
+                dirt = partition.dirt(self._clock.now_ms())
+            except (DamagedBatch, OSError) as error:
+                done.add(partition)
+                self._say_once(partition, error)
+            else:
+                if dirt is not None:
+                    found.append((dirt, partition))
+        return max(found, key=lambda entry: entry[0])[1] if found else None
+
+    def _say_once(self, partition: Partition, error: Exception) -> None:
+        text = str(error) or repr(error)
+        level = logging.DEBUG if partition in self._failed or partition.closed else logging.ERROR
+        _LOG.log(level, "partition %s is not compacted and stays as it is: %s", partition, text)
+        self._failed.add(partition)
+
+    async def _run(self, partition: Partition) -> None:
+        from eoslog.broker.log.compaction.cleaning import Run, Stopped  # with it come NumPy and pyarrow
+
+        plan = partition.plan(self._clock.now_ms())
+        run = Run(self._fs, plan, self._config.cleaner_dedupe_buffer_size, self._stop)
+        loop = asyncio.get_running_loop()
+        pool = self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="cleaner")
+        try:
+            end = await loop.run_in_executor(pool, run.map)
+            for group in plan.groups:
+                if group[0].segment.base_offset >= end:
+                    break
+                new = await loop.run_in_executor(pool, run.clean, group)
+                if new is not None and not self._take_over(partition, new, group):
+                    return
+        except Stopped:
+            return
+        if not partition.closed:
+            partition.cleaned_up_to(end)
+            before = sum(source.size for source in plan.sources)
+            _LOG.info(
+                "partition %s is compacted up to %d; it was %d bytes until there", partition, end, before
+            )
+
+    def _take_over(self, partition: Partition, new: Segment, group: list[Source]) -> bool:
+        try:
+            taken = partition.take_over(new, group, self._clock.now_ms())
+        except OSError:
+            partition.drop_cleaned(new)
+            raise
+        if not taken:
+            partition.drop_cleaned(new)
+        return taken
+
+    def close(self) -> None:
+        """End what runs; what it wrote goes at the next start."""
+        self._stop.set()
+        if self._pool is not None:
+            self._pool.shutdown()

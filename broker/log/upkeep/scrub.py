@@ -1,0 +1,122 @@
+"""Looks for damage in what a start does not read: after an orderly end that is every segment, after a crash
+those before the recovery point.
+
+Each segment is read once in a life of the broker, slowly and in a thread, and every batch's CRC, order and
+offsets are checked. Until that is done whoever reads it checks as much as is read (`segments.read`): readers
+get an error at once. The scrub finds damage where nobody reads, and spares readers the work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from eoslog.broker.log.segment.answers import Unchecked
+from eoslog.broker.log.segment.scan import BODIES_CHUNK, DamagedBatch, batches, check_follows
+
+if TYPE_CHECKING:
+    from eoslog.broker.config.storage import StorageOptions
+    from eoslog.broker.log.partition.partition import Partition
+    from eoslog.broker.log.segment.segment import Segment
+    from eoslog.broker.log.upkeep.upkeep import Partitions
+    from eoslog.broker.ports.ports import FileSystem
+
+_LOG = logging.getLogger(__name__)
+
+SCRUB_INTERVAL_MS = 10_000
+"""How often segments that nobody has checked are looked for; the first time so long after the start."""
+
+
+class Stopped(Exception):
+    """The scrub was asked to end before it was done."""
+
+
+def check(fs: FileSystem, one: Unchecked, pause: Pause) -> None:
+    """Read it. Raises DamagedBatch, OSError, Stopped."""
+    file, before, paused = fs.open(one.path), one.base, 0
+    try:
+        for position, header, _ in batches(file, 0, one.size):
+            check_follows(one.path, position, header, before, gaps=one.gaps)
+            before = header.next_offset
+            if position >= paused + BODIES_CHUNK:
+                pause(position - paused)
+                paused = position
+    finally:
+        file.close()
+    if one.end is not None and before < one.end:
+        reason = f"offset {before} is missing, the file ends before it"
+        raise DamagedBatch(one.path, one.size, reason)
+    pause(one.size - paused)
+
+
+class Pause:
+    """Holds reading down to a rate; called after so many bytes. Raises Stopped."""
+
+    def __init__(self, bytes_per_second: int, stop: threading.Event) -> None:
+        self._rate, self._stop = bytes_per_second, stop
+        self._due = time.monotonic()
+
+    def __call__(self, size: int) -> None:
+        """Wait until so many bytes more may have been read."""
+        now = time.monotonic()
+        self._due = max(self._due, now - 1) + size / self._rate
+        if self._stop.wait(max(0.0, self._due - now)):
+            raise Stopped
+
+
+class Scrubber:
+    """One segment at a time, in one thread that is made with the first."""
+
+    def __init__(self, fs: FileSystem, partitions: Partitions, config: StorageOptions) -> None:
+        """`partitions` gives all that exist when it is called."""
+        self._fs, self._partitions, self._config = fs, partitions, config
+        self._stop = threading.Event()
+        self._pool: ThreadPoolExecutor | None = None
+
+    async def scrub(self) -> None:
+        """Check all that nobody has checked: each `SCRUB_INTERVAL_MS`, unless log.scrub.bytes.per.second is
+        0."""
+        rate = self._config.scrub_bytes_per_second
+        if not rate:
+            return
+        began, segments, size, damaged = time.monotonic(), 0, 0, 0
+        pause = Pause(rate, self._stop)
+        for partition in list(self._partitions()):
+            for segment, one in partition.unchecked_segments():
+                try:
+                    damaged += not await self._check(partition, segment, one, pause)
+                except Stopped:
+                    return
+                segments, size = segments + 1, size + one.size
+        if segments:
+            _LOG.info(
+                "%d segments, %d bytes were read and checked in %.1f s: %d damaged",
+                segments, size, time.monotonic() - began, damaged,
+            )  # fmt: skip
+
+    async def _check(self, partition: Partition, segment: Segment, one: Unchecked, pause: Pause) -> bool:
+        """Whether it is whole, or not in the log any more."""
+        pool = self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="scrub")
+        try:
+            await asyncio.get_running_loop().run_in_executor(pool, check, self._fs, one, pause)
+        except (DamagedBatch, OSError) as error:
+            if not partition.has(segment):
+                return True
+            segment.damage = str(error)
+            _LOG.error(
+                "partition %s is damaged: %s. Readers get an error there; see operating.md#damage",
+                partition, error,
+            )  # fmt: skip
+            return False
+        segment.checked = True
+        return True
+
+    def close(self) -> None:
+        """End what runs."""
+        self._stop.set()
+        if self._pool is not None:
+            self._pool.shutdown()

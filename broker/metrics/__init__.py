@@ -1,0 +1,1 @@
+"""What the broker counts, and the page that shows it."""

@@ -1,0 +1,86 @@
+"""One request and its answer: from a frame to what serves it, and from a message to the parts to send."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from struct import Struct
+from time import perf_counter
+
+from eoslog.broker.network.served import announced, served
+from eoslog.broker.network.steps import most_things
+from eoslog.broker.requests.context import Handler, RequestContext
+from eoslog.broker.security.session import Session
+from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.frames import RequestHeader, decode_request_header, encode_response
+from eoslog.protocol.schema import Buffer, Message, ProtocolError
+
+_HEAD = Struct(">hhi")  # api key, version, correlation id: the same in every header version
+
+RAW = -1
+"""The version of a SASL token that comes without a header, after SaslHandshake version 0."""
+
+
+class Slot:
+    """A place in the line of answers: filled (`parts`) or still awaited (`answer`)."""
+
+    __slots__ = ("answer", "begun", "beside", "frame_size", "header", "parts")
+
+    def __init__(self, header: RequestHeader, frame_size: int) -> None:
+        self.header = header
+        self.begun = perf_counter()
+        self.frame_size = frame_size
+        self.beside = False  # the answer is long, and encoded in a thread
+        self.parts: list[Buffer] = []
+        self.answer: Awaitable[Message | None] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the answer, as far as it is ready."""
+        return sum(map(len, self.parts))
+
+
+Read = Callable[[], Message]
+"""Reads a request's body; in any thread. Raises ProtocolError for what makes no sense."""
+
+
+def begin(
+    frame: memoryview, handlers: Mapping[ApiKey, Handler], session: Session, now: float
+) -> tuple[RequestHeader, Handler, Read]:
+    """Look at a request; answers its header, who serves it, and what reads its body.
+
+    Raises ProtocolError for what makes no sense, is not served, or may not come now (monotonic seconds).
+    """
+    if len(frame) < _HEAD.size:
+        raise ProtocolError(f"a request of {len(frame)} bytes has no header")
+    key, version, correlation_id = _HEAD.unpack_from(frame)
+    handler = handlers.get(key)
+    if handler is None:
+        raise ProtocolError(f"API key {key} (version {version}) is not served")
+    refusal = session.refuses(key, now)
+    if refusal is not None:
+        raise ProtocolError(refusal)
+    api, versions = APIS[ApiKey(key)], served()[key].versions
+    if version not in versions:
+        if key == ApiKey.API_VERSIONS:
+            header = RequestHeader(ApiKey.API_VERSIONS, 0, correlation_id, None)
+            return header, _unsupported_api_versions, dict
+        raise ProtocolError(
+            f"{api.name} version {version} is not served, only {versions.first} to {versions.last}"
+        )
+    header, position = decode_request_header(frame)
+    return header, handler, lambda: api.request.read(version, frame, position, most_things(key))[0]
+
+
+def _unsupported_api_versions(context: RequestContext, request: Message) -> Message:
+    """The answer to an unknown version of ApiVersions: v0's layout, and the versions there are (KIP-511)."""
+    known = [one for one in announced() if one["api_key"] == ApiKey.API_VERSIONS]
+    return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": known}
+
+
+def encode(header: RequestHeader, message: Message) -> list[Buffer]:
+    """An answer as parts to send. Raises ProtocolError if it does not fit its schema."""
+    if header.api_version == RAW:
+        token = message["auth_bytes"]
+        return [] if message["error_code"] else [len(token).to_bytes(4, "big"), token]
+    return encode_response(header.api_key, header.api_version, header.correlation_id, message)

@@ -1,0 +1,50 @@
+"""What is served: from an API key to the handler and the versions that its file declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from eoslog.broker.requests.context import Handler
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.fields import Versions
+from eoslog.protocol.schema import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """An API as its handler's file declares it."""
+
+    handle: Handler
+    versions: Versions
+    named_from: int
+    """The lowest version that ApiVersions names."""
+
+
+@cache
+def served() -> Mapping[ApiKey, Served]:
+    """What the handlers' files declare, by key. Loaded on first use: a start does not wait for them."""
+    from eoslog.broker import handlers as room
+
+    declared = sorted(room.ALL, key=lambda module: int(module.KEY))
+    return {
+        module.KEY: Served(
+            module.handle, Versions(*module.VERSIONS), getattr(module, "NAMED_FROM", module.VERSIONS[0])
+        )
+        for module in declared
+    }
+
+
+@cache
+def handlers() -> Mapping[ApiKey, Handler]:
+    """The table of all handlers."""
+    return {key: api.handle for key, api in served().items()}
+
+
+def announced() -> list[Message]:
+    """The versions of the APIs as ApiVersions tells them."""
+    return [
+        {"api_key": key, "min_version": api.named_from, "max_version": api.versions.last}
+        for key, api in served().items()
+    ]

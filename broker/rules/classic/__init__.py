@@ -1,0 +1,1 @@
+"""The rules of groups of the classic protocol."""

@@ -1,0 +1,185 @@
+"""The classic group's state machine: one pure function from (group, event, time) to what follows.
+
+    Empty -> PreparingRebalance -> CompletingRebalance -> Stable, with rebalances back to
+    PreparingRebalance; the table is `classic_state.PREDECESSORS`.
+
+The caller persists what the outcome says, then keeps the outcome's group, then sends the answers.
+Refused events change nothing. Joining is in `classic_join`, the rebalance in `classic_rebalance`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eoslog.broker.rules.classic.events import (
+    Event,
+    Heartbeat,
+    HeartbeatAnswer,
+    Join,
+    Leave,
+    LeaveAnswer,
+    Outcome,
+    Sync,
+    SyncAnswer,
+)
+from eoslog.broker.rules.classic.join import join, validate_member
+from eoslog.broker.rules.classic.rebalance import Work
+from eoslog.broker.rules.classic.state import Group, GroupState, Settings
+from eoslog.protocol.errors import ErrorCode
+
+NO_TICKET = -1
+"""The ticket of a Tick, which is nobody's request."""
+
+
+def step(group: Group, event: Event, ticket: int, now: int, settings: Settings) -> Outcome:
+    """Apply one event at `now` (monotonic ms). A group that does not exist is a new `Group(id)`."""
+    work = Work(group, now, settings)
+    if isinstance(event, Join):
+        join(work, ticket, event)
+    elif isinstance(event, Sync):
+        _sync(work, ticket, event)
+    elif isinstance(event, Heartbeat):
+        _heartbeat(work, ticket, event)
+    elif isinstance(event, Leave):
+        _leave(work, ticket, event)
+    else:
+        _tick(work)
+    return work.outcome()
+
+
+def resume(group: Group, now: int) -> Group:
+    """Start the sessions of a group that was read back from the log; its members may still be there."""
+    resumed = group.copy()
+    for key, member in group.members.items():
+        resumed.members[key] = replace(member, session_deadline=now + member.session_timeout_ms)
+    return resumed
+
+
+def touch(group: Group, member_id: str, now: int) -> Group:
+    """Count an accepted offset commit of `member_id` as a heartbeat, as Kafka does."""
+    if group.state not in (GroupState.STABLE, GroupState.PREPARING) or member_id not in group.members:
+        return group
+    touched = group.copy()
+    member = touched.members[member_id]
+    touched.members[member_id] = replace(member, session_deadline=now + member.session_timeout_ms)
+    return touched
+
+
+def _validate(group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    """Return why a request of a member of a generation cannot be taken, or NONE."""
+    if not group.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = validate_member(group, member_id, instance_id)
+    if error is ErrorCode.NONE and generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return error
+
+
+def _sync(work: Work, ticket: int, event: Sync) -> None:
+    group = work.group
+    error = _validate(group, event.member_id, event.instance_id, event.generation)
+    if error is ErrorCode.NONE and (
+        (event.protocol_type is not None and event.protocol_type != group.protocol_type)
+        or (event.protocol is not None and event.protocol != group.protocol)
+    ):
+        error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if error is ErrorCode.NONE and group.state is GroupState.PREPARING:
+        error = ErrorCode.REBALANCE_IN_PROGRESS
+    if error is not ErrorCode.NONE:
+        work.answer(ticket, SyncAnswer(error))
+        return
+    work.synced(event.member_id)
+    member = group.members[event.member_id]
+    if group.state is GroupState.STABLE:
+        work.answer(ticket, SyncAnswer(error, group.protocol_type, group.protocol, member.assignment))
+        return
+    if member.sync_ticket is not None:
+        # Its client retried and listens for this one now.
+        work.answer(member.sync_ticket, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
+    work.update(replace(member, sync_ticket=ticket))
+    if group.leader == event.member_id:
+        work.assign(event.assignments)
+
+
+def _heartbeat(work: Work, ticket: int, event: Heartbeat) -> None:
+    group = work.group
+    error = _validate(group, event.member_id, event.instance_id, event.generation)
+    if error is ErrorCode.NONE:
+        member = group.members[event.member_id]
+        work.update(replace(member, session_deadline=work.now + member.session_timeout_ms))
+        if group.state is GroupState.PREPARING:
+            error = ErrorCode.REBALANCE_IN_PROGRESS
+    work.answer(ticket, HeartbeatAnswer(error))
+
+
+def _leave(work: Work, ticket: int, event: Leave) -> None:
+    group = work.group
+    if not group.group_id:
+        work.answer(ticket, LeaveAnswer(ErrorCode.INVALID_GROUP_ID))
+        return
+    if group.state is GroupState.DEAD:
+        work.answer(ticket, LeaveAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return
+    results = tuple((m, i, _leave_one(work, m, i)) for m, i in event.members)
+    work.answer(ticket, LeaveAnswer(members=results))
+    if any(error is ErrorCode.NONE for _, _, error in results):
+        if group.state in (GroupState.STABLE, GroupState.COMPLETING):
+            work.prepare()
+        else:
+            work.complete_if_all_joined()
+
+
+def _leave_one(work: Work, member_id: str, instance_id: str | None) -> ErrorCode:
+    """Take one member out; without a member id an administrator names it by its instance id."""
+    group = work.group
+    if not member_id:
+        holder = group.static_member(instance_id) if instance_id is not None else None
+        if holder is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        member_id = holder.member_id
+    elif member_id not in group.pending:
+        error = validate_member(group, member_id, instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+    work.remove(member_id)
+    return ErrorCode.NONE
+
+
+def _tick(work: Work) -> None:
+    """Let every deadline that has come take effect: sessions first, then the phases they may end."""
+    group, now = work.group, work.now
+    for member_id, deadline in list(group.pending.items()):
+        if deadline <= now:
+            _expire(work, member_id)
+    for member_id in list(group.members):
+        # Looked up anew: an expiry before it may have ended a phase, which starts sessions again.
+        member = group.members.get(member_id)
+        if member is None or member.session_deadline is None or member.session_deadline > now:
+            continue
+        if member.parked:
+            # Alive as long as it waits here; its session starts again when it is answered.
+            work.update(replace(member, session_deadline=None))
+        else:
+            _expire(work, member_id)
+    if group.sync_deadline is not None and group.sync_deadline <= now:
+        late = group.pending_sync
+        group.sync_deadline = None
+        for member_id in late:
+            work.remove(member_id)
+        if late:
+            work.prepare()
+    if group.join_deadline is not None and group.join_deadline <= now:
+        work.join_deadline_passed()
+
+
+def _expire(work: Work, member_id: str) -> None:
+    """Take out one whose session ended, and go on without it."""
+    group = work.group
+    was_member = member_id in group.members
+    work.remove(member_id)
+    if was_member and group.state in (GroupState.STABLE, GroupState.COMPLETING):
+        work.prepare()
+    elif group.state is GroupState.PREPARING and group.all_joined():
+        work.complete_join()

@@ -1,0 +1,164 @@
+"""Joining a classic group: new and returning, dynamic and static members, and who is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eoslog.broker.rules.classic.events import Join, JoinAnswer
+from eoslog.broker.rules.classic.rebalance import Work
+from eoslog.broker.rules.classic.state import Group, GroupState, Member
+from eoslog.protocol.errors import ErrorCode
+
+
+def join(work: Work, ticket: int, event: Join) -> None:
+    """Let a member in, or say why not. The answer may come from a later step."""
+    error = _refusal(work, event)
+    if error is not ErrorCode.NONE:
+        work.answer(ticket, JoinAnswer(error, event.member_id))
+    elif not _accepts(work, event.member_id):
+        work.remove(event.member_id)
+        work.complete_if_all_joined()
+        work.answer(ticket, JoinAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED))
+    elif event.member_id in work.group.pending:
+        _add(work, ticket, event, event.member_id)
+    elif event.member_id:
+        _rejoin(work, ticket, event)
+    elif event.instance_id is not None:
+        _join_static(work, ticket, event)
+    elif event.requires_known_id:
+        work.group.pending[event.new_member_id] = work.now + event.session_timeout_ms
+        work.answer(ticket, JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, event.new_member_id))
+    else:
+        _add(work, ticket, event, event.new_member_id)
+
+
+def validate_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
+    """Say whether `member_id` (of the static member `instance_id`, if given) is in the group."""
+    if instance_id is not None:
+        holder = group.static_member(instance_id)
+        if holder is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if holder.member_id != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def _refusal(work: Work, event: Join) -> ErrorCode:
+    """Return why a join cannot be taken at all, or NONE."""
+    group, settings = work.group, work.settings
+    shortest, longest = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
+    if not group.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if not shortest <= event.session_timeout_ms <= longest:
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if not group.supports(event.protocol_type, event.protocols):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if not event.member_id:
+        return ErrorCode.NONE
+    if event.member_id in group.pending:
+        # Ids are only handed out ahead of time to dynamic members.
+        return ErrorCode.NONE if event.instance_id is None else ErrorCode.UNKNOWN_MEMBER_ID
+    return validate_member(group, event.member_id, event.instance_id)
+
+
+def _accepts(work: Work, member_id: str) -> bool:
+    """Say whether the group has room for this joiner; those already waiting or in keep their place."""
+    group, limit = work.group, work.settings.group_max_size
+    member = group.members.get(member_id)
+    if group.state is GroupState.EMPTY:
+        return True
+    if group.state is GroupState.PREPARING:
+        joined = sum(1 for m in group.members.values() if m.join_ticket is not None)
+        return joined < limit or (member is not None and member.join_ticket is not None)
+    return member is not None or len(group.members) < limit
+
+
+def _add(work: Work, ticket: int, event: Join, member_id: str) -> None:
+    """Add a member that was not in the group and park its join."""
+    group = work.group
+    if group.state is GroupState.PREPARING and group.initial:
+        group.grew = True
+    member = Member(
+        member_id=member_id,
+        instance_id=event.instance_id,
+        client_id=event.client_id,
+        client_host=event.client_host,
+        session_timeout_ms=event.session_timeout_ms,
+        rebalance_timeout_ms=event.rebalance_timeout_ms,
+        protocols=event.protocols,
+        join_ticket=ticket,
+        # It cannot send heartbeats before it is answered, so another, longer limit holds till then.
+        session_deadline=work.now + work.settings.new_member_join_timeout_ms,
+        is_new=True,
+    )
+    work.add(member, event.protocol_type)
+    work.rebalance_or_complete()
+
+
+def _rejoin(work: Work, ticket: int, event: Join) -> None:
+    """A member of the group joins again: park it, or tell it the generation if nothing changes."""
+    group = work.group
+    member = group.members[event.member_id]
+    unchanged = member.protocols == event.protocols
+    leads = group.leader == event.member_id
+    if (group.state is GroupState.COMPLETING and unchanged) or (
+        group.state is GroupState.STABLE and unchanged and not leads
+    ):
+        work.answer(ticket, work.current(event.member_id))
+        return
+    # In all other cases the group rebalances; a leader does so on purpose (say, new partitions).
+    _park(work, member, ticket, event)
+    work.rebalance_or_complete()
+
+
+def _join_static(work: Work, ticket: int, event: Join) -> None:
+    """A static member comes without an id: a first start, or a restart that takes its place over."""
+    group = work.group
+    old = group.static_member(event.instance_id or "")
+    if old is None:
+        _add(work, ticket, event, event.new_member_id)
+        return
+    led = group.leader == old.member_id
+    fresh = work.replace_static(old, event.new_member_id)
+    parked = _park(work, fresh, ticket, event)
+    if group.state is GroupState.STABLE:
+        if group.select_protocol() == group.protocol:
+            _take_over(work, parked, ticket, event, leader=old.member_id if led else group.leader or "")
+        else:
+            work.rebalance_or_complete()
+    elif group.state is GroupState.COMPLETING:
+        # The leader may be assigning to the old id right now.
+        work.prepare()
+    else:
+        work.complete_if_all_joined()
+
+
+def _take_over(work: Work, member: Member, ticket: int, event: Join, leader: str) -> None:
+    """Give a restarted static member its old assignment without a rebalance."""
+    work.update(replace(member, join_ticket=None))
+    work.persist = True
+    answer = work.current(member.member_id)
+    if event.can_skip_assignment:
+        answer = replace(answer, skip_assignment=work.group.leader == member.member_id)
+    else:
+        # An older client that heard it leads would assign anew. Naming its old id as the leader
+        # keeps it a follower.
+        answer = replace(answer, leader=leader, members=())
+    work.answer(ticket, answer)
+
+
+def _park(work: Work, member: Member, ticket: int, event: Join) -> Member:
+    """Note a known member's join; an earlier one of it that still waits (its client retried) ends."""
+    if member.join_ticket is not None:
+        work.answer(member.join_ticket, JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+    parked = replace(
+        member,
+        join_ticket=ticket,
+        protocols=event.protocols,
+        session_timeout_ms=event.session_timeout_ms,
+        rebalance_timeout_ms=event.rebalance_timeout_ms,
+    )
+    work.update(parked)
+    return parked

@@ -1,0 +1,249 @@
+"""The rebalance of a classic group: who is in, when the join phase ends, who leads, what is answered.
+
+`Work` is one step in progress: a copy of the group that the event's rules change, and the answers and
+the record that come out of it. The group the step started from stays as it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eoslog.broker.rules.classic.events import Answer, JoinAnswer, Outcome, SyncAnswer
+from eoslog.broker.rules.classic.state import (
+    PREDECESSORS,
+    Group,
+    GroupState,
+    IllegalTransition,
+    Member,
+    Settings,
+)
+from eoslog.protocol.errors import ErrorCode
+
+SHORTEST_WAIT_MS = 1_000
+"""How long a join phase that nobody has joined goes on at least, before it is looked at again."""
+
+
+class Work:
+    """One step in progress on a copy of `group` at time `now` (monotonic ms)."""
+
+    def __init__(self, group: Group, now: int, settings: Settings) -> None:
+        self.group = group.copy()
+        self.now = now
+        self.settings = settings
+        self.answers: list[tuple[int, Answer]] = []
+        self.persist = False
+
+    def outcome(self) -> Outcome:
+        """Return what the step came to."""
+        return Outcome(self.group, tuple(self.answers), self.persist)
+
+    def answer(self, ticket: int, answer: Answer) -> None:
+        """Answer the request `ticket`."""
+        self.answers.append((ticket, answer))
+
+    def transition(self, state: GroupState) -> None:
+        """Enter `state`; raises IllegalTransition if the table has no such edge."""
+        if self.group.state not in PREDECESSORS[state]:
+            raise IllegalTransition(f"group {self.group.group_id}: {self.group.state} may not become {state}")
+        self.group.state = state
+
+    # Members
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """Add a member; the first one makes itself leader and sets the group's protocol type."""
+        group = self.group
+        if not group.members:
+            group.protocol_type = protocol_type
+        if group.leader is None:
+            group.leader = member.member_id
+        group.pending.pop(member.member_id, None)
+        group.members[member.member_id] = member
+
+    def update(self, member: Member) -> None:
+        """Put a changed member back in its place."""
+        self.group.members[member.member_id] = member
+
+    def remove(self, member_id: str, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
+        """Take a member or a handed-out id out; its parked requests are answered with `error`."""
+        group = self.group
+        group.pending.pop(member_id, None)
+        group.pending_sync -= {member_id}
+        member = group.members.pop(member_id, None)
+        if member is None:
+            return
+        self._refuse_parked(member, error)
+        if group.leader == member_id:
+            group.leader = next(iter(group.members), None)
+
+    def replace_static(self, old: Member, member_id: str) -> Member:
+        """Give a static member's place to `member_id` and fence whoever still waits under the old id."""
+        group = self.group
+        self._refuse_parked(old, ErrorCode.FENCED_INSTANCE_ID)
+        fresh = replace(
+            old,
+            member_id=member_id,
+            join_ticket=None,
+            sync_ticket=None,
+            session_deadline=self.now + old.session_timeout_ms,
+            is_new=False,
+        )
+        # The new id takes the old one's place in the order of members.
+        group.members = {
+            fresh.member_id if m is old else key: fresh if m is old else m for key, m in group.members.items()
+        }
+        if group.leader == old.member_id:
+            group.leader = member_id
+        if old.member_id in group.pending_sync:
+            group.pending_sync = group.pending_sync - {old.member_id} | {member_id}
+        return fresh
+
+    def _refuse_parked(self, member: Member, error: ErrorCode) -> None:
+        # Unknown members are told to start over without an id, as they may be one that never got it.
+        told = "" if error is ErrorCode.UNKNOWN_MEMBER_ID else member.member_id
+        if member.join_ticket is not None:
+            self.answer(member.join_ticket, JoinAnswer(error, told))
+        if member.sync_ticket is not None:
+            self.answer(member.sync_ticket, SyncAnswer(error))
+
+    # The join phase
+
+    def rebalance_or_complete(self) -> None:
+        """Start a rebalance, or, in the middle of one, see if the join phase can end."""
+        if self.group.state in PREDECESSORS[GroupState.PREPARING]:
+            self.prepare()
+        else:
+            self.complete_if_all_joined()
+
+    def prepare(self) -> None:
+        """Start a rebalance: whoever waits for an assignment has to join again."""
+        group = self.group
+        if group.state is GroupState.COMPLETING:
+            self._refuse_syncs(ErrorCode.REBALANCE_IN_PROGRESS)
+        group.pending_sync = frozenset()
+        group.sync_deadline = None
+        group.initial = group.state is GroupState.EMPTY
+        self.transition(GroupState.PREPARING)
+        if group.initial:
+            delay = self.settings.group_initial_rebalance_delay_ms
+            group.grew = False
+            group.join_deadline = self.now + delay
+            group.initial_remaining_ms = max(group.rebalance_timeout_ms() - delay, 0)
+        elif group.all_joined():
+            self.complete_join()
+        else:
+            group.join_deadline = self.now + group.rebalance_timeout_ms()
+
+    def complete_if_all_joined(self) -> None:
+        """End the join phase if everybody is there and it is not the first one, which waits its delay."""
+        group = self.group
+        if group.state is GroupState.PREPARING and not group.initial and group.all_joined():
+            self.complete_join()
+
+    def join_deadline_passed(self) -> None:
+        """End the join phase, or extend the first one if a member came meanwhile and time remains."""
+        group = self.group
+        delay = min(self.settings.group_initial_rebalance_delay_ms, group.initial_remaining_ms)
+        if not (group.initial and group.grew and delay):
+            self.complete_join()
+            return
+        group.grew = False
+        group.join_deadline = self.now + delay
+        group.initial_remaining_ms -= delay
+
+    def complete_join(self) -> None:
+        """End the join phase: drop dynamic members that did not come, begin the next generation.
+
+        If only absent static members are left nobody could lead; the phase goes on until they come
+        back or their sessions end.
+        """
+        group = self.group
+        group.join_deadline = None
+        for member in list(group.members.values()):
+            if member.join_ticket is None and member.instance_id is None:
+                self.remove(member.member_id)
+        if group.members and not self._elect():
+            group.join_deadline = self.now + max(group.rebalance_timeout_ms(), SHORTEST_WAIT_MS)
+            return
+        group.initial = False
+        group.generation += 1
+        if group.members:
+            self._begin_generation()
+        else:
+            group.protocol = None
+            self.transition(GroupState.EMPTY)
+            self.persist = True
+
+    def _elect(self) -> bool:
+        """Keep the leader if it has joined, else take the first that has; False if nobody has."""
+        group = self.group
+        joined = [m.member_id for m in group.members.values() if m.join_ticket is not None]
+        if group.leader not in joined and joined:
+            group.leader = joined[0]
+        return bool(joined)
+
+    def _begin_generation(self) -> None:
+        group = self.group
+        group.protocol = group.select_protocol()
+        self.transition(GroupState.COMPLETING)
+        group.sync_deadline = self.now + group.rebalance_timeout_ms()
+        group.pending_sync = frozenset(group.members)
+        for member in list(group.members.values()):
+            if member.join_ticket is not None:
+                self.answer(member.join_ticket, self.current(member.member_id))
+            self.update(
+                replace(
+                    member,
+                    join_ticket=None,
+                    is_new=False,
+                    session_deadline=self.now + member.session_timeout_ms,
+                )
+            )
+
+    def current(self, member_id: str, skip_assignment: bool = False) -> JoinAnswer:
+        """Return the join answer that describes the present generation to `member_id`."""
+        group = self.group
+        members: tuple[tuple[str, str | None, bytes], ...] = ()
+        if group.leader == member_id:
+            name = group.protocol or ""
+            members = tuple((m.member_id, m.instance_id, m.metadata(name)) for m in group.members.values())
+        return JoinAnswer(
+            member_id=member_id,
+            generation=group.generation,
+            protocol_type=group.protocol_type,
+            protocol=group.protocol,
+            leader=group.leader or "",
+            members=members,
+            skip_assignment=skip_assignment,
+        )
+
+    # The sync phase
+
+    def synced(self, member_id: str) -> None:
+        """Note that a member has asked for its assignment; when all have, stop waiting for them."""
+        group = self.group
+        group.pending_sync -= {member_id}
+        if not group.pending_sync:
+            group.sync_deadline = None
+
+    def assign(self, assignments: dict[str, bytes]) -> None:
+        """Take the leader's assignments, answer every parked sync, and be stable."""
+        group = self.group
+        for member in list(group.members.values()):
+            assignment = assignments.get(member.member_id, b"")
+            if member.sync_ticket is None:
+                self.update(replace(member, assignment=assignment))
+                continue
+            answer = SyncAnswer(ErrorCode.NONE, group.protocol_type, group.protocol, assignment)
+            self.answer(member.sync_ticket, answer)
+            deadline = self.now + member.session_timeout_ms
+            self.update(replace(member, assignment=assignment, sync_ticket=None, session_deadline=deadline))
+        self.transition(GroupState.STABLE)
+        self.persist = True
+
+    def _refuse_syncs(self, error: ErrorCode) -> None:
+        for member in list(self.group.members.values()):
+            deadline = member.session_deadline
+            if member.sync_ticket is not None:
+                self.answer(member.sync_ticket, SyncAnswer(error))
+                deadline = self.now + member.session_timeout_ms
+            self.update(replace(member, assignment=b"", sync_ticket=None, session_deadline=deadline))

@@ -1,0 +1,81 @@
+"""Events that reach a consumer group (KIP-848), what it answers, and what a step comes to. Data only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from eoslog.broker.rules.consumer.facts import Fact
+from eoslog.broker.rules.consumer.state import Group, Part
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options that the rules need, for one group, under Kafka's names with dots as underscores."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    max_size: int = 2**31 - 1
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """The first one is the default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The time, by both clocks, in ms: `monotonic` for deadlines, `wall` (since the epoch) for records."""
+
+    monotonic: int
+    wall: int
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """ConsumerGroupHeartbeat. None is what the request does not say because nothing changed."""
+
+    member_id: str
+    epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topics: frozenset[str] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    owned: frozenset[Part] | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """True if it says everything, so that it wants to hear everything."""
+        says_topics = self.topics is not None or self.regex is not None
+        return self.rebalance_timeout_ms != -1 and says_topics and self.owned is not None
+
+
+@dataclass(frozen=True, slots=True)
+class BeatAnswer:
+    """Answer to a heartbeat; `assignment` is None if it is as the member knows it."""
+
+    member_id: str
+    epoch: int
+    heartbeat_interval_ms: int = 0
+    assignment: frozenset[Part] | None = None
+
+
+class Timer(Enum):
+    """What a member has a deadline for."""
+
+    SESSION = "its session ended"
+    REBALANCE = "it did not give its partitions back in time"
+
+
+Deadlines = dict[tuple[Timer, str], int | None]
+"""By timer and member id: when it ends (monotonic ms), or None to stop it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a step decided: write `facts`, then keep `group` and set `deadlines`, then answer."""
+
+    group: Group
+    facts: tuple[Fact, ...] = ()
+    deadlines: Deadlines = field(default_factory=dict)

@@ -1,0 +1,253 @@
+"""A consumer group's rules (KIP-848): heartbeats of members, their leaving, and deadlines that pass.
+
+A heartbeat does up to three things: it takes over who the member is and what it wants, which may begin a new
+group epoch; it has the target assignment made for that epoch; and it takes the member one step towards its
+target. Refusals are raised as KafkaError, and nothing has changed then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eoslog.broker.rules.classic.events import Heartbeat, Join, Leave, LeaveAnswer, Sync
+from eoslog.broker.rules.consumer.events import Beat, BeatAnswer, Now, Outcome, Settings, Timer
+from eoslog.broker.rules.consumer.facts import CurrentFact, MemberFact, RegexFact
+from eoslog.broker.rules.consumer.regex import check_regex
+from eoslog.broker.rules.consumer.state import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    Cluster,
+    Current,
+    Group,
+    Member,
+    MemberState,
+    Profile,
+    Resolved,
+    unknown_member,
+)
+from eoslog.broker.rules.consumer.work import Work
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+
+def heartbeat(
+    group: Group, beat: Beat, cluster: Cluster, now: Now, settings: Settings
+) -> tuple[Outcome, BeatAnswer]:
+    """Apply a heartbeat, also one by which a member joins. `group` is a new `Group` if there is none.
+
+    Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
+    GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION.
+    """
+    work = Work(group, cluster, now, settings)
+    _check_room(group, beat.member_id, beat.instance_id, settings.max_size)
+    before = _admit(work, beat)
+    changed = _update_profile(work, before, _profile(before.profile, beat))
+    work.update_target()
+    after = work.reconcile(beat.member_id, beat.owned, changed=changed)
+    work.start(Timer.SESSION, beat.member_id, settings.session_timeout_ms)
+    news = beat.epoch == JOIN_EPOCH or beat.complete or after.current.assigned != before.current.assigned
+    answer = BeatAnswer(
+        member_id=beat.member_id,
+        epoch=after.current.epoch,
+        heartbeat_interval_ms=settings.heartbeat_interval_ms,
+        assignment=frozenset(after.current.assigned) if news else None,
+    )
+    return work.outcome(), answer
+
+
+def _check_room(group: Group, member_id: str, instance_id: str | None, limit: int) -> None:
+    """Raise KafkaError GROUP_MAX_SIZE_REACHED if this one would be one too many."""
+    known = member_id in group.members or group.static_member(instance_id) is not None
+    if len(group.members) >= limit and not known:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"group {group.group_id!r} takes no more than {limit} members",
+        )
+
+
+def _admit(work: Work, beat: Beat) -> Member:
+    """The member as it was before this heartbeat; a new one if it joins."""
+    group = work.group
+    holder = group.static_member(beat.instance_id)
+    if beat.epoch == JOIN_EPOCH:
+        left = holder is not None and holder.current.epoch == STATIC_LEAVE_EPOCH
+        if holder is not None and (left or holder.member_id != beat.member_id):
+            return _take_over(work, holder, beat.member_id)
+        return group.members.get(beat.member_id) or Member(beat.member_id)
+    member = _known(group, beat.member_id, beat.instance_id)
+    _check_epoch(group, member, beat)
+    return member
+
+
+def _take_over(work: Work, holder: Member, member_id: str) -> Member:
+    """Give a static member's place to its next life. Raises KafkaError UNRELEASED_INSTANCE_ID."""
+    if holder.current.epoch != STATIC_LEAVE_EPOCH:
+        raise KafkaError(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"group {work.group.group_id!r}: {holder.profile.instance_id!r} is in use by {holder.member_id}",
+        )
+    current = replace(holder.current, epoch=0, previous_epoch=0)
+    fresh = Member(member_id, holder.profile, current)
+    work.replace(holder, fresh)
+    return fresh
+
+
+def _known(group: Group, member_id: str, instance_id: str | None) -> Member:
+    """A member; who names a static id must be the one that holds it.
+
+    Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
+    if instance_id is None:
+        return group.member(member_id)
+    holder = group.static_member(instance_id)
+    if holder is None:
+        raise unknown_member(group.group_id, member_id)
+    if holder.member_id != member_id:
+        raise KafkaError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"group {group.group_id!r}: {instance_id!r} is held by {holder.member_id}, not by {member_id}",
+        )
+    return holder
+
+
+def _check_epoch(group: Group, member: Member, beat: Beat) -> None:
+    """The epoch must be the member's, or the one before if the answer that told the new one was lost."""
+    current = member.current
+    lost_answer = (
+        beat.epoch == current.previous_epoch
+        and beat.owned is not None
+        and beat.owned <= current.assigned.keys()
+        and beat.epoch < current.epoch
+    )
+    if beat.epoch != current.epoch and not lost_answer:
+        raise KafkaError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"group {group.group_id!r}, member {member.member_id}: its epoch is {current.epoch}, not "
+            f"{beat.epoch}; it must give up its partitions and join again",
+        )
+
+
+def _profile(old: Profile, beat: Beat) -> Profile:
+    """Who the member is now; what the heartbeat does not say stays."""
+    rebalance = beat.rebalance_timeout_ms
+    return Profile(
+        instance_id=old.instance_id if beat.instance_id is None else beat.instance_id,
+        rack_id=old.rack_id if beat.rack_id is None else beat.rack_id,
+        client_id=beat.client_id,
+        client_host=beat.client_host,
+        topics=old.topics if beat.topics is None else beat.topics,
+        regex=old.regex if beat.regex is None else beat.regex,
+        rebalance_timeout_ms=old.rebalance_timeout_ms if rebalance == -1 else rebalance,
+        assignor=old.assignor if beat.assignor is None else beat.assignor,
+    )
+
+
+def _update_profile(work: Work, before: Member, profile: Profile) -> bool:
+    """Take over what a member wants; begin a new group epoch if that changes what the target depends on.
+
+    Tells whether its subscription changed. Raises KafkaError INVALID_REGULAR_EXPRESSION.
+    """
+    old = before.profile
+    is_new = before.member_id not in work.group.members
+    if not is_new and profile == old and work.group.seen_version == work.cluster.version:
+        return False
+    assignor = work.assignor
+    if profile.regex and profile.regex != old.regex:
+        check_regex(profile.regex)
+    if is_new or profile != old:
+        work.say(MemberFact(before.member_id, profile))
+    regex_changed = profile.regex != old.regex
+    if regex_changed and old.regex and not work.group.readers(old.regex):
+        work.say(RegexFact(old.regex, None))
+    regexes_changed = _refresh_regexes(work)
+    changed = profile.topics != old.topics or regex_changed
+    if changed or regexes_changed or work.assignor != assignor:
+        work.bump_epoch()
+    else:
+        work.bump_epoch_if_topics_changed()
+    work.group.seen_version = work.cluster.version
+    return changed
+
+
+def _refresh_regexes(work: Work) -> bool:
+    """Look up what the group's regular expressions stand for; tell whether that changed.
+
+    All of them if the topics, or who may see them, changed; else the new ones alone, so that members with
+    other rights do not take each other's topics away by joining.
+    """
+    group, changed = work.group, False
+    again = group.seen_version != work.cluster.version
+    for regex in sorted({m.profile.regex for m in group.members.values()} - {""}):
+        old = group.regexes.get(regex)
+        if old is not None and not again:
+            continue
+        topics = work.cluster.matching(regex)
+        if old is None or topics != old.topics:
+            work.say(RegexFact(regex, Resolved(topics, work.cluster.version, work.now.wall)))
+            changed = True
+    return changed
+
+
+def leave(
+    group: Group, beat: Beat, cluster: Cluster, now: Now, settings: Settings
+) -> tuple[Outcome, BeatAnswer]:
+    """Apply a heartbeat that says good-bye: for ever, or (a static member, epoch -2) for a while.
+
+    Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+    """
+    work = Work(group, cluster, now, settings)
+    member = _known(group, beat.member_id, beat.instance_id)
+    if beat.instance_id is not None and beat.epoch == STATIC_LEAVE_EPOCH:
+        assigned = dict.fromkeys(member.current.assigned, 0)
+        before = member.current.previous_epoch
+        work.say(
+            CurrentFact(member.member_id, Current(STATIC_LEAVE_EPOCH, before, MemberState.STABLE, assigned))
+        )
+        # It reads nothing, so there is nothing it has to give back in time.
+        work.stop(member.member_id, Timer.REBALANCE)
+        return work.outcome(), BeatAnswer(member.member_id, STATIC_LEAVE_EPOCH)
+    outcome = fence(group, [member.member_id], cluster, now, settings)
+    return outcome, BeatAnswer(member.member_id, LEAVE_EPOCH)
+
+
+def fence(group: Group, member_ids: list[str], cluster: Cluster, now: Now, settings: Settings) -> Outcome:
+    """Take out members who leave or whose deadline has passed."""
+    work = Work(group, cluster, now, settings)
+    work.remove(member_id for member_id in dict.fromkeys(member_ids) if member_id in group.members)
+    return work.outcome()
+
+
+def remove(
+    group: Group, event: Leave, cluster: Cluster, now: Now, settings: Settings
+) -> tuple[Outcome, LeaveAnswer]:
+    """Apply a LeaveGroup: an administrator removes members, by member id or by instance id alone."""
+    results, leaving = [], []
+    for member_id, instance_id in event.members:
+        try:
+            leaving.append(_leaver(group, member_id, instance_id))
+            results.append((member_id, instance_id, ErrorCode.NONE))
+        except KafkaError as error:
+            results.append((member_id, instance_id, error.code))
+    return fence(group, leaving, cluster, now, settings), LeaveAnswer(members=tuple(results))
+
+
+def _leaver(group: Group, member_id: str, instance_id: str | None) -> str:
+    holder = group.static_member(instance_id)
+    if holder is not None and not member_id:
+        return holder.member_id
+    return _known(group, member_id, instance_id).member_id
+
+
+def refusal(group: Group, event: Join | Sync | Heartbeat) -> KafkaError:
+    """Why a group with members takes no request of the classic protocol."""
+    if isinstance(event, Join):
+        return KafkaError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"group {group.group_id!r} has members of the consumer protocol, and takes none of the classic "
+            "protocol until they have left",
+        )
+    try:
+        member = _known(group, event.member_id, event.instance_id)
+    except KafkaError as error:
+        return error
+    return unknown_member(group.group_id, member.member_id)

@@ -1,0 +1,63 @@
+"""Who may commit and fetch offsets of a consumer group (KIP-848, KIP-1251).
+
+A member commits with its epoch. One that comes with an older epoch, because it has not heard of the newer
+one yet, may still commit for the partitions it got at that epoch or before and has not lost since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eoslog.broker.rules.consumer.state import Group, Member, Part, unknown_member
+from eoslog.broker.rules.offsets import Committer
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+FIRST_WITH_EPOCH = 9
+"""OffsetCommit's and OffsetFetch's first version that speaks of member epochs."""
+
+
+def check_commit(
+    group: Group, who: Committer, parts: Iterable[Part], *, transactional: bool, version: int
+) -> None:
+    """Raise KafkaError unless `who` may commit for these partitions.
+
+    Raises UNKNOWN_MEMBER_ID; STALE_MEMBER_EPOCH, which is ILLEGAL_GENERATION in transactions, whose clients
+    know no other; UNSUPPORTED_VERSION.
+    """
+    if who.generation < 0 and not group.members:
+        return
+    if transactional and who.generation == -1 and not who.member_id and who.instance_id is None:
+        return
+    member = group.member(who.member_id)
+    if not transactional and version < FIRST_WITH_EPOCH:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"members of the consumer protocol need version {FIRST_WITH_EPOCH} of OffsetCommit",
+        )
+    if who.generation == member.current.epoch:
+        return
+    stale = _stale(group, member, who.generation, transactional=transactional)
+    if who.generation > member.current.epoch:
+        raise stale
+    for part in parts:
+        since = member.current.assigned.get(part, member.current.revoking.get(part))
+        if since is None or who.generation < since:
+            raise stale
+
+
+def check_fetch(group: Group, member_id: str | None, epoch: int) -> None:
+    """Raise KafkaError UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH unless this one may fetch."""
+    if member_id is None and epoch < 0:
+        return
+    member = group.members.get(member_id or "")
+    if member is None:
+        raise unknown_member(group.group_id, member_id or "")
+    if epoch != member.current.epoch:
+        raise _stale(group, member, epoch, transactional=False)
+
+
+def _stale(group: Group, member: Member, epoch: int, *, transactional: bool) -> KafkaError:
+    return KafkaError(
+        ErrorCode.ILLEGAL_GENERATION if transactional else ErrorCode.STALE_MEMBER_EPOCH,
+        f"group {group.group_id!r}, {member.member_id}: not at epoch {epoch} but {member.current.epoch}",
+    )

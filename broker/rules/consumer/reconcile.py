@@ -1,0 +1,77 @@
+"""The next step of one member of a consumer group (KIP-848) towards its target assignment.
+
+A partition goes from one member to another in two steps: the old one is asked to give it back and stays in
+its epoch until it says it has; only then is it given to the new one. What a member does next:
+
+| of its partitions | then its state | its epoch |
+|---|---|---|
+| some are to be given back and it has not said that it did | UNREVOKED_PARTITIONS | stays |
+| some of its target are still another's | UNRELEASED_PARTITIONS | the target's |
+| neither | STABLE | the target's |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+
+from eoslog.broker.rules.consumer.state import Current, Member, MemberState, Part
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """Where a member shall get to, and what it says of itself.
+
+    `topic_ids` are the topics it subscribes to now, `others` the partitions that other members may be
+    reading, `says_owns` what it said it reads (None: it said nothing).
+    """
+
+    epoch: int
+    target: frozenset[Part]
+    topic_ids: Set[bytes]
+    others: Mapping[Part, str]
+    says_owns: frozenset[Part] | None
+    subscription_changed: bool = False
+
+
+def reconcile(member: Member, aim: Aim) -> Current:
+    """Return where the member is after this step; the same object if nothing moves."""
+    now = member.current
+    if now.state is MemberState.STABLE and now.epoch == aim.epoch:
+        return _drop_unsubscribed(now, aim) if aim.subscription_changed else now
+    if now.state is MemberState.UNREVOKED_PARTITIONS and _still_owns(now.revoking, aim):
+        return _drop_unsubscribed(now, aim) if aim.subscription_changed else now
+    return _advance(member, aim)
+
+
+def _still_owns(revoking: Mapping[Part, int], aim: Aim) -> bool:
+    """Tell whether the member may still read some of `revoking`: only what it says can rule that out."""
+    return aim.says_owns is None or not aim.says_owns.isdisjoint(revoking)
+
+
+def _advance(member: Member, aim: Aim) -> Current:
+    now = member.current
+    target = frozenset(part for part in aim.target if part[0] in aim.topic_ids)
+    kept = {part: epoch for part, epoch in now.assigned.items() if part in target}
+    revoking = {part: epoch for part, epoch in now.assigned.items() if part not in target}
+    if revoking and _still_owns(revoking, aim):
+        return Current(now.epoch, now.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+    missing = target - kept.keys()
+    waits_for = {part for part in missing if aim.others.get(part, member.member_id) != member.member_id}
+    state = MemberState.UNRELEASED_PARTITIONS if waits_for else MemberState.STABLE
+    assigned = kept | dict.fromkeys(sorted(missing - waits_for), aim.epoch)
+    reached = Current(aim.epoch, now.epoch, state, assigned)
+    # A member that only waits goes on waiting, without a record for each of its heartbeats.
+    return now if reached == replace(now, previous_epoch=now.epoch) else reached
+
+
+def _drop_unsubscribed(now: Current, aim: Aim) -> Current:
+    """Take back at once what the member no longer subscribes to, without looking at its target."""
+    dropped = {part: epoch for part, epoch in now.assigned.items() if part[0] not in aim.topic_ids}
+    if not dropped:
+        return now
+    kept = {part: epoch for part, epoch in now.assigned.items() if part not in dropped}
+    revoking = {**now.revoking, **dropped}
+    if _still_owns(revoking, aim):
+        return Current(now.epoch, now.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+    return replace(now, previous_epoch=now.epoch, assigned=kept)

@@ -1,0 +1,197 @@
+"""One step of a consumer group in progress: facts are made, and hold for the rest of the step at once.
+
+The group that the step started from stays as it was; it is copied with the first fact, so that the many
+heartbeats that change nothing cost nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from eoslog.broker.rules.consumer.assign import ASSIGNORS, Subscriber
+from eoslog.broker.rules.consumer.events import Deadlines, Now, Outcome, Settings, Timer
+from eoslog.broker.rules.consumer.facts import (
+    CurrentFact,
+    EpochFact,
+    Fact,
+    MemberFact,
+    OldMetadataFact,
+    RegexFact,
+    TargetEpochFact,
+    TargetFact,
+    apply,
+)
+from eoslog.broker.rules.consumer.reconcile import Aim, reconcile
+from eoslog.broker.rules.consumer.state import Cluster, Group, Member, MemberState, Part, Profile, TopicInfo
+
+
+class Work:
+    """A step of `group`; use its methods, then `outcome`."""
+
+    def __init__(self, group: Group, cluster: Cluster, now: Now, settings: Settings) -> None:
+        self.group, self.cluster, self.now, self.settings = group, cluster, now, settings
+        self.facts: list[Fact] = []
+        self.deadlines: Deadlines = {}
+
+    def outcome(self) -> Outcome:
+        """What the step came to."""
+        return Outcome(self.group, tuple(self.facts), self.deadlines)
+
+    def say(self, *facts: Fact) -> None:
+        """Make facts; they hold from here on."""
+        if not self.facts and facts:
+            self.group = self.group.copy()
+        for fact in facts:
+            apply(self.group, fact)
+            self.facts.append(fact)
+
+    def start(self, timer: Timer, member_id: str, timeout_ms: int) -> None:
+        """Let a member's deadline be so far from now."""
+        self.deadlines[timer, member_id] = self.now.monotonic + timeout_ms
+
+    def stop(self, member_id: str, *timers: Timer) -> None:
+        """Stop these deadlines of a member."""
+        for timer in timers:
+            self.deadlines[timer, member_id] = None
+
+    # The group's epoch
+
+    def metadata_hash(self) -> int:
+        """A hash of the topics subscribed to, by name, id and number of partitions; 0 if there are none.
+
+        Kafka hashes by another function; both only ask if their own hash has changed.
+        """
+        found = [self.cluster.topic(name) for name in sorted(self.group.subscribed())]
+        return topics_hash(topic for topic in found if topic is not None)
+
+    def bump_epoch(self) -> None:
+        """Begin the next epoch: somebody came or left, or what is to be read has changed."""
+        self.say(EpochFact(self.group.epoch + 1, self.metadata_hash()))
+
+    def bump_epoch_if_topics_changed(self) -> None:
+        """Begin the next epoch if topics that are subscribed to came, went or grew."""
+        if self.metadata_hash() != self.group.metadata_hash:
+            self.bump_epoch()
+        if self.group.old_metadata:
+            self.say(OldMetadataFact(present=False))
+
+    # The target
+
+    @property
+    def assignor(self) -> str:
+        """The assignor that the group is assigned by now."""
+        return assignor_of(self.group, self.settings.assignors)
+
+    def update_target(self) -> None:
+        """Make the target assignment for the group's epoch if it is not made yet."""
+        group = self.group
+        if group.target_epoch >= group.epoch:
+            return
+        topics = {name: self.cluster.topic(name) for name in group.subscribed()}
+        sizes = {topic.topic_id: topic.partitions for topic in topics.values() if topic is not None}
+        profiles = {member.member_id: member.profile for member in group.members.values()}
+        # Most members of a group subscribe to the same: what that stands for is looked up once.
+        wanted = {(p.topics, p.regex): p for p in profiles.values()}
+        ids = {subscription: self.topic_ids(profile) for subscription, profile in wanted.items()}
+        members = {
+            member_id: Subscriber(ids[p.topics, p.regex], p.instance_id, group.target(member_id))
+            for member_id, p in profiles.items()
+        }
+        targets = ASSIGNORS[self.assignor](members, sizes)
+        for member_id, parts in targets.items():
+            if group.targets.get(member_id) != parts:
+                self.say(TargetFact(member_id, parts))
+        self.say(TargetEpochFact(group.epoch, self.now.wall))
+
+    def topic_ids(self, profile: Profile) -> frozenset[bytes]:
+        """The ids of the topics that a member subscribes to and that exist."""
+        found = (self.cluster.topic(name) for name in self.group.topics_of(profile))
+        return frozenset(topic.topic_id for topic in found if topic is not None)
+
+    # Members
+
+    def reconcile(self, member_id: str, says_owns: frozenset[Part] | None, *, changed: bool) -> Member:
+        """Let a member take its next step towards the target."""
+        group = self.group
+        member = group.members[member_id]
+        if member.reconciled_to(group.target_epoch) and not changed:
+            return member
+        aim = Aim(
+            epoch=group.target_epoch,
+            target=group.target(member_id),
+            topic_ids=self.topic_ids(member.profile),
+            others=group.owners,
+            says_owns=says_owns,
+            subscription_changed=changed,
+        )
+        current = reconcile(member, aim)
+        if current != member.current:
+            self.say(CurrentFact(member_id, current))
+            self._time_revocation(member_id, current.state, member.profile.rebalance_timeout_ms)
+        return self.group.members[member_id]
+
+    def _time_revocation(self, member_id: str, state: MemberState, timeout_ms: int) -> None:
+        if state is MemberState.UNREVOKED_PARTITIONS:
+            self.start(Timer.REBALANCE, member_id, timeout_ms)
+        else:
+            self.stop(member_id, Timer.REBALANCE)
+
+    def replace(self, old: Member, new: Member) -> None:
+        """Give the place of a static member, its target and its partitions to its next life."""
+        target = self.group.target(old.member_id)
+        self.forget(old.member_id)
+        self.say(
+            MemberFact(new.member_id, new.profile),
+            TargetFact(new.member_id, target),
+            CurrentFact(new.member_id, new.current),
+        )
+
+    def remove(self, member_ids: Iterable[str]) -> None:
+        """Take members out, and begin the next epoch if there were any."""
+        gone = list(member_ids)
+        for member_id in gone:
+            self.forget(member_id)
+        if not gone:
+            return
+        for regex in [regex for regex in self.group.regexes if not self.group.readers(regex)]:
+            self.say(RegexFact(regex, None))
+        self.bump_epoch()
+        if not self.group.members:
+            self.say(TargetEpochFact(self.group.epoch, 0))
+
+    def forget(self, member_id: str) -> None:
+        """Say that a member is no more."""
+        self.say(CurrentFact(member_id, None), TargetFact(member_id, None), MemberFact(member_id, None))
+        self.stop(member_id, *Timer)
+
+
+def assignor_of(group: Group, known: Sequence[str]) -> str:
+    """The assignor most members ask for; among equals the first in name; the first of `known` if none do."""
+    wanted = (member.profile.assignor for member in group.members.values())
+    votes = Counter(name for name in wanted if name is not None and name in known)
+    return min(votes, key=lambda name: (-votes[name], name), default=known[0])
+
+
+def topics_hash(topics: Iterable[TopicInfo]) -> int:
+    """A signed 64-bit hash of topics in this order; 0 if there are none."""
+    digest, empty = hashlib.blake2b(digest_size=8), True
+    for topic in topics:
+        empty = False
+        digest.update(f"{topic.name}:{topic.partitions}:".encode() + topic.topic_id)
+    return 0 if empty else int.from_bytes(digest.digest(), "big", signed=True)
+
+
+def end_of(group: Group) -> list[Fact]:
+    """The facts that take a whole group away, its members too."""
+    members = list(group.members)
+    return [
+        *(CurrentFact(member_id, None) for member_id in members),
+        *(TargetFact(member_id, None) for member_id in members),
+        TargetEpochFact(None),
+        *(MemberFact(member_id, None) for member_id in members),
+        *(RegexFact(regex, None) for regex in group.regexes),
+        OldMetadataFact(present=False),
+        EpochFact(None),
+    ]

@@ -1,0 +1,61 @@
+"""What a rule of transactional ids answers: persist this, then do that, then say this; and who may ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eoslog.broker.rules.transactions.state import PREPARED, Metadata
+from eoslog.protocol.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The outcome of one request.
+
+    `following` has to be durable before anything else happens; where it is prepared, markers and
+    completion come after it. Then `error` is answered, or `answer`, a (producer id, epoch).
+    """
+
+    following: Metadata | None = None
+    error: ErrorCode = ErrorCode.NONE
+    answer: tuple[int, int] | None = None
+    ongoing: tuple[int, int] | None = None
+    """The (producer id, epoch) whose open transaction was kept (KIP-939)."""
+    reason: str = ""
+
+    @property
+    def writes_markers(self) -> bool:
+        """Whether markers have to be written once `following` is durable."""
+        return self.following is not None and self.following.state in PREPARED
+
+
+def refuse(error: ErrorCode, reason: str) -> Decision:
+    """A decision that changes nothing."""
+    return Decision(error=error, reason=reason)
+
+
+def check_producer(
+    metadata: Metadata | None, producer_id: int, epoch: int
+) -> tuple[Metadata, Decision] | tuple[None, Decision]:
+    """The metadata if (producer id, epoch) is the current producer, else None and the refusal."""
+    if metadata is None:
+        return None, refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "this transactional id is not known")
+    held, current = metadata.holder
+    if held != producer_id:
+        return None, wrong_id(metadata, producer_id)
+    if current != epoch:
+        return None, fenced(metadata, producer_id, epoch)
+    return metadata, Decision()
+
+
+def wrong_id(metadata: Metadata, producer_id: int) -> Decision:
+    """Refuse a producer id that is not the one of this transactional id."""
+    text = f"{metadata.transactional_id} belongs to producer id {metadata.holder[0]}, not to {producer_id}"
+    return refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
+
+
+def fenced(metadata: Metadata, producer_id: int, epoch: int) -> Decision:
+    """Refuse a producer at another epoch than the current one."""
+    current = "{}.{}".format(*metadata.holder)
+    text = f"{metadata.transactional_id} is now held by {current}; {producer_id}.{epoch} is fenced"
+    return refuse(ErrorCode.PRODUCER_FENCED, text)

@@ -1,0 +1,219 @@
+"""The rules of transactional ids: who may start, join and end a transaction, and what follows.
+
+Pure. Each function takes what is known of the id, the request and the time, and returns a
+`Decision`: what to persist, what to do after that is durable, and what to answer. A refused request
+changes nothing. Whether an earlier change of the same id is still being written is the caller's to
+know: it answers CONCURRENT_TRANSACTIONS without asking here. How transactions end is in
+`transaction_end`; states and their order are in `transaction_state`.
+
+Sources: KIP-98 (transactions), KIP-360 (recovery by epoch bump), KIP-890 (TV2), KIP-939 (two-phase commit).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from eoslog.broker.rules.transactions.decision import Decision, check_producer, fenced, refuse
+from eoslog.broker.rules.transactions.state import (
+    AT_REST,
+    MAX_EPOCH,
+    NO_EPOCH,
+    NO_TIMEOUT_MS,
+    PREDECESSORS,
+    PREPARED,
+    TV2,
+    Metadata,
+    State,
+    follow,
+    next_holder,
+    prepare,
+)
+from eoslog.protocol.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class InitRequest:
+    """InitProducerId for a transactional id."""
+
+    transactional_id: str
+    timeout_ms: int
+    expected: tuple[int, int] | None = None
+    """(producer id, epoch) of a producer that goes on after an error (KIP-360)."""
+    two_phase: bool = False
+    """Its transactions never time out (KIP-939: enable2Pc)."""
+    keep_prepared: bool = False
+    """An open transaction is not aborted but taken over, to be committed or aborted (KIP-939)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the broker's options allow."""
+
+    max_timeout_ms: int
+    two_phase: bool = True
+
+
+def wants_producer_id(metadata: Metadata | None) -> bool:
+    """Whether a request may need a new producer id: the id is unknown, or its epochs are used up."""
+    return metadata is None or metadata.exhausted
+
+
+def init_producer_id(
+    metadata: Metadata | None, request: InitRequest, now_ms: int, *, limits: Limits, new_producer_id: int
+) -> Decision:
+    """InitProducerId: a producer id and an epoch that no other producer of this transactional id holds.
+
+    `new_producer_id` is used where `wants_producer_id` says so. An open transaction is aborted
+    under a bumped epoch, and CONCURRENT_TRANSACTIONS makes the client come again; or it is kept, if the
+    request says so.
+    """
+    wrong = _refusal(request, limits)
+    if wrong is not None:
+        return wrong
+    timeout_ms = NO_TIMEOUT_MS if request.two_phase else request.timeout_ms
+    if metadata is None:
+        metadata = Metadata(request.transactional_id, new_producer_id, timeout_ms, now_ms)
+    elif request.expected is not None and not _may_go_on(metadata, *request.expected):
+        return fenced(metadata, *request.expected)
+    if metadata.state in PREPARED:
+        return refuse(ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction is in {metadata.state.text}")
+    if metadata.state is State.ONGOING:
+        if request.keep_prepared:
+            return _keep(metadata, timeout_ms, now_ms, new_producer_id)
+        return fence(metadata, now_ms, new_producer_id=new_producer_id)
+    return _start(metadata, request.expected, timeout_ms, now_ms, new_producer_id)
+
+
+def _refusal(request: InitRequest, limits: Limits) -> Decision | None:
+    """What makes a request wrong whatever is known of the id."""
+    if not request.transactional_id:
+        return refuse(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    if request.two_phase and not limits.two_phase:
+        text = "asks for two-phase commit, but transaction.two.phase.commit.enable=false"
+        return refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, f"{request.transactional_id} {text}")
+    if not request.two_phase and not 0 < request.timeout_ms <= limits.max_timeout_ms:
+        limit = f"{request.timeout_ms} ms is not within 1 to {limits.max_timeout_ms} ms"
+        return refuse(ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"transaction time-out {limit}")
+    return None
+
+
+def _may_go_on(metadata: Metadata, producer_id: int, epoch: int) -> bool:
+    """KIP-360: the current epoch goes on; the last one is a retry whose answer was lost.
+
+    Stricter than Kafka where a transaction is open: there an outdated epoch aborts it before it is refused.
+    """
+    if (producer_id, epoch) == metadata.holder:
+        return True
+    if metadata.state is State.ONGOING or epoch != metadata.last_epoch:
+        return False
+    rotated = producer_id == metadata.previous_producer_id and epoch >= MAX_EPOCH - 1
+    return rotated or producer_id == metadata.holder[0]
+
+
+def _start(
+    metadata: Metadata, expected: tuple[int, int] | None, timeout_ms: int, now_ms: int, new_producer_id: int
+) -> Decision:
+    """From a state at rest to Empty under the next epoch, the same one for a retry, or a new producer id."""
+    producer_id, epoch, last = metadata.producer_id, metadata.producer_epoch, metadata.last_epoch
+    previous = metadata.previous_producer_id
+    retry = expected is not None and epoch != NO_EPOCH and expected != (producer_id, epoch)
+    if not retry:
+        last, previous = (NO_EPOCH if expected is None else epoch), producer_id
+        producer_id, epoch = next_holder(metadata, new_producer_id)
+    following = follow(
+        metadata, State.EMPTY, producer_id=producer_id, producer_epoch=epoch, last_epoch=last,
+        previous_producer_id=previous, timeout_ms=timeout_ms, partitions=frozenset(), start_ms=-1,
+        last_update_ms=now_ms,
+    )  # fmt: skip
+    return Decision(following, answer=(producer_id, epoch))
+
+
+def _keep(metadata: Metadata, timeout_ms: int, now_ms: int, new_producer_id: int) -> Decision:
+    """The open transaction goes on under a new holder, who can only end it; all older ones are fenced.
+
+    It never gets less time than it had: who keeps a prepared transaction without asking for two-phase
+    commit again must not lose it to the time-out.
+    """
+    producer_id, epoch = next_holder(metadata, new_producer_id)
+    following = follow(
+        metadata, State.ONGOING, next_producer_id=producer_id, next_producer_epoch=epoch, last_epoch=NO_EPOCH,
+        timeout_ms=max(timeout_ms, metadata.timeout_ms), last_update_ms=now_ms,
+    )  # fmt: skip
+    ongoing = (metadata.producer_id, metadata.producer_epoch)
+    return Decision(following, answer=(producer_id, epoch), ongoing=ongoing)
+
+
+def fence(metadata: Metadata, now_ms: int, *, new_producer_id: int) -> Decision:
+    """Abort an open transaction on the coordinator's own account: its producer's epoch becomes stale.
+
+    By TV2's rules whatever the client's, so that its late batches and its late end are refused. The
+    answer, for InitProducerId, is CONCURRENT_TRANSACTIONS: come again when the abort is through.
+    """
+    closed = follow(metadata, State.PREPARE_EPOCH_FENCE)
+    following = prepare(closed, State.PREPARE_ABORT, TV2, now_ms, new_producer_id)
+    reason = "the open transaction is being aborted"
+    return Decision(following, ErrorCode.CONCURRENT_TRANSACTIONS, reason=reason)
+
+
+def has_expired(metadata: Metadata, now_ms: int) -> bool:
+    """Whether a transaction is open for longer than its time-out: it has to be ended by `fence`."""
+    if metadata.state is not State.ONGOING or metadata.two_phase:
+        return False
+    return metadata.start_ms + metadata.timeout_ms < now_ms
+
+
+def is_idle(metadata: Metadata, now_ms: int, idle_ms: int) -> bool:
+    """Whether a transactional id may be forgotten: nothing is open or prepared, and it is long unused."""
+    return metadata.state in PREDECESSORS[State.DEAD] and metadata.last_update_ms <= now_ms - idle_ms
+
+
+def add_partitions(
+    metadata: Metadata | None,
+    producer_id: int,
+    epoch: int,
+    partitions: Iterable[tuple[str, int]],
+    now_ms: int,
+    client_version: int,
+) -> Decision:
+    """AddPartitionsToTxn, AddOffsetsToTxn and the implicit join of TV2: Ongoing, with these partitions."""
+    metadata, refusal = check_producer(metadata, producer_id, epoch)
+    if metadata is None:
+        return refusal
+    if metadata.state in PREPARED:
+        return refuse(ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction is in {metadata.state.text}")
+    if metadata.kept:
+        return _only_to_end(metadata)
+    joined = metadata.partitions.union(partitions)
+    if metadata.state is State.ONGOING and joined == metadata.partitions:
+        return Decision()
+    start_ms = now_ms if metadata.state in AT_REST else metadata.start_ms
+    following = follow(
+        metadata, State.ONGOING, partitions=joined, start_ms=start_ms, last_update_ms=now_ms,
+        client_version=client_version,
+    )  # fmt: skip
+    return Decision(following)
+
+
+def _only_to_end(metadata: Metadata) -> Decision:
+    """Refuse to write in a transaction that was kept: its records are those of the producer before."""
+    text = f"{metadata.transactional_id} has kept a prepared transaction; commit or abort it first"
+    return refuse(ErrorCode.INVALID_TXN_STATE, text)
+
+
+def verify(metadata: Metadata | None, producer_id: int, epoch: int, partition: tuple[str, int]) -> Decision:
+    """Whether `partition` takes part in the open transaction of this very producer; changes nothing.
+
+    TRANSACTION_ABORTABLE where it does not: clients that do not know that code get INVALID_TXN_STATE.
+    """
+    metadata, refusal = check_producer(metadata, producer_id, epoch)
+    if metadata is None:
+        return refusal
+    if metadata.state in PREPARED:
+        return refuse(ErrorCode.CONCURRENT_TRANSACTIONS, f"the last transaction is in {metadata.state.text}")
+    if metadata.kept:
+        return _only_to_end(metadata)
+    if partition not in metadata.partitions:
+        where = f"{partition[0]}-{partition[1]} is in no transaction of {metadata.transactional_id}"
+        return refuse(ErrorCode.TRANSACTION_ABORTABLE, f"{where} ({metadata.state.text}); add it first")
+    return Decision()

@@ -1,0 +1,113 @@
+"""The ACLs of a broker: kept in `acls.json` of the data directory, and what they decide.
+
+A change is written and synced before it counts; if it cannot be written nothing changes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from eoslog.broker.log.segment import files
+from eoslog.broker.ports.ports import FileSystem
+from eoslog.broker.rules.acls import (
+    Acl,
+    AclFilter,
+    Acls,
+    Client,
+    Operation,
+    Pattern,
+    Permission,
+    ResourceType,
+)
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+FILE = "acls.json"
+_VERSION = 1
+_MOST_REMEMBERED = 20_000
+
+
+class Authorizer:
+    """Decides by ACLs; super users may do everything."""
+
+    def __init__(
+        self, fs: FileSystem, directory: str, *, super_users: str = "", open_without: bool = False
+    ) -> None:
+        """Load the ACLs. `super_users` as in "User:a;User:b". Raises files.BadFile, OSError."""
+        self._fs = fs
+        self._path = os.path.join(directory, FILE)
+        self._super_users = frozenset(filter(None, (name.strip() for name in super_users.split(";"))))
+        known: list[Acl] = []
+        if fs.exists(self._path):
+            known = decode(files.read_whole(fs, self._path), self._path)
+        self.acls = Acls(known, open_without=open_without)
+        self.version = 0
+        """Grows with each change of the ACLs."""
+        self._decided: dict[tuple[Client, Operation, ResourceType, str], bool] = {}
+
+    def allows(self, client: Client, operation: Operation, resource: ResourceType, name: str) -> bool:
+        """Whether the client may do `operation` to one resource."""
+        if client.principal in self._super_users:
+            return True
+        question = (client, operation, resource, name)
+        answer = self._decided.get(question)
+        if answer is None:
+            if len(self._decided) >= _MOST_REMEMBERED:
+                self._decided.clear()
+            answer = self._decided[question] = self.acls.allows(client, operation, resource, name)
+        return answer
+
+    def allows_some(self, client: Client, operation: Operation, resource: ResourceType) -> bool:
+        """Whether there may be a resource of this type to which the client may do `operation`."""
+        return client.principal in self._super_users or self.acls.allows_some(client, operation, resource)
+
+    def add(self, acls: Sequence[Acl]) -> None:
+        """Add rules that are not there yet. Raises KafkaError, and nothing changes."""
+        self._change(self.acls.changed(add=acls))
+
+    def remove(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
+        """Remove what the filters mean; answers it for each. Raises KafkaError, and nothing changes."""
+        found = [self.acls.matching(wanted) for wanted in filters]
+        self._change(self.acls.changed(remove=[acl for acls in found for acl in acls]))
+        return found
+
+    def _change(self, acls: Acls) -> None:
+        if acls.all == self.acls.all:
+            return
+        try:
+            files.write_whole(self._fs, self._path, encode(acls))
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"the ACLs are not changed, {FILE} cannot be written: {error}"
+            ) from error
+        self.acls = acls
+        self.version += 1
+        self._decided.clear()
+
+
+def encode(acls: Acls) -> bytes:
+    """The file's content."""
+    rows = [
+        [a.resource.name, a.name, a.pattern.name, a.principal, a.host, a.operation.name, a.permission.name]
+        for a in sorted(acls.all)
+    ]
+    return json.dumps({"version": _VERSION, "acls": rows}, indent=0).encode()
+
+
+def decode(data: bytes, path: str) -> list[Acl]:
+    """Read what `encode` made. Raises files.BadFile: with rules lost a broker would be open or shut."""
+    try:
+        content: Any = json.loads(data)
+        if content["version"] != _VERSION:
+            raise ValueError(f"version {content['version']}")
+        return [
+            Acl(
+                ResourceType[resource], name, Pattern[pattern], principal, host,
+                Operation[operation], Permission[permission],
+            )
+            for resource, name, pattern, principal, host, operation, permission in content["acls"]
+        ]  # fmt: skip
+    except (ValueError, KeyError, TypeError) as error:
+        raise files.BadFile(f"{path} cannot be read ({error!r}); put it back from a copy") from error

@@ -1,0 +1,73 @@
+"""Configs that clients set while the broker runs, apart from those of topics: kept in `configs.json`.
+
+They are of a kind (the broker's options, groups) and of a name: a broker's id or "" for all brokers, a group
+id. Topics keep theirs in the registry of topics.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+from eoslog.broker.log.segment import files
+from eoslog.broker.ports.ports import FileSystem
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+FILE = "configs.json"
+_VERSION = 1
+Kind = Literal["broker", "group"]
+
+_Configs = dict[str, dict[str, str]]
+
+
+class ConfigStore:
+    """All of them, in memory and on disk."""
+
+    def __init__(self, fs: FileSystem, data_dir: str) -> None:
+        """Read what is stored. Raises files.BadFile, OSError."""
+        self._fs = fs
+        self.path = os.path.join(data_dir, FILE)
+        self._kinds: dict[str, _Configs] = {kind: {} for kind in get_args(Kind)}
+        if fs.exists(self.path):
+            self._kinds = _decode(files.read_whole(fs, self.path), self.path)
+
+    def get(self, kind: Kind, name: str) -> dict[str, str]:
+        """What is set there, by config; empty if nothing is. The caller must not change it."""
+        return self._kinds[kind].get(name, {})
+
+    def names(self, kind: Kind) -> list[str]:
+        """Where something is set, sorted."""
+        return sorted(self._kinds[kind])
+
+    def put(self, kind: Kind, name: str, configs: Mapping[str, str]) -> None:
+        """Set these configs and no others there. Raises KafkaError KAFKA_STORAGE_ERROR, changing nothing."""
+        changed = {**self._kinds[kind], name: dict(configs)}
+        if not configs:
+            del changed[name]
+        content = {"version": _VERSION, **self._kinds, kind: changed}
+        try:
+            files.write_whole(self._fs, self.path, json.dumps(content, indent=1).encode())
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the configs of {kind} {name!r} are as they were: {self.path}: {error}",
+            ) from error
+        self._kinds[kind] = changed
+
+
+def _decode(data: bytes, path: str) -> dict[str, _Configs]:
+    try:
+        content: Any = json.loads(data)
+        if content["version"] != _VERSION:
+            raise ValueError("another version")
+        return {
+            kind: {
+                name: {str(key): str(value) for key, value in configs.items()}
+                for name, configs in content.get(kind, {}).items()
+            }
+            for kind in get_args(Kind)
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise files.BadFile(f"{path} cannot be understood ({error!r}); put it back from a copy") from error

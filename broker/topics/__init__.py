@@ -1,0 +1,1 @@
+"""Topics and their partitions: made, found, changed, deleted, in steps that a crash cannot halve."""

@@ -1,0 +1,137 @@
+"""Makes and opens the partitions of a topic on disk, and takes back what could not be made."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Generator, Iterable, Iterator, Sequence
+
+from eoslog.broker.config import BrokerConfig
+from eoslog.broker.log.opening import registry
+from eoslog.broker.log.opening.data_dir import DataDir
+from eoslog.broker.log.opening.opening import create_directories, open_partition
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.recovery.recovery import Finding, Known
+from eoslog.broker.log.segment.answers import Place
+from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.ports.ports import Clock, FileSystem
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+_LOG = logging.getLogger(__name__)
+
+STEP = 64
+"""Partitions that are made before others have their turn."""
+
+
+class PartitionMaker:
+    """For one data directory. `report` tells what the opening of the logs found wrong."""
+
+    def __init__(
+        self, fs: FileSystem, data_dir: DataDir, config: BrokerConfig, clock: Clock, flush: GroupFlush
+    ) -> None:
+        self._fs, self._dir, self._config, self._clock, self._flush = fs, data_dir, config, clock, flush
+        self.report: list[Finding] = []
+
+    def open(self, entry: registry.Entry) -> list[Partition]:
+        """Open the partitions that a topic has; one that is damaged is offline, see `report`."""
+        settings = LogSettings.of(self._config, entry.configs)
+        opened = []
+        for index in range(entry.partitions):
+            point = self._dir.recovery_points.get((entry.name, index), 0)
+            opened.append(
+                self._open(self._place(entry, index), settings, self._known(point, self._dir.clean))
+            )
+        return opened
+
+    def make(self, entry: registry.Entry, indexes: Sequence[int]) -> list[Partition]:
+        """Make and open empty partitions of a topic. Raises KafkaError; nothing is left behind then."""
+        steps = self._steps(entry, indexes)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                made: list[Partition] = end.value
+                return made
+
+    async def make_gently(self, entry: registry.Entry, indexes: Sequence[int]) -> list[Partition]:
+        """As `make`, but others have their turn in between. A cancellation leaves nothing behind either."""
+        steps = self._steps(entry, indexes)
+        try:
+            while True:
+                next(steps)
+                await asyncio.sleep(0)
+        except StopIteration as end:
+            made: list[Partition] = end.value
+            return made
+        finally:
+            steps.close()
+
+    def _steps(self, entry: registry.Entry, indexes: Sequence[int]) -> Generator[None, None, list[Partition]]:
+        """A few partitions a step; first all directories, so that one sync of theirs is enough."""
+        settings = LogSettings.of(self._config, entry.configs)
+        places = [self._place(entry, index) for index in indexes]
+        made: list[str] = []
+        opened: list[Partition] = []
+        try:
+            for some in _batches(places):
+                self._make_directories(some, settings, made)
+                yield
+            self._fs.sync_dir(self._dir.path)
+            for some in _batches(places):
+                opened += [self._open(place, settings, self._known(clean=True)) for place in some]
+                yield
+            for partition in opened:
+                if partition.offline is not None:
+                    raise OSError(partition.offline)
+        except OSError as error:
+            self.undo(opened, made)
+            raise storage_error(f"topic {entry.name} was not made or enlarged", error) from error
+        except GeneratorExit:
+            self.undo(opened, made)
+            raise
+        return opened
+
+    def _make_directories(self, places: Sequence[Place], settings: LogSettings, made: list[str]) -> None:
+        """Make directories and say in `made` which may be there now, whatever happens. Raises OSError."""
+        for place in places:
+            if self._fs.exists(place.directory):
+                raise OSError(f"{place.directory} is in the way; what a deletion left goes at a restart")
+        for place in places:
+            made.append(place.directory)
+            self._dir.forget(place.topic, place.number)
+        create_directories(self._fs, places, settings.index_interval_bytes, self._dir.leader_epoch)
+
+    def undo(self, opened: Iterable[Partition], directories: Iterable[str]) -> None:
+        """Close and remove partitions that hold nothing and are not registered."""
+        for partition in opened:
+            partition.close()
+        for directory in directories:
+            try:
+                if self._fs.exists(directory):
+                    self._fs.remove_tree(directory)
+            except OSError as error:
+                # An empty directory that is not registered is removed at the next start as well.
+                _LOG.warning("%s of a topic that could not be made stays for now: %s", directory, error)
+
+    def _place(self, entry: registry.Entry, index: int) -> Place:
+        return Place(entry.name, index, entry.topic_id, self._dir.file(f"{entry.name}-{index}"))
+
+    def _known(self, recovery_point: int = 0, clean: bool = False) -> Known:
+        return Known(recovery_point, clean, self._dir.leader_epoch)
+
+    def _open(self, place: Place, settings: LogSettings, known: Known) -> Partition:
+        now_ms = self._clock.now_ms()
+        return open_partition(
+            self._fs, place, settings, self._flush, self._dir.checkpoints, known, now_ms, self.report
+        )
+
+
+def storage_error(what: str, error: OSError) -> KafkaError:
+    """What a client hears when the disk fails: `what` did not happen, and why."""
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")
+
+
+def _batches(places: Sequence[Place]) -> Iterator[Sequence[Place]]:
+    for start in range(0, len(places), STEP):
+        yield places[start : start + STEP]

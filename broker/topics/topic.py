@@ -1,0 +1,129 @@
+"""What a topic is, which there are, and what a new one may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+
+MAX_NAME = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic; `configs` holds only what was set on it."""
+
+    name: str
+    topic_id: bytes
+    partitions: list[Partition]
+    configs: dict[str, str]
+
+    @property
+    def internal(self) -> bool:
+        """Whether it is one of the broker's own."""
+        return is_internal(self.name)
+
+
+class KnownTopics:
+    """The topics there are, by name and by id."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+
+    def get(self, name: str) -> Topic | None:
+        """A topic by name."""
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        """A topic by its id of 16 bytes."""
+        return self._by_id.get(topic_id)
+
+    def names(self) -> list[str]:
+        """All names, the internal topics' too, sorted."""
+        return sorted(self._by_name)
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        """One partition, None if there is no such topic or index."""
+        found = self._by_name.get(topic)
+        return found.partitions[index] if found and 0 <= index < len(found.partitions) else None
+
+    def existing(self, name: str) -> Topic:
+        """A topic by name. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
+        topic = self._by_name.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+        return topic
+
+    def all_partitions(self) -> list[Partition]:
+        """The partitions of all topics."""
+        return [partition for topic in self._by_name.values() for partition in topic.partitions]
+
+
+def is_internal(name: str) -> bool:
+    """Whether this is the name of one of the broker's own topics."""
+    return name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+
+
+def check_name(name: str) -> None:
+    """Raises KafkaError INVALID_TOPIC_EXCEPTION unless `name` is a legal topic name."""
+    if name in ("", ".", ".."):
+        reason = f"a topic cannot be named {name!r}"
+    elif len(name) > MAX_NAME:
+        reason = f"a topic name has at most {MAX_NAME} characters, not {len(name)}"
+    elif not _LEGAL.fullmatch(name):
+        reason = f"topic name {name!r} has characters other than ASCII letters, digits, '.', '_' and '-'"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+
+
+def check_new_name(name: str, existing: Iterable[str]) -> None:
+    """Raises KafkaError unless a topic of this name can be made beside the `existing` ones.
+
+    INVALID_TOPIC_EXCEPTION for an illegal name, one of the broker's own, and one that differs from another
+    in '.' and '_' only (metric names take both as the same); TOPIC_ALREADY_EXISTS.
+    """
+    check_name(name)
+    if is_internal(name):
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name} is the broker's own")
+    plain = name.replace(".", "_")
+    for other in existing:
+        if other == name:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists already")
+        if other.replace(".", "_") == plain:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"topic {name} differs from {other} only in '.' and '_', which collides",
+            )
+
+
+def check_growth(topic: Topic, total: int) -> None:
+    """Raises KafkaError INVALID_PARTITIONS unless a topic may grow to `total` partitions."""
+    count = len(topic.partitions)
+    if topic.internal:
+        reason = "is the broker's own, its number of partitions is fixed at its first use"
+    elif total == count:
+        reason = f"has {count} partitions already"
+    elif total < count:
+        reason = f"has {count} partitions, {total} would be fewer"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"topic {topic.name} {reason}")
+
+
+def check_room(name: str, added: int, count: int, limit: int) -> None:
+    """Raises KafkaError POLICY_VIOLATION if `added` beside the `count` there are exceed `limit`."""
+    if count + added > limit:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"topic {name}: {added} more partitions are too many, there are {count} and max.partitions is"
+            f" {limit}",
+        )

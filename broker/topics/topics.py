@@ -1,0 +1,419 @@
+"""Topics and their partitions: made, found, changed, deleted, and no crash leaves a step of that by half.
+
+`topics.json` in the data directory is the registry. A topic exists from the moment it stands there, and
+its partition directories are made before. A deletion is first noted there, then done: directories are
+renamed to `<name>.<hex>-delete`, then the note goes, then they are removed. What a crash left undone is
+finished at the next start. A directory with records that no note explains is never removed: the start fails.
+A topic that grows, or whose configs change, has done so from the moment the registry says it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+
+from eoslog.broker.config import BrokerConfig
+from eoslog.broker.log.opening import registry
+from eoslog.broker.log.opening.closing import save_all
+from eoslog.broker.log.opening.data_dir import DataDir, DataDirError, new_id
+from eoslog.broker.log.opening.tidy import rename_away, tidy
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.segment import decoder, epochs, files
+from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.ports.ports import Clock, FileSystem
+from eoslog.broker.topics.partition_maker import PartitionMaker, storage_error
+from eoslog.broker.topics.topic import (
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    KnownTopics,
+    Topic,
+    check_growth,
+    check_new_name,
+    check_room,
+    is_internal,
+)
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+__all__ = ["OFFSETS_TOPIC", "TRANSACTIONS_TOPIC", "Topic", "Topics", "is_internal"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class Topics(KnownTopics):
+    """All topics of a broker. `report` tells what the opening of the logs found wrong."""
+
+    def __init__(
+        self, fs: FileSystem, data_dir: DataDir, config: BrokerConfig, clock: Clock, flush: GroupFlush
+    ) -> None:
+        """Use `open`."""
+        self._fs, self._dir, self._config, self._clock, self._flush = fs, data_dir, config, clock, flush
+        super().__init__()
+        self._deleting: set[bytes] = set()
+        self._maker = PartitionMaker(fs, data_dir, config, clock, flush)
+        self.report = self._maker.report
+        self._busy: dict[str, int] = {}  # topics that are made or enlarged step by step: partitions
+        self._closed = False
+        self.beside: Callable[[Callable[[], None]], object] = lambda job: job()
+        """Runs what may take long and touches nothing but files of deleted topics: here, or in a thread."""
+        self.version = 0
+        """Goes up with every change of what topics there are."""
+
+    @classmethod
+    def open(
+        cls, fs: FileSystem, data_dir: str, config: BrokerConfig, clock: Clock, flush: GroupFlush
+    ) -> Topics:
+        """Lock the data directory and open all that is in it.
+
+        Raises DataDirError where the directory is locked by another broker or makes no sense. A single
+        damaged partition is no error: it is offline, see `report`.
+        """
+        directory = DataDir(fs, data_dir, config.node_id, clock.now_ms())
+        topics = cls(fs, directory, config, clock, flush)
+        try:
+            topics._load()
+        except BaseException:
+            topics._close_files()
+            directory.close()
+            raise
+        return topics
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of this cluster of one, made with the data directory."""
+        return self._dir.cluster_id
+
+    @property
+    def unsettled_ms(self) -> int:
+        """How long the time of this life's leader epoch still is, if something was written in it."""
+        written = any(partition.wrote for partition in self.all_partitions())
+        return epochs.rest_ms(self._dir.leader_epoch, self._clock.now_ms()) if written else 0
+
+    @property
+    def fs(self) -> FileSystem:
+        """The file system, for what else is kept in the data directory."""
+        return self._fs
+
+    @property
+    def data_dir(self) -> str:
+        """The path of the data directory."""
+        return self._dir.path
+
+    # -- making and deleting -------------------------------------------------------------------
+
+    def internal(self, name: str) -> list[Partition]:
+        """The partitions of one of the broker's own topics, made on first use."""
+        found = self._by_name.get(name)
+        if found is None:
+            counts = {
+                OFFSETS_TOPIC: self._config.offsets_topic_partitions,
+                TRANSACTIONS_TOPIC: self._config.transaction_log_partitions,
+            }
+            sizes = {
+                OFFSETS_TOPIC: self._config.offsets_topic_segment_bytes,
+                TRANSACTIONS_TOPIC: self._config.transaction_log_segment_bytes,
+            }
+            configs = {"cleanup.policy": "compact", "segment.bytes": str(sizes[name])}
+            found = self._create(name, counts[name], configs)
+        return found.partitions
+
+    def create(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> Topic:
+        """Make a topic; -1 partitions: as many as num.partitions says.
+
+        Raises KafkaError INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+        INVALID_CONFIG, POLICY_VIOLATION (max.partitions), KAFKA_STORAGE_ERROR; nothing is left behind then.
+        """
+        self.check_create(name, partitions, configs or {})
+        count = self._config.num_partitions if partitions == -1 else partitions
+        return self._create(name, count, configs or {})
+
+    def check_create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """Raise what `create` would raise, without making anything (validate_only)."""
+        check_new_name(name, [*self._by_name, *self._busy])
+        if partitions < 1 and partitions != -1:
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"topic {name} needs at least one partition")
+        self._check_room(name, self._config.num_partitions if partitions == -1 else partitions)
+        LogSettings.of(self._config, configs)
+
+    async def create_gently(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
+        """As `create`, but others have their turn while many partitions are made."""
+        self.check_create(name, partitions, configs)
+        entry = registry.Entry(name, new_id(), partitions, dict(configs))
+        with self._busy_with(name, partitions):
+            made = await self._maker.make_gently(entry, range(partitions))
+        return self._created(entry, made)
+
+    def _create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
+        entry = registry.Entry(name, new_id(), partitions, dict(configs))
+        return self._created(entry, self._maker.make(entry, range(partitions)))
+
+    def _created(self, entry: registry.Entry, made: list[Partition]) -> Topic:
+        topic = Topic(entry.name, entry.topic_id, made, entry.configs)
+        self._register(topic, made)
+        facts = {"topic": topic.name, "partitions": len(made)}
+        _LOG.info("topic %s made with %d partitions", topic.name, len(made), extra=facts)
+        return topic
+
+    @contextmanager
+    def _busy_with(self, name: str, partitions: int) -> Iterator[None]:
+        """Nobody else makes or enlarges this topic meanwhile, or takes the room for its partitions."""
+        self._busy[name] = partitions
+        try:
+            yield
+        finally:
+            del self._busy[name]
+
+    def add_partitions(self, name: str, total: int) -> Topic:
+        """Let a topic grow to `total` partitions; answers it as it is now.
+
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, POLICY_VIOLATION (max.partitions),
+        KAFKA_STORAGE_ERROR; the topic is as it was then.
+        """
+        entry, indexes = self._growth(name, total)
+        return self._grown(entry, self._maker.make(entry, indexes))
+
+    async def add_partitions_gently(self, name: str, total: int) -> Topic:
+        """As `add_partitions`, but others have their turn while many partitions are made."""
+        entry, indexes = self._growth(name, total)
+        with self._busy_with(name, len(indexes)):
+            made = await self._maker.make_gently(entry, indexes)
+        return self._grown(entry, made)
+
+    def _growth(self, name: str, total: int) -> tuple[registry.Entry, range]:
+        """The topic as it is to be, and the indexes of its new partitions. Raises KafkaError."""
+        topic = self.check_add_partitions(name, total)
+        entry = registry.Entry(name, topic.topic_id, total, topic.configs)
+        return entry, range(len(topic.partitions), total)
+
+    def _grown(self, entry: registry.Entry, made: list[Partition]) -> Topic:
+        topic = self._by_id.get(entry.topic_id)
+        if topic is None:
+            self._maker.undo(made, [partition.directory for partition in made])
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {entry.name} was deleted meanwhile"
+            )
+        grown = replace(topic, partitions=[*topic.partitions, *made])
+        self._register(grown, made)
+        facts = {"topic": entry.name, "partitions": entry.partitions}
+        _LOG.info("topic %s has %d partitions now", entry.name, entry.partitions, extra=facts)
+        return grown
+
+    def check_add_partitions(self, name: str, total: int) -> Topic:
+        """Raise what `add_partitions` would raise, without adding any (validate_only); answers the topic."""
+        topic = self.existing(name)
+        check_growth(topic, total)
+        if name in self._busy:
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"topic {name} is growing already")
+        self._check_room(name, total - len(topic.partitions))
+        return topic
+
+    def _check_room(self, name: str, added: int) -> None:
+        count = len(self.all_partitions()) + sum(self._busy.values())
+        check_room(name, added, count, self._config.partitions_max)
+
+    def _register(self, topic: Topic, made: Iterable[Partition]) -> None:
+        """Put a topic with partitions just `made` into the registry: from here on they exist.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR; then they do not.
+        """
+        try:
+            settings = LogSettings.of(self._config, topic.configs)  # they may have changed since
+            for partition in made:
+                partition.reconfigure(settings)
+            self._put(topic)
+            _load_decoder(topic.name, settings)
+        except (OSError, KafkaError) as error:
+            self._maker.undo(made, [partition.directory for partition in made])
+            if isinstance(error, KafkaError):
+                raise
+            raise storage_error(f"topic {topic.name} was not made or enlarged", error) from error
+
+    # -- configs -------------------------------------------------------------------------------
+
+    def set_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
+        """Give a topic these configs instead of those it has; its logs follow them at once.
+
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, KAFKA_STORAGE_ERROR; the topic is as it
+        was then.
+        """
+        topic = self.existing(name)
+        settings = self.check_configs(name, configs)
+        changed = replace(topic, configs=dict(configs))
+        try:
+            self._put(changed)
+        except OSError as error:
+            raise storage_error(f"the configs of topic {name} are as they were", error) from error
+        for partition in topic.partitions:
+            partition.reconfigure(settings)
+        _load_decoder(name, settings)
+        return changed
+
+    def load_decoder(self) -> None:
+        """At a start: have it at hand if a topic needs it."""
+        for name, topic in self._by_name.items():
+            _load_decoder(name, LogSettings.of(self._config, topic.configs))
+
+    def check_configs(self, name: str, configs: Mapping[str, str]) -> LogSettings:
+        """The settings of a topic with these configs. Raises KafkaError as `set_configs`."""
+        self.existing(name)
+        settings = LogSettings.of(self._config, configs)
+        if is_internal(name) and configs.get("cleanup.policy") != "compact":
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"topic {name} is the broker's own and lives by cleanup.policy=compact, which must stay",
+            )
+        return settings
+
+    def check_defaults(self, config: BrokerConfig) -> None:
+        """Raise KafkaError INVALID_CONFIG if a topic's own configs do not go with these broker options."""
+        for topic in self._by_name.values():
+            LogSettings.of(config, topic.configs)
+
+    def defaults_changed(self) -> None:
+        """The broker's options have changed: all logs follow them."""
+        for topic in self._by_name.values():
+            settings = LogSettings.of(self._config, topic.configs)
+            for partition in topic.partitions:
+                partition.reconfigure(settings)
+
+    def delete(self, name: str) -> None:
+        """Delete a topic and its records.
+
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION for an internal one,
+        KAFKA_STORAGE_ERROR if that could not be noted; the topic is then still there.
+        """
+        topic = self.existing(name)
+        if topic.internal:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name} is the broker's own")
+        self._deleting.add(topic.topic_id)
+        del self._by_name[name], self._by_id[topic.topic_id]
+        try:
+            self._save()
+        except OSError as error:
+            self._by_name[name] = self._by_id[topic.topic_id] = topic
+            self._deleting.discard(topic.topic_id)
+            raise storage_error(f"topic {name} is not deleted", error) from error
+        _LOG.info("topic %s deleted", name, extra={"topic": name})
+        for partition in topic.partitions:
+            partition.close()
+        try:
+            renamed = rename_away(self._fs, self._dir.path, [p.directory for p in topic.partitions])
+            self._deleting.discard(topic.topic_id)
+            self._save()
+        except OSError as error:
+            _LOG.warning("topic %s is deleted, its files go at the next start: %s", name, error)
+        else:
+            self.beside(partial(self._remove, renamed))
+
+    def _remove(self, directories: Iterable[str]) -> None:
+        """Remove what is left of deleted partitions; what stays goes at the next start."""
+        for directory in directories:
+            if self._closed:
+                return
+            try:
+                self._fs.remove_tree(directory)
+            except OSError as error:
+                _LOG.warning("%s of a deleted topic stays until the next start: %s", directory, error)
+
+    # -- the registry --------------------------------------------------------------------------
+
+    def _put(self, topic: Topic) -> None:
+        """Register a topic, new or changed. Raises OSError; then all is as it was."""
+        before = self._by_name.get(topic.name)
+        self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
+        try:
+            self._save()
+        except OSError:
+            if before is None:
+                del self._by_name[topic.name], self._by_id[topic.topic_id]
+            else:
+                self._by_name[topic.name] = self._by_id[topic.topic_id] = before
+            self._take_back(topic)
+            raise
+
+    def _take_back(self, topic: Topic) -> None:
+        """After a failed save: it may have failed when the new registry was in place already."""
+        try:
+            self._save()
+        except OSError as error:
+            what = "what was to change of topic %s may be there after the next start: %s"
+            _LOG.error(what, topic.name, error, extra={"topic": topic.name})
+
+    def _save(self) -> None:
+        entries = [
+            registry.Entry(topic.name, topic.topic_id, len(topic.partitions), topic.configs)
+            for topic in self._by_name.values()
+        ]
+        path = self._dir.file(registry.FILE)
+        files.write_whole(self._fs, path, registry.encode(entries, self._deleting))
+        self.version += 1
+
+    def _load(self) -> None:
+        path = self._dir.file(registry.FILE)
+        known = registry.Registry()
+        try:
+            if self._fs.exists(path):
+                known = registry.decode(files.read_whole(self._fs, path), path)
+            self._deleting = set(known.deleting)
+            tidy(self._fs, self._dir.path, known.partitions, known.deleting)
+        except files.BadFile as error:
+            raise DataDirError(str(error)) from error
+        for entry in known.topics:
+            topic = Topic(entry.name, entry.topic_id, self._maker.open(entry), entry.configs)
+            self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
+        if self._deleting:
+            self._deleting.clear()
+            self._save()
+
+    # -- now and then, and the end -------------------------------------------------------------
+
+    def expire_producers(self) -> None:
+        """Forget idle producers: each producer.id.expiration.check.interval.ms."""
+        now_ms = self._clock.now_ms()
+        for partition in self.all_partitions():
+            partition.expire_producers(now_ms)
+
+    def tick(self) -> None:
+        """Write the recovery points: each log.flush.offset.checkpoint.interval.ms."""
+        try:
+            self._checkpoint()
+        except OSError as error:
+            _LOG.error("recovery points not written, a start after a crash will check more: %s", error)
+
+    def _checkpoint(self) -> None:
+        """A partition that is offline keeps the point it had: what is known durable must not be forgotten."""
+        points = {}
+        for partition in self.all_partitions():
+            key = (partition.topic, partition.index)
+            old = self._dir.recovery_points.get(key, 0)
+            points[key] = old if partition.offline is not None else partition.recovery_point
+        self._dir.checkpoint(points)
+        self._dir.recovery_points = points
+
+    def close(self) -> None:
+        """End in order: all durable, indexes and snapshots written, lock given back. Stop the flush first.
+
+        Raises OSError if something could not be saved; what is on disk is then recovered at the next start.
+        """
+        self._closed = True
+        try:
+            save_all(self.all_partitions())
+            self._checkpoint()
+            if all(partition.offline is None for partition in self.all_partitions()):
+                self._dir.mark_clean()
+        finally:
+            self._close_files()
+            self._dir.close()
+
+    def _close_files(self) -> None:
+        for partition in self.all_partitions():
+            partition.close()
+
+
+def _load_decoder(name: str, settings: LogSettings) -> None:
+    """Have it at hand where records that clients write are looked at."""
+    if settings.compacted and not is_internal(name) and not decoder.is_loaded():
+        decoder.load_beside()
