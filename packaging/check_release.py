@@ -44,9 +44,11 @@ class Release(NamedTuple):
     @property
     def version(self) -> str:
         """As the source has it."""
-        found = re.search(r'^__version__ = "(.*)"', (self.source / "eoslog/version.py").read_text(), re.M)
+        found = re.search(
+            r'^__version__ = "(.*)"', (self.source / "eoslog/version/__init__.py").read_text(), re.M
+        )
         if found is None:
-            raise Wrong("eoslog/version.py has no line __version__ = ...")
+            raise Wrong("eoslog/version/__init__.py has no line __version__ = ...")
         return found[1]
 
 
@@ -100,7 +102,7 @@ def versions(release: Release) -> str:
     }
     wrong = {where: said for where, said in told.items() if said != version}
     if wrong:
-        raise Wrong(f"eoslog/version.py says {version}, but {wrong}")
+        raise Wrong(f"eoslog/version/__init__.py says {version}, but {wrong}")
     return f"{version} everywhere"
 
 

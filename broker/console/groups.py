@@ -11,8 +11,8 @@ from eoslog.broker.console.inside import Caller, Inside
 from eoslog.broker.console.offsets import END, Place, offsets
 from eoslog.broker.console.paging import MOST, MOST_LOOKED_AT, NAME, Want, arranged, chosen, matching
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.coordinator_records import assigned_partitions
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.internal_topics.coordinator_records import assigned_partitions
 from eoslog.protocol.schema import Message
 from eoslog.protocol.sink_names import made, sinks_of_groups
 

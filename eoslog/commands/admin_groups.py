@@ -11,8 +11,8 @@ from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.client.wire.grouping import by_topic
 from eoslog.connector.client.wire.retry import check
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.coordinator_records import assigned_partitions
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.internal_topics.coordinator_records import assigned_partitions
 from eoslog.protocol.schema import Message
 
 WITHOUT_MEMBERS = ("Empty", "Dead")

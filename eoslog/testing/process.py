@@ -14,13 +14,12 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-import eoslog
 from eoslog.testing.life import READY, BrokerFailed, Settings
 
 
 def _environment() -> dict[str, str]:
     """Ours, with the eoslog that this process uses first on the path, whatever the current directory is."""
-    home = str(Path(eoslog.__file__).parent.parent)
+    home = str(Path(__file__).parents[2])
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))}
 
 

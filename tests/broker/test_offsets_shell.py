@@ -11,9 +11,9 @@ from group_shell import Shell, on_loop, run
 
 from eoslog.broker.coordinator.groups.offsets_shell import TransactionalCommit
 from eoslog.broker.rules.offsets import NOTHING, Committer, Fetched
-from eoslog.protocol import coordinator_records
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.group_metadata import OFFSET_COMMIT_KEY
 from eoslog.protocol.plain_records import encode_records
 

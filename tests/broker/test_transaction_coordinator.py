@@ -31,10 +31,10 @@ from eoslog.broker.log.segment.files import BadFile
 from eoslog.broker.log.upkeep.upkeep import Upkeep
 from eoslog.broker.rules.transactions.state import Metadata, State
 from eoslog.broker.topics.topics import Topics
-from eoslog.protocol import coordinator_records
 from eoslog.protocol.control import read_control
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.transaction_log import TRANSACTION_KEY, TRANSACTION_VALUE
 from eoslog.protocol.plain_records import encode_records
 

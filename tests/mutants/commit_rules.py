@@ -143,6 +143,15 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
+        "connector/commit/winner.py",
+        (f"{HERE}test_decision.py", *STORIES, *MODEL),
+        Break(
+            "who wrote ends what is sealed",
+            "self.holder or self.participant.identity",
+            "self.participant.identity",
+        ),
+    ),
+    *mutants_of(
         "connector/commit/decision.py",
         (f"{HERE}test_decision.py", *STORIES, *MODEL),
         Break("one other query is kept", "KEPT_QUERIES = 16", "KEPT_QUERIES = 1"),
@@ -180,11 +189,6 @@ MUTANTS: list[Mutant] = [
             "winner for winner",
         ),
         Break("the size is reckoned unsealed", "w._replace(holder=_later(w.participant.identity, 1))", "w"),
-        Break(
-            "who wrote ends what is sealed",
-            "self.holder or self.participant.identity",
-            "self.participant.identity",
-        ),
         Break("lost partitions are not left out", "if w.partition not in partitions", "if True"),
     ),
     *mutants_of(

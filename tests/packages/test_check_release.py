@@ -13,7 +13,8 @@ def release(tmp_path: Path) -> Release:
     source, dist, jar = tmp_path / "source", tmp_path / "dist", tmp_path / "maven" / "eoslog_2.13-1.2.0.jar"
     for path in (source / "eoslog", source / "docs", dist, jar.parent):
         path.mkdir(parents=True)
-    (source / "eoslog/version.py").write_text('__version__ = "1.2.0"\n')
+    (source / "eoslog/version").mkdir()
+    (source / "eoslog/version/__init__.py").write_text('__version__ = "1.2.0"\n')
     (source / "docs/installing.md").write_text("--packages io.github.eoslog:eoslog_2.13:1.2.0 app.py")
     (source / "CHANGELOG.md").write_text(
         "# Changelog\n\n## 1.2.0 (unreleased)\n- more\n\n## 1.1.0 (2026-01-31)\n"

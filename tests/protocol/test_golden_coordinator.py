@@ -21,7 +21,12 @@ from kio.schema.consumer_protocol_subscription import v1 as subscription_v1
 from kio.schema.consumer_protocol_subscription import v2 as subscription_v2
 from kio.schema.consumer_protocol_subscription import v3 as subscription_v3
 
-from eoslog.protocol.coordinator_records import assigned_partitions, decode, encode, key_version
+from eoslog.protocol.internal_topics.coordinator_records import (
+    assigned_partitions,
+    decode,
+    encode,
+    key_version,
+)
 from eoslog.protocol.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
     CONSUMER_PROTOCOL_SUBSCRIPTION,

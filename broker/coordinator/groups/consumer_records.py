@@ -20,7 +20,7 @@ from eoslog.broker.rules.consumer.facts import (
     TargetFact,
 )
 from eoslog.broker.rules.consumer.state import Current, MemberState, Part, Profile, Resolved
-from eoslog.protocol import coordinator_records
+from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages import consumer_group_metadata as messages
 from eoslog.protocol.plain_records import Record
 from eoslog.protocol.schema import Message, ProtocolError, Schema

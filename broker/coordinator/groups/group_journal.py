@@ -15,8 +15,9 @@ from eoslog.broker.coordinator.groups import consumer_records
 from eoslog.broker.coordinator.groups.group_records import GroupRecord, KeyValue, OffsetRecord, decode
 from eoslog.broker.rules.consumer.facts import Fact
 from eoslog.broker.rules.partition_of import partition_of
-from eoslog.protocol import batch, control, coordinator_records
+from eoslog.protocol import batch, control
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.plain_records import Record, encode_records, iter_records
 from eoslog.protocol.schema import ProtocolError
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from eoslog.broker.rules.classic.state import Group, GroupState, Member
 from eoslog.broker.rules.offsets import NO_TOPIC_ID, Committed, Place
-from eoslog.protocol import coordinator_records
+from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.group_metadata import (
     GROUP_METADATA_KEY,
     GROUP_METADATA_VALUE,

@@ -7,7 +7,7 @@ the same version, with client transaction version 0. Version 0 values, of older 
 from __future__ import annotations
 
 from eoslog.broker.rules.transactions.state import NEVER_PERSISTED, Metadata, State, remembered_epoch
-from eoslog.protocol import coordinator_records
+from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.transaction_log import TRANSACTION_KEY, TRANSACTION_VALUE
 from eoslog.protocol.plain_records import Record
 from eoslog.protocol.schema import Message, ProtocolError

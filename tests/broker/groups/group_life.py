@@ -19,8 +19,8 @@ from eoslog.broker.rules.classic.state import GroupState
 from eoslog.broker.rules.consumer.events import Beat, BeatAnswer
 from eoslog.broker.rules.offsets import Committer
 from eoslog.broker.topics.topics import Topics
-from eoslog.protocol import coordinator_records
 from eoslog.protocol.errors import ErrorCode as E
+from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
     CONSUMER_PROTOCOL_SUBSCRIPTION,

@@ -11,9 +11,9 @@ import pytest
 from broker_clients import Wire
 from group_life import assignment, subscription
 
-from eoslog.protocol import coordinator_records
 from eoslog.protocol.apis import ApiKey as K
 from eoslog.protocol.errors import ErrorCode as E
+from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
 )
