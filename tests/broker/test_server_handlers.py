@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from broker_clients import Wire
 
+from eoslog.broker.network import served
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.batch import HEADER_SIZE, build_batch, iter_headers
 from eoslog.protocol.plain_records import encode_records
@@ -126,9 +127,9 @@ def test_api_versions(wire: Wire) -> None:
             ApiKey.API_VERSIONS, version, client_software_name="a-b.c", client_software_version="1.0"
         )
         assert answer["error_code"] == 0
-        served = {api["api_key"]: (api["min_version"], api["max_version"]) for api in answer["api_keys"]}
-        assert served == {key: (api.named_from, api.versions.last) for key, api in served.served().items()}
-        assert served[ApiKey.PRODUCE][0] == served[ApiKey.JOIN_GROUP][0] == 0
+        told = {api["api_key"]: (api["min_version"], api["max_version"]) for api in answer["api_keys"]}
+        assert told == {key: (api.named_from, api.versions.last) for key, api in served.served().items()}
+        assert told[ApiKey.PRODUCE][0] == told[ApiKey.JOIN_GROUP][0] == 0
         if version >= 3:
             levels = {one["name"]: one["max_version_level"] for one in answer["finalized_features"]}
             assert levels == {"group.version": 1, "transaction.version": 2}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -303,7 +304,7 @@ def test_what_was_begun_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def scenario() -> None:
         go_on, loop = asyncio.Event(), asyncio.get_running_loop()
-        asker = inside.Inside(None, loop)  # type: ignore[arg-type]
+        asker = inside.Inside(SimpleNamespace(authorizer=None), loop)  # type: ignore[arg-type]
         with pytest.raises(inside.BrokerBusy):
             await asker.run(change(go_on))
         go_on.set()

@@ -8,9 +8,9 @@ import oracle
 import pytest
 from oracle import Batch, Rec
 
-from eoslog.protocol import batch, control
+from eoslog.protocol import batch
 from eoslog.protocol.batch import CorruptBatch, build_batch, iter_headers, read_header
-from eoslog.protocol.control import control_batch
+from eoslog.protocol.control import ABORT, COMMIT, control_batch, read_control
 from eoslog.protocol.plain_records import encode_records
 
 FORMS: list[Callable[[bytes], Any]] = [bytes, bytearray, memoryview, lambda data: memoryview(bytearray(data))]
@@ -122,7 +122,7 @@ def test_the_error_survives_a_process_boundary() -> None:
     assert (str(error), error.offset) == ("what", 17)
 
 
-@pytest.mark.parametrize(("kind", "number"), [(control.ABORT, 0), (control.COMMIT, 1)])
+@pytest.mark.parametrize(("kind", "number"), [(ABORT, 0), (COMMIT, 1)])
 def test_markers(kind: int, number: int) -> None:
     """KIP-98: key int16 version 0, int16 type; value int16 version 0, int32 coordinator epoch."""
     data = control_batch(kind, producer_id=99, producer_epoch=8, coordinator_epoch=258, timestamp=1234)
@@ -131,7 +131,7 @@ def test_markers(kind: int, number: int) -> None:
     assert (marker.producer_id, marker.producer_epoch, marker.base_sequence) == (99, 8, -1)
     assert marker.records == [Rec(bytes([0, 0, 0, number]), b"\0\0\0\0\x01\x02", 1234, [], 0)]
     assert read_header(data).attributes == 0x30
-    assert control.read_control(data, 0, read_header(data)) == (0, kind, 258)
+    assert read_control(data, 0, read_header(data)) == (0, kind, 258)
 
 
 def control(key: bytes | None, value: bytes | None) -> bytes:
@@ -140,9 +140,9 @@ def control(key: bytes | None, value: bytes | None) -> bytes:
 
 def test_control_records_of_other_makers() -> None:
     newer = control(b"\0\x01\0\x01\xff", b"\0\x05\0\0\0\x07more")
-    assert control.read_control(newer, 0, read_header(newer)) == (1, control.COMMIT, 7)
+    assert read_control(newer, 0, read_header(newer)) == (1, COMMIT, 7)
     leader_change = control(b"\0\0\0\x02", b"\0\0?")
-    assert control.read_control(leader_change, 0, read_header(leader_change)) == (0, 2, -1)
+    assert read_control(leader_change, 0, read_header(leader_change)) == (0, 2, -1)
 
 
 @pytest.mark.parametrize(
@@ -158,4 +158,4 @@ def test_control_records_of_other_makers() -> None:
 )
 def test_what_is_no_control_record(data: bytes, message: str) -> None:
     with pytest.raises(CorruptBatch, match=message):
-        control.read_control(data, 0, read_header(data))
+        read_control(data, 0, read_header(data))

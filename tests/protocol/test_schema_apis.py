@@ -7,7 +7,7 @@ import pkgutil
 
 import pytest
 
-from eoslog.broker.network import served
+from eoslog.broker.network.served import served as declared_apis
 from eoslog.protocol import messages
 from eoslog.protocol.apis import APIS, Api, ApiKey
 
@@ -78,13 +78,13 @@ def test_versions(line: tuple[int, str, int, Range, Range]) -> None:
     api = APIS[ApiKey(key)]
     assert (api.key, api.name, api.flexible_from) == (key, name, flexible)
     assert (api.min_version, api.max_version) == served
-    declared = served.served()[api.key]
+    declared = declared_apis()[api.key]
     assert declared.versions == served
     assert (declared.named_from, declared.versions.last) == named
 
 
 def test_the_table_is_complete() -> None:
-    assert sorted(APIS) == sorted(ApiKey) == [*served.served()] == [row[0] for row in EXPECTED]
+    assert sorted(APIS) == sorted(ApiKey) == [*declared_apis()] == [row[0] for row in EXPECTED]
 
 
 def test_every_file_of_messages_belongs_to_a_key_or_to_a_log() -> None:
