@@ -25,12 +25,12 @@ $(READY): setup.cfg pyproject.toml
 		else echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)"; exit 1; fi; }
 	@echo "installing eoslog, PySpark and what the tests need into .venv: a minute or two, mostly downloads"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@$(BIN)/python -m compileall -q eoslog  # as pip does with what it installs for users
+	@$(BIN)/python -m compileall -q eoslog broker connector protocol  # as pip does for users; it passes over links
 	@touch $@
 	@echo "ready: .venv/bin/eoslog, or . .venv/bin/activate"
 
 compiled: $(READY)
-	@$(BIN)/python -m compileall -q eoslog
+	@$(BIN)/python -m compileall -q eoslog broker connector protocol
 
 java:
 	@major=$$(java -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p'); \
