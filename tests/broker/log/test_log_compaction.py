@@ -37,7 +37,7 @@ def of_producer(pid: int, sequence: int, *pairs: Pair, transactional: bool = Fal
 
 def roll(disk: Disk, partition: Partition) -> None:
     """Seal what is written."""
-    partition._roll()
+    partition._tail.roll()
 
 
 def everything(partition: Partition) -> list[tuple[BatchHeader, list[Record]]]:
