@@ -334,11 +334,6 @@ class Partition:
         """See `Progress.saving_failed`."""
         self._progress.saving_failed()
 
-    @property
-    def cleaned_offset(self) -> int:
-        """See `Compacting.cleaned_offset`."""
-        return self._compacting.cleaned_offset
-
     def dirt(self, now_ms: int) -> Dirt | None:
         """See `Compacting.dirt`."""
         return self._compacting.dirt(now_ms)
