@@ -106,7 +106,7 @@ async def test_a_failed_disk_acknowledges_and_shows_nothing(data: Path) -> None:
     fetch = asyncio.ensure_future(shell.offset("g"))
     await asyncio.sleep(0.02)
     partition = shell.partition()
-    partition.end_flush(partition.begin_flush()[0], OSError("says the test"))
+    partition.durability.end_flush(partition.durability.begin_flush()[0], OSError("says the test"))
     for waiting in (commit, fetch):
         with pytest.raises(KafkaError) as refused:
             await waiting

@@ -136,16 +136,16 @@ def test_markers_wait_for_the_decision_and_the_answer_for_the_markers(life: Call
         assert life.markers(A) == life.markers(B) == []
         assert life.state() == "Ongoing", "what is not durable is not told"
         life.machine.flush.held = False
-        life.machine.flush.flush_now(life.machine.partition(LOG))
+        life.machine.partition(LOG).durability.flush_now()
         life.machine.flush.held = True
         await turns()
         assert life.markers(A) == life.markers(B) == [(pid, epoch + 1, 1)]
         assert life.state() == "PrepareCommit"
-        life.machine.flush.flush_now(life.machine.partition(A))
+        life.machine.partition(A).durability.flush_now()
         await turns()
         assert not end.done()
         assert life.known().partitions == [A, B]
-        life.machine.flush.flush_now(life.machine.partition(B))
+        life.machine.partition(B).durability.flush_now()
         await turns()
         assert end.done(), "the completion itself is not waited for"
         assert life.state() == "CompleteCommit"
@@ -301,7 +301,7 @@ def test_a_late_writer_does_not_join_the_next_transaction(life: Callable[[Test],
         end = asyncio.create_task(client.end(True))
         await turns(2)
         late = verify("x", pid, epoch, *B, True)
-        life.machine.flush.flush_now(life.machine.partition(LOG))
+        life.machine.partition(LOG).durability.flush_now()
         await turns()
         assert life.state() == "PrepareCommit"
         following = verify("x", pid, epoch + 1, *A, True)
@@ -338,7 +338,7 @@ def test_a_topic_deleted_while_its_marker_is_on_its_way(life: Callable[[Test], N
         life.machine.flush.hold()
         end = asyncio.create_task(client.end(True))
         await turns()
-        life.machine.flush.flush_now(life.machine.partition(LOG))
+        life.machine.partition(LOG).durability.flush_now()
         await turns()
         life.machine.topics.delete("b")
         life.machine.flush.go_on()

@@ -157,7 +157,7 @@ class Machine:
     def _shrink(self) -> None:
         for partition in self.node.broker.topics.all_partitions():
             if partition.settings.segment_bytes != self._segment_bytes:
-                partition.settings = replace(partition.settings, segment_bytes=self._segment_bytes)
+                partition.reconfigure(replace(partition.settings, segment_bytes=self._segment_bytes))
 
     def connect(self, name: str) -> Channel:
         """A new connection."""

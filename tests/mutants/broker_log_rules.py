@@ -11,6 +11,7 @@ COMPACTION = (
     f"{HERE}test_log_compaction_steps.py",
     f"{HERE}test_log_upkeep_model.py",
 )
+TRIMMING = (f"{HERE}test_log_retention.py", *COMPACTION)
 FILES = (f"{HERE}test_os_files.py",)
 BACKUP = (f"{HERE}test_log_backup.py", "tests/broker/operations/test_command_backup.py")
 
@@ -31,11 +32,11 @@ MUTANTS: list[Mutant] = [
         Break("half a small file is taken for whole", "    if file.write([data], 0) != len(data):", "    if file.write([data], 0) < 0:"),
     ),
     *mutants_of(
-        "broker/log/partition/partition_base.py",
+        "broker/log/partition/tail.py",
         (*CRASH, f"{HERE}test_log_recovery.py", f"{HERE}test_log_progress.py"),
         Break(
             "a snapshot comes before the transaction index is synced",
-            "        self._sync_here([old.transactions.sync])\n",
+            "        self._durability.sync_here([old.transactions.sync])\n",
             "",
         ),
         Break(
@@ -43,28 +44,40 @@ MUTANTS: list[Mutant] = [
             "old.file.sync, *(sync_and_close(file) for file in saved)]",
             "old.file.sync, *(file.close for file in saved)]",
         ),
-        Break("a roll does not sync the log", "*self._to_sync, old.file.sync, *(sync", "*self._to_sync, *(sync"),
+        Break("a roll does not sync the log", "[old.file.sync, *(sync", "[*(sync"),
         Break(
             "a new segment's name is not synced",
-            "            self._fs.sync_dir(self.directory)\n        except OSError as error:\n            self._drop",
+            "            log.fs.sync_dir(log.directory)\n        except OSError as error:\n            self._drop",
             "        except OSError as error:\n            self._drop",
         ),
+    ),
+    *mutants_of(
+        "broker/log/partition/durability.py",
+        (*CRASH, f"{HERE}test_log_recovery.py", f"{HERE}test_log_progress.py"),
+        Break("a roll with unsynced bytes before it", "        if self.lazy:\n            self._to_sync", "        if True:\n            self._to_sync"),
         Break(
             "the recovery point is the log's end",
             "max(self.recovery_point, offset)",
-            "max(self.recovery_point, self.log_end_offset)",
+            "max(self.recovery_point, self._log.end)",
         ),
-        Break("what is written is shown", "self.log_end_offset if self._lazy else", "self.log_end_offset if True else"),
+        Break("what is written is shown", "self._log.end if self.lazy else", "self._log.end if True else"),
         Break("a waiter at the mark is let go", "        if offset < self.high_watermark:", "        if offset <= self.high_watermark:"),
         Break(
             "what a failed sync left stays",
-            "                self._log.active.file.truncate(self._synced_size)\n",
+            "                self._log.segments.active.file.truncate(self.synced_size)\n",
             "                pass\n",
         ),
         Break("a failed sync is none", "        if error is not None:\n            self._sync_failed", "        if False:\n            self._sync_failed"),
-        Break("what came during a sync is synced", "            self._synced_size = size", "            self._synced_size = segment.size"),
-        Break("waiters are not refused", "        self._watch.refuse(self._storage_error())\n", "", hangs=True),
-        Break("an offline partition is served", "        if self.offline is not None:\n            raise self._storage_error()", "        if False:\n            raise self._storage_error()"),
+        Break("what came during a sync is synced", "            self.synced_size = size", "            self.synced_size = segment.size"),
+        Break("waiters are not refused", "        self._watch.refuse(self._log.storage_error())\n", "", hangs=True),
+    ),
+    *mutants_of(
+        "broker/log/partition/log.py",
+        (*CRASH, f"{HERE}test_log_recovery.py", f"{HERE}test_log_progress.py"),
+        Break("an offline partition is served", "        if self.offline is not None:\n            raise self.storage_error()", "        if False:\n            raise self.storage_error()"),
+        Break("any log may have gaps", "return self.checkpoints.cleaned.knows(self.topic, self.index)", "return True", DAMAGE),
+        Break("no log may have gaps", "return self.checkpoints.cleaned.knows(self.topic, self.index)", "return False", DAMAGE),
+        Break("the new start is not noted", "            self.checkpoints.starts.put(self.topic, self.index, offset)\n", "", TRIMMING),
     ),
     *mutants_of(
         "broker/log/segment/flush.py",
@@ -139,28 +152,25 @@ MUTANTS: list[Mutant] = [
         Break("zero is a rate", "        if not rate:\n            return", "        if False:\n            return"),
     ),
     *mutants_of(
-        "broker/log/partition/partition_reads.py",
+        "broker/log/partition/readings.py",
         DAMAGE,
-        Break("any log may have gaps", "return self._checkpoints.cleaned.knows(self.topic, self.index)", "return True"),
-        Break("no log may have gaps", "return self._checkpoints.cleaned.knows(self.topic, self.index)", "return False"),
-        Break("the active segment must end where it was to", "None if segment is self._log.active else", "None if False else"),
+        Break("the active segment must end where it was to", "None if segment is self._log.segments.active else", "None if False else"),
         Break("damage is a storage error", "ErrorCode.CORRUPT_MESSAGE if damaged else", "ErrorCode.KAFKA_STORAGE_ERROR if damaged else"),
-        Break("what was deleted is read", "if not self.log_start_offset <= offset <=", "if not 0 <= offset <=", (f"{HERE}test_log_retention.py",)),
+        Break("what was deleted is read", "if not self._log.start <= offset <=", "if not 0 <= offset <=", (f"{HERE}test_log_retention.py",)),
     ),
     *mutants_of(
-        "broker/log/partition/partition_upkeep.py",
-        (f"{HERE}test_log_retention.py", *COMPACTION),
-        Break("the new start is not noted", "            self._checkpoints.starts.put(self.topic, self.index, offset)\n", ""),
-        Break("records above the mark are deleted", "        if not 0 <= wanted <= self.high_watermark:", "        if not 0 <= wanted:"),
-        Break("files go before the start is noted", "        self._begin_at(start)\n        gone = self._log.drop_first(count)\n", "        gone = self._log.drop_first(count)\n"),
+        "broker/log/partition/trimming.py",
+        TRIMMING,
+        Break("records above the mark are deleted", "        if not 0 <= wanted <= mark:", "        if not 0 <= wanted:"),
+        Break("files go before the start is noted", "        self._log.begin_at(start)\n        gone = self._log.segments.drop_first(count)\n", "        gone = self._log.segments.drop_first(count)\n"),
     ),
     *mutants_of(
-        "broker/log/partition/partition_cleaning.py",
+        "broker/log/partition/compacting.py",
         COMPACTION,
-        Break("gaps that nobody announced", "        if not self.has_gaps:\n            self.cleaned", "        if False:\n            self.cleaned"),
-        Break("undecided records are compacted", "self._log.active.base_offset, self.last_stable_offset, self.recovery", "self._log.active.base_offset, self.recovery"),
-        Break("what is not durable is compacted", "self.last_stable_offset, self.recovery_point)", "self.last_stable_offset)"),
-        Break("segments that are not there any more", " or not self._log.holds(old)", ""),
+        Break("gaps that nobody announced", "        if not self._log.has_gaps:\n            self.cleaned", "        if False:\n            self.cleaned"),
+        Break("undecided records are compacted", "        stable = self._producers.last_stable_offset\n", "        stable = self._log.end\n"),
+        Break("what is not durable is compacted", "stable, self._durability.recovery_point)", "stable)"),
+        Break("segments that are not there any more", " or not self._log.segments.holds(old)", ""),
     ),
     *mutants_of(
         "broker/log/compaction/cleaning.py",

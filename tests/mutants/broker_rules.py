@@ -44,17 +44,17 @@ MUTANTS: list[Mutant] = [
         RETURN,
         Break(
             "a job of before writes on",
-            "        if self._in_progress or self._flush.is_busy(self):",
-            "        if self._flush.is_busy(self):",
+            "        if self._progress.is_running or self.durability.is_busy:",
+            "        if self.durability.is_busy:",
         ),
         Break(
             "with page cache durability the end is cut, too",
-            "        if not self._lazy and len(self._log):",
-            "        if len(self._log):",
+            "        if not self.durability.lazy and len(log.segments):",
+            "        if len(log.segments):",
         ),
         Break(
             "a partition that was closed meanwhile is open again",
-            "        if self._closed:\n            Segments(",
+            "        if self._log.closed:\n            Segments(",
             "        if False:\n            Segments(",
         ),
         Break("who reads is not told", "        self._watch.stir()\n", ""),
@@ -76,11 +76,13 @@ MUTANTS: list[Mutant] = [
     *mutants_of(
         "broker/log/opening/opening.py",
         (*RETURN, f"{LOG}test_log_damage_wire.py"),
-        Break("who could not be opened stays offline for ever", "        partition.may_return = True\n", ""),
+        Break(
+            "who could not be opened stays offline for ever", "str(error), may_return=True)", "str(error))"
+        ),
         Break(
             "the recovery point of who could not be opened is forgotten",
-            "reason, known.recovery_point\n",
-            "reason, 0\n",
+            "recovery_point = known.recovery_point\n",
+            "recovery_point = 0\n",
         ),
         Break(
             "what was compacted is damage when nobody knows",

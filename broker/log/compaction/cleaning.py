@@ -2,7 +2,7 @@
 
 It works on a plan (`cleaning_plan`), made on the event loop. It reads sealed segments, which nobody writes
 to any more, through files of its own, and writes `.cleaned` segments beside them; what is in use is not
-touched. Taking a `.cleaned` segment over is the event loop's again (`partition_cleaning`), group by group,
+touched. Taking a `.cleaned` segment over is the event loop's again (`compacting`), group by group,
 the oldest first, each durable before the next.
 
 Memory: the map of keys (log.cleaner.dedupe.buffer.size), and the records of `CHUNK` bytes of batches, or of

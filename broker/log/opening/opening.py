@@ -71,9 +71,7 @@ def open_partition(
         return _offline(fs, place, settings, flush, checkpoints, known, str(damage))
     except OSError as error:
         report.append(Finding(place.directory, 0, -1, f"cannot be opened: {error}"))
-        partition = _offline(fs, place, settings, flush, checkpoints, known, str(error))
-        partition.may_return = True
-        return partition
+        return _offline(fs, place, settings, flush, checkpoints, known, str(error), may_return=True)
     partition = Partition(fs, place, settings, flush, checkpoints, segments, states, known.leader_epoch)
     if known.clean or (partition.size == 0 and not states.all()):
         partition.is_saved()
@@ -88,8 +86,9 @@ def _offline(
     checkpoints: Checkpoints,
     known: Known,
     reason: str,
+    may_return: bool = False,
 ) -> Partition:
     partition = Partition(fs, place, settings, flush, checkpoints, [], ProducerStates(), known.leader_epoch)
-    partition.offline, partition.recovery_point = reason, known.recovery_point
-    _LOG.error("partition %s stays offline: %s", partition, reason)
+    partition.durability.recovery_point = known.recovery_point
+    partition.stay_offline(reason, may_return=may_return)
     return partition

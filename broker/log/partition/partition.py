@@ -2,37 +2,145 @@
 
     append -> checks -> producer rules -> one write -> state -> (group flush) -> high watermark
 
-Its parts: `partition_base` (state, durability, failures), `partition_reads`, `partition_upkeep` (retention,
-deleted records), `partition_cleaning` (compaction), and here what writes.
+Its parts, each a class of its own: `log` (what all look at), `durability`, `producers`, `tail` (writing),
+`readings`, `progress` (for the next start), `trimming` (deleted records, retention), `discarded` (files out
+of use), `compacting`. Here is what happens to a batch, and what takes all parts: coming back, and the end.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
-from eoslog.broker.log.partition.partition_cleaning import PartitionCleaning
+from eoslog.broker.log.compaction.cleaning_plan import Plan, Source
+from eoslog.broker.log.partition.compacting import Compacting, Dirt
+from eoslog.broker.log.partition.discarded import Discarded
+from eoslog.broker.log.partition.durability import Durability
+from eoslog.broker.log.partition.log import Log
+from eoslog.broker.log.partition.producers import Producers
+from eoslog.broker.log.partition.progress import Progress
+from eoslog.broker.log.partition.readings import Readings
+from eoslog.broker.log.partition.tail import Tail
+from eoslog.broker.log.partition.trimming import Trimming
+from eoslog.broker.log.partition.watch import Watch
 from eoslog.broker.log.recovery.reading_back import Durable, ReadBack, prepare, read_back
 from eoslog.broker.log.recovery.recovery import Known
-from eoslog.broker.log.segment import epochs, files, snapshot
-from eoslog.broker.log.segment.answers import Appended
-from eoslog.broker.log.segment.checks import STORED_START, check_batch, stored_start, with_append_time
-from eoslog.broker.log.segment.flush import sync_and_close
-from eoslog.broker.log.segment.scan import DamagedBatch
-from eoslog.broker.log.segment.segment import LostFile
+from eoslog.broker.log.segment.answers import Appended, Place, ReadResult, Unchecked
+from eoslog.broker.log.segment.checkpoint import Checkpoints
+from eoslog.broker.log.segment.checks import check_batch, with_append_time
+from eoslog.broker.log.segment.flush import GroupFlush
+from eoslog.broker.log.segment.segment import Segment
 from eoslog.broker.log.segment.segments import Segments
-from eoslog.broker.ports.ports import Buffer
-from eoslog.broker.rules.producer import ProducerState
+from eoslog.broker.log.segment.settings import LogSettings
+from eoslog.broker.ports.ports import Buffer, FileSystem
+from eoslog.broker.rules.producer import ProducerState, ProducerStates
 from eoslog.protocol.batch import BatchHeader, read_header
 from eoslog.protocol.control import ABORT, COMMIT, control_batch, read_control
-from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.errors import KafkaError
 
 _LOG = logging.getLogger(__name__)
 
 
-class Partition(PartitionCleaning):
+class Partition:
     """See the head of this file. Attributes are for reading only; offsets count records."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        place: Place,
+        settings: LogSettings,
+        flush: GroupFlush,
+        checkpoints: Checkpoints,
+        segments: list[Segment],
+        states: ProducerStates,
+        leader_epoch: int = 0,
+    ) -> None:
+        """`segments`: open, at least one, all synced. Use `opening.open_partition`."""
+        self.topic, self.index, self.topic_id, self.directory = place
+        self.leader_epoch = leader_epoch  # of all that is written in this life
+        log = Log(fs, place, settings, checkpoints, segments, leader_epoch)
+        watch, discarded = Watch(), Discarded(log)
+        durability = Durability(log, flush, watch)
+        producers = Producers(log, durability, watch, states)
+        tail = Tail(log, durability, producers)
+        self.durability = durability
+        self._log, self._watch, self._discarded = log, watch, discarded
+        self._producers, self._tail = producers, tail
+        self._readings = Readings(log, durability, producers)
+        self._progress = Progress(log, durability, producers, tail)
+        self._trimming = Trimming(log, durability, producers, tail, discarded)
+        self._compacting = Compacting(log, durability, producers, discarded)
+        self.subscribe = watch.subscribe  # called when the high watermark or last stable offset moves
+        self.unsubscribe = watch.unsubscribe
+
+    def __repr__(self) -> str:
+        return f"<Partition {self}>"
+
+    def __str__(self) -> str:
+        return str(self._log)
+
+    @property
+    def settings(self) -> LogSettings:
+        """As its topic has them now."""
+        return self._log.settings
+
+    def reconfigure(self, settings: LogSettings) -> None:
+        """Take over changed settings; what is written from now on obeys them."""
+        self._log.settings = settings
+        self._tail.jitter()
+
+    # -- where it stands -----------------------------------------------------------------------
+
+    @property
+    def log_start_offset(self) -> int:
+        """Nothing below is there any more."""
+        return self._log.start
+
+    @property
+    def log_end_offset(self) -> int:
+        """Of the next record."""
+        return self._log.end
+
+    @property
+    def high_watermark(self) -> int:
+        """The end of what readers see."""
+        return self.durability.high_watermark
+
+    @property
+    def recovery_point(self) -> int:
+        """All below is durable."""
+        return self.durability.recovery_point
+
+    @property
+    def last_stable_offset(self) -> int:
+        """See `Producers.last_stable_offset`."""
+        return self._producers.last_stable_offset
+
+    @property
+    def offline(self) -> str | None:
+        """Why, if it is."""
+        return self._log.offline
+
+    @property
+    def may_return(self) -> bool:
+        """From being offline: the disk failed, and nothing is known to be damaged."""
+        return self._log.may_return
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed or removed."""
+        return self._log.closed
+
+    @property
+    def wrote(self) -> bool:
+        """Whether something was written in this life."""
+        return self._tail.wrote
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments' record batches."""
+        return sum(segment.size for segment in self._log.segments)
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -46,9 +154,9 @@ class Partition(PartitionCleaning):
         Raises KafkaError with nothing changed: see `checks` and `rules.producer` for the codes, and
         KAFKA_STORAGE_ERROR where the disk fails. The batch is durable once `wait_durable` says so.
         """
-        self._check_online()
+        self._log.check_online()
         view = memoryview(batch)
-        header = check_batch(view, self.settings, now_ms, coordinator=coordinator)
+        header = check_batch(view, self._log.settings, now_ms, coordinator=coordinator)
         if header.is_control:
             control = read_control(view, 0, header)
             if control.type in (COMMIT, ABORT):
@@ -56,23 +164,23 @@ class Partition(PartitionCleaning):
                     view, header, control.type == COMMIT, control.coordinator_epoch, now_ms
                 )
         elif header.producer_id >= 0:
-            written = self._producers.check(header, coordinator=coordinator, from_zero=from_zero)
+            written = self._producers.states.check(header, coordinator=coordinator, from_zero=from_zero)
             if written is not None:
-                return Appended(written.first_offset, written.last_offset, -1, self.log_start_offset, True)
+                return Appended(written.first_offset, written.last_offset, -1, self._log.start, True)
         append_time = -1
-        if self.settings.log_append_time and not coordinator:
+        if self._log.settings.log_append_time and not coordinator:
             view = memoryview(with_append_time(view, now_ms))
             header, append_time = read_header(view), now_ms
         try:
-            base = self._write(view, header)
+            base = self._tail.write(view, header)
         except KafkaError:
             if header.producer_id >= 0:
-                self._producers.not_written(header)
+                self._producers.states.not_written(header)
             raise
         if header.producer_id >= 0 and not header.is_control:
-            self._producers.apply(header, base, now_ms)
-        self._written()
-        return Appended(base, base + header.last_offset_delta, append_time, self.log_start_offset, False)
+            self._producers.states.apply(header, base, now_ms)
+        self.durability.written()
+        return Appended(base, base + header.last_offset_delta, append_time, self._log.start, False)
 
     def append_marker(
         self,
@@ -88,8 +196,10 @@ class Partition(PartitionCleaning):
         `transaction_version`: see `ProducerStates.check_marker`.
         Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
         """
-        self._check_online()
-        self._producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
+        self._log.check_online()
+        self._producers.states.check_marker(
+            producer_id, producer_epoch, coordinator_epoch, transaction_version
+        )
         kind = COMMIT if commit else ABORT
         batch = control_batch(kind, producer_id, producer_epoch, coordinator_epoch, now_ms)
         view = memoryview(batch)
@@ -99,72 +209,150 @@ class Partition(PartitionCleaning):
         self, view: memoryview, header: BatchHeader, commit: bool, coordinator_epoch: int, now_ms: int
     ) -> Appended:
         pid, epoch = header.producer_id, header.producer_epoch
-        self._producers.check_marker(pid, epoch, coordinator_epoch)
-        base = self._write(view, header)
-        aborted = self._producers.apply_marker(pid, epoch, coordinator_epoch, commit, base, now_ms)
+        self._producers.states.check_marker(pid, epoch, coordinator_epoch)
+        base = self._tail.write(view, header)
+        aborted = self._producers.states.apply_marker(pid, epoch, coordinator_epoch, commit, base, now_ms)
         if aborted is not None:
             try:
-                self._log.active.transactions.append(aborted)
+                self._log.segments.active.transactions.append(aborted)
             except OSError as error:
                 # The marker is in the log, its index entry is not: readers would take aborted for committed.
-                self._fail(f"the transaction index cannot be written ({error})")
-        self._written()
-        return Appended(base, base, -1, self.log_start_offset, False)
+                self.durability.fail(f"the transaction index cannot be written ({error})")
+        self.durability.written()
+        return Appended(base, base, -1, self._log.start, False)
 
-    def _write(self, view: memoryview, header: BatchHeader) -> int:
-        """Put the batch at the end of the log under its offset, which is answered."""
-        base = self.log_end_offset
-        segment = self._log.active
-        try:
-            last = base + header.last_offset_delta
-            if not segment.fits(len(view), last, self.settings.segment_bytes) or segment.spans(
-                header.max_timestamp, self._roll_after_ms
-            ):
-                segment = self._roll()
-            if not self.wrote:
-                path = os.path.join(self.directory, files.LEADER_EPOCHS)
-                epochs.begun(self._fs, path, self.leader_epoch, base, self.log_start_offset)
-                self.wrote = True
-            stored = header._replace(base_offset=base)
-            segment.append([stored_start(header, base, self.leader_epoch), view[STORED_START:]], stored)
-        except LostFile as error:
-            self._fail(str(error))
-        except (DamagedBatch, OSError) as error:
-            _LOG.error("partition %s: nothing was written: %s", self, error)
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"partition {self}: nothing was written: {error}"
-            ) from error
-        self.log_end_offset = stored.next_offset
-        self._appended += len(view)
-        return base
-
-    def _written(self) -> None:
-        if self._lazy:
-            self._advance()
-        else:
-            self._flush.mark(self)
+    def wait_durable(self, offset: int) -> Coroutine[Any, Any, None]:
+        """See `Durability.wait`."""
+        return self.durability.wait(offset)
 
     # -- producers and transactions ------------------------------------------------------------
 
     def ongoing(self, producer_id: int) -> int | None:
         """First offset of the producer's open transaction, None if it has none."""
-        return self._producers.ongoing(producer_id)
+        return self._producers.states.ongoing(producer_id)
 
     def open_transactions(self) -> list[tuple[int, int]]:
         """(producer id, first offset) of all open transactions, the oldest first."""
-        return self._producers.open_transactions()
+        return self._producers.states.open_transactions()
 
     def producers(self) -> list[ProducerState]:
         """All that is known of the producers, for DescribeProducers."""
-        return self._producers.all()
+        return self._producers.states.all()
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:
         """Raises KafkaError INVALID_PRODUCER_EPOCH for an epoch below the one that is known here."""
-        self._producers.check_epoch(producer_id, epoch)
+        self._producers.states.check_epoch(producer_id, epoch)
 
     def expire_producers(self, now_ms: int) -> list[int]:
         """Forget producers idle for longer than producer.id.expiration.ms; answers their ids."""
-        return self._producers.expire(now_ms, self.settings.producer_id_expiration_ms)
+        return self._producers.states.expire(now_ms, self._log.settings.producer_id_expiration_ms)
+
+    def hold_back(self, holder: object) -> None:
+        """See `Producers.hold_back`."""
+        self._producers.hold_back(holder)
+
+    def let_go(self, holder: object) -> None:
+        """See `Producers.let_go`."""
+        self._producers.let_go(holder)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, *, committed: bool, min_one: bool = True) -> ReadResult:
+        """See `Readings.read`."""
+        return self._readings.read(offset, max_bytes, committed=committed, min_one=min_one)
+
+    def read_with_outcomes(self, offset: int, max_bytes: int, *, committed: bool) -> ReadResult:
+        """See `Readings.read_with_outcomes`."""
+        return self._readings.read_with_outcomes(offset, max_bytes, committed=committed)
+
+    def offset_for(self, timestamp: int, *, committed: bool) -> tuple[int, int] | None:
+        """See `Readings.offset_for`."""
+        return self._readings.offset_for(timestamp, committed=committed)
+
+    def max_timestamp(self) -> tuple[int, int] | None:
+        """See `Readings.max_timestamp`."""
+        return self._readings.max_timestamp()
+
+    def epoch_at(self, offset: int) -> int:
+        """See `Readings.epoch_at`."""
+        return self._readings.epoch_at(offset)
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """See `Readings.epoch_end`."""
+        return self._readings.epoch_end(epoch)
+
+    def scan(self, start: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """See `Readings.scan`."""
+        return self._readings.scan(start)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """See `Readings.segments`."""
+        return self._readings.segments
+
+    def unchecked_segments(self) -> list[tuple[Segment, Unchecked]]:
+        """See `Readings.unchecked_segments`."""
+        return self._readings.unchecked_segments()
+
+    def has(self, segment: Segment) -> bool:
+        """See `Readings.has`."""
+        return self._readings.has(segment)
+
+    @property
+    def damaged_segments(self) -> int:
+        """See `Readings.damaged_segments`."""
+        return self._readings.damaged_segments
+
+    # -- upkeep --------------------------------------------------------------------------------
+
+    def delete_records(self, offset: int) -> int:
+        """See `Trimming.delete_records`."""
+        return self._trimming.delete_records(offset)
+
+    def retain(self, now_ms: int) -> int:
+        """See `Trimming.retain`."""
+        return self._trimming.retain(now_ms)
+
+    def remove_files(self, now_ms: int) -> None:
+        """See `Discarded.remove`."""
+        self._discarded.remove(now_ms)
+
+    @property
+    def unchecked(self) -> int:
+        """See `Progress.unchecked`."""
+        return self._progress.unchecked
+
+    def begin_progress(self) -> Callable[[], None]:
+        """See `Progress.begin_saving`."""
+        return self._progress.begin_saving()
+
+    def end_progress(self) -> None:
+        """See `Progress.end_saving`."""
+        self._progress.end_saving()
+
+    def progress_failed(self) -> None:
+        """See `Progress.saving_failed`."""
+        self._progress.saving_failed()
+
+    def dirt(self, now_ms: int) -> Dirt | None:
+        """See `Compacting.dirt`."""
+        return self._compacting.dirt(now_ms)
+
+    def plan(self, now_ms: int) -> Plan:
+        """See `Compacting.plan`."""
+        return self._compacting.plan(now_ms)
+
+    def take_over(self, new: Segment, group: list[Source], now_ms: int) -> bool:
+        """See `Compacting.take_over`."""
+        return self._compacting.take_over(new, group, now_ms)
+
+    def drop_cleaned(self, new: Segment) -> None:
+        """See `Compacting.drop_cleaned`."""
+        self._compacting.drop_cleaned(new)
+
+    def cleaned_up_to(self, offset: int) -> None:
+        """See `Compacting.cleaned_up_to`."""
+        self._compacting.cleaned_up_to(offset)
 
     # -- coming back ---------------------------------------------------------------------------
 
@@ -174,71 +362,58 @@ class Partition(PartitionCleaning):
         The job may run in any thread, and raises DamagedLog, DamagedBatch, OSError: then call this again some
         time. Call `end_return` with what it answers. None: something is still at work on the files.
         """
-        if self._in_progress or self._flush.is_busy(self):
+        if self._progress.is_running or self.durability.is_busy:
             return None
-        self._log.close()
+        log = self._log
+        log.segments.close()
         durable = None
-        if not self._lazy and len(self._log):
-            durable = Durable(self._log.active.base_offset, self._synced_size)
+        if not self.durability.lazy and len(log.segments):
+            durable = Durable(log.segments.active.base_offset, self.durability.synced_size)
         known = Known(self.recovery_point, leader_epoch=self.leader_epoch)
-        start, settings = self._checkpoints.starts.get(self.topic, self.index), self.settings
+        start, settings = log.checkpoints.starts.get(self.topic, self.index), log.settings
 
         def job() -> ReadBack:
-            prepare(self._fs, self.directory, durable)
-            return read_back(self._fs, self.directory, settings, known, start, now_ms, [])
+            prepare(log.fs, log.directory, durable)
+            return read_back(log.fs, log.directory, settings, known, start, now_ms, [])
 
         return job
 
     def end_return(self, found: ReadBack) -> None:
         """The partition is online again, with what was read back; if it was closed meanwhile, it stays so."""
-        if self._closed:
+        if self._log.closed:
             Segments(found.segments).close()
             return
-        self._begin(*found)
-        self.offline, self.may_return = None, False
+        self._log.begin(found.segments)
+        self._producers.states = found.producers
+        self.durability.begin()
+        self._tail.begin()
+        self._progress.begin()
+        self._log.offline, self._log.may_return = None, False
         self._watch.stir()
 
-    def stay_offline(self, reason: str) -> None:
-        """What was read back cannot be used: only a start, after a repair, brings the partition back."""
+    def stay_offline(self, reason: str, *, may_return: bool = False) -> None:
+        """Its log cannot be used: unless it `may_return`, only a start, after a repair, brings it back."""
         _LOG.error("partition %s stays offline: %s", self, reason)
-        self.offline, self.may_return = reason, False
+        self._log.offline, self._log.may_return = reason, may_return
 
     # -- closing -------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Make everything durable and write indexes and a snapshot, for an orderly end. Raises OSError."""
-        if not self.changed:
-            return
-        self._flush.flush_now(self)
-        if self.offline is not None:
-            raise OSError(f"partition {self} could not be flushed: {self.offline}")
-        active = self._log.active
-        active.transactions.sync()
-        for file in active.save_indexes():
-            sync_and_close(file)()
-        snapshot.save(self._fs, self.directory, self.log_end_offset, self._producers.all())
-        self._fs.sync_dir(self.directory)
-        snapshot.drop_others(
-            self._fs, self.directory, {s.base_offset for s in self._log} | {self.log_end_offset}
-        )
-        self.is_saved()
+        """See `Progress.save`."""
+        self._progress.save()
 
     @property
     def changed(self) -> bool:
-        """Whether there is anything to `save`."""
-        usable = self.offline is None and not self._closed
-        return usable and self._saved_end != self.log_end_offset
+        """See `Progress.changed`."""
+        return self._progress.changed
 
     def is_saved(self) -> None:
-        """Indexes and a snapshot are on the disk as they are now: `save` has nothing to do until a write."""
-        self._saved_end = self.log_end_offset
+        """See `Progress.is_saved`."""
+        self._progress.is_saved()
 
     def close(self) -> None:
         """Close the files; who waits gets UNKNOWN_TOPIC_OR_PARTITION. `save` first, unless it is removed."""
-        if self._closed:
+        if self._log.closed:
             return
-        self._closed = True
-        self._flush.forget(self)
-        gone = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {self} was removed or closed")
-        self._watch.refuse(gone)
-        self._flush.when_free(self, self._log.close)
+        self._log.closed = True
+        self.durability.close()

@@ -11,7 +11,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from eoslog.broker.log.partition.partition_cleaning import Dirt
+from eoslog.broker.log.partition.compacting import Dirt
 from eoslog.broker.log.segment.scan import DamagedBatch
 from eoslog.protocol.batch import CorruptBatch
 from eoslog.protocol.errors import KafkaError

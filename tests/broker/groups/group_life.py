@@ -65,7 +65,7 @@ class Life:
 
     def sync(self) -> None:
         """Make all that was written durable."""
-        self.flush.flush_now(self.topics.internal("__consumer_offsets")[0])
+        self.topics.internal("__consumer_offsets")[0].durability.flush_now()
 
     async def durable(self, pending: Awaitable[Any]) -> Any:
         """Make all durable, then take the answer."""

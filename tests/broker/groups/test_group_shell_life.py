@@ -76,7 +76,7 @@ async def test_what_cannot_be_written_does_not_hold(life: Life) -> None:
     await life.commit(Committer("g", "m1", None, 2), 5)
     before = repr(life.seen())
     partition = life.groups.group_partition("g")
-    partition.offline = "the disk has failed"
+    partition._log.offline = "the disk has failed"
     for attempt in (
         lambda: life.groups.consumer_heartbeat("g", joining("m2")),
         lambda: life.groups.consumer_heartbeat("g", Beat("m1", -1)),
@@ -88,7 +88,7 @@ async def test_what_cannot_be_written_does_not_hold(life: Life) -> None:
         assert refused.value.code is E.COORDINATOR_NOT_AVAILABLE
     left = await life.groups.leave("g", Leave((("m1", None),)))
     assert left.error is E.COORDINATOR_NOT_AVAILABLE
-    partition.offline = None
+    partition._log.offline = None
     assert repr(life.seen()) == before
 
 

@@ -43,7 +43,7 @@ def every_crash(act: Callable[[Topics], object], check: Callable[[Topics, bool],
             topics.create("other", 1)
             keep = topics.create("keep", 1).partitions[0]
             keep.append(batch(b"x"), now_ms=NOW)
-            keep._flush.flush_now(keep)
+            keep.durability.flush_now()
             fs.steps_left = steps
             try:
                 act(topics)

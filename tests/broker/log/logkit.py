@@ -69,7 +69,7 @@ class Disk:
 
     def sync(self, partition: Partition) -> None:
         """What the group flush does, at once."""
-        self.flush.flush_now(partition)
+        self.flush.flush_now(partition.durability)
 
     def append(self, partition: Partition, data: bytes) -> int:
         """Append, make durable, answer the base offset."""

@@ -37,7 +37,7 @@ def of_producer(pid: int, sequence: int, *pairs: Pair, transactional: bool = Fal
 
 def roll(disk: Disk, partition: Partition) -> None:
     """Seal what is written."""
-    partition._roll()
+    partition._tail.roll()
 
 
 def everything(partition: Partition) -> list[tuple[BatchHeader, list[Record]]]:
@@ -294,10 +294,10 @@ def test_when_a_log_needs_compaction() -> None:
 def test_what_is_kept_of_a_log_that_lost_its_cleaner_offset() -> None:
     disk, partition = started(keyed((b"a", b"1")), keyed((b"a", b"2")))
     clean(disk, partition)
-    assert disk.open().cleaned_offset == 2
+    assert disk.open()._compacting.cleaned_offset == 2
     disk.fs.remove("/data/cleaner-offset-checkpoint")
     partition = disk.open()
-    assert partition.cleaned_offset == 0
+    assert partition._compacting.cleaned_offset == 0
     clean(disk, partition)
     assert records(partition) == [(1, b"a", b"2")]
 
@@ -316,7 +316,7 @@ def test_the_cleaner_compacts_what_needs_it() -> None:
     disk, partition = started(keyed((b"a", b"1")), keyed((b"a", b"2")))
     run_cleaner(disk, partition)
     assert records(partition) == [(1, b"a", b"2")]
-    assert partition.cleaned_offset == 2
+    assert partition._compacting.cleaned_offset == 2
 
 
 @pytest.mark.parametrize("fault", ["fail_open", "fail_sync", "fail_rename", "capacity"])

@@ -56,7 +56,7 @@ def cleaned_group(disk: Disk, partition: Partition) -> Plan:
 def test_nothing_is_compacted_that_is_not_durable() -> None:
     disk = Disk(SETTINGS, flush="os")
     partition = filled(disk, synced=False)
-    assert len(partition._log) > 3 and partition.plan(NOW).sources == []
+    assert len(partition._log.segments) > 3 and partition.plan(NOW).sources == []
     disk.sync(partition)
     assert partition.plan(NOW).sources
 
@@ -99,7 +99,7 @@ def test_entries_of_an_earlier_try_are_not_taken_over() -> None:
     disk = Disk(SETTINGS)
     partition = filled(disk)
     index = TransactionIndex(disk.fs, f"{DIRECTORY}/{0:020d}.txnindex.cleaned")
-    entry = partition._log[0].transactions.entries[0]
+    entry = partition._log.segments[0].transactions.entries[0]
     for number in range(5):
         index.append(entry._replace(producer_id=9, first_offset=100 + number, last_offset=200 + number))
     index.close()

@@ -122,7 +122,7 @@ class Life:
         assert self.partition.open_transactions() == fresh.open_transactions()
         assert self.partition.last_stable_offset == fresh.last_stable_offset
         end = self.partition.log_end_offset
-        assert self.partition._log.aborted(0, end) == fresh._log.aborted(0, end)
+        assert self.partition._log.segments.aborted(0, end) == fresh._log.segments.aborted(0, end)
 
     def disk_state_from_scratch(self) -> Partition:
         """The same batches in a new log, taken one by one."""

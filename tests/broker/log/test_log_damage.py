@@ -225,7 +225,7 @@ def test_the_scrub_reads_each_segment_once(log: Log, caplog: pytest.LogCaptureFi
     partition = log.open()
     assert [one.base for _, one in partition.unchecked_segments()] == [
         *(int(name[:20]) for name in log.sealed),
-        partition._log.active.base_offset,
+        partition._log.segments.active.base_offset,
     ]
     with caplog.at_level(logging.INFO):
         scrub(log.disk, partition)

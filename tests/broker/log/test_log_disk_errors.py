@@ -149,7 +149,7 @@ def test_a_failed_sync_of_one_partition_leaves_the_others_alone() -> None:
         flush = GroupFlush()
         flush.start()
         for partition in partitions:
-            partition._flush = flush
+            partition.durability._flush = flush
         first.fs.fail_sync = LOG
         results = await asyncio.gather(
             *(_acknowledge(partition, batch(b"x")) for partition in partitions), return_exceptions=True

@@ -44,7 +44,7 @@ def test_five_batches(roll_after: int, compacted: bool, end: str) -> None:
     for number in range(COUNT):
         disk.append(partition, sequenced(1, sequence(number), 2))
         if number + 1 == roll_after:
-            partition._roll()
+            partition._tail.roll()
     if compacted:
         clean(disk, partition)
         assert sum(1 for _ in partition.scan()) <= COUNT - roll_after + 1, "one is left of those before"
@@ -66,7 +66,7 @@ def test_without_a_snapshot_the_log_itself_tells() -> None:
         partition = disk.open()
         for number in range(COUNT):
             disk.append(partition, sequenced(1, sequence(number), 2))
-        partition._roll()
+        partition._tail.roll()
         if compacted:
             clean(disk, partition)
         for name in [name for name in disk.fs.list(DIRECTORY) if name.endswith(".snapshot")]:

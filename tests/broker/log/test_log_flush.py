@@ -104,13 +104,13 @@ def test_a_partition_that_is_removed_while_it_is_synced_closes_its_files_afterwa
         partition = disk.open()
         disk.flush.start()
         gate = threading.Event()
-        partition._to_sync.append(gate.wait)
+        partition.durability._to_sync.append(gate.wait)
         waiting = asyncio.ensure_future(
             partition.wait_durable(partition.append(batch(b"x"), now_ms=NOW).last_offset)
         )
         await asyncio.sleep(0.01)
         partition.close()
-        file = partition._log.active.file
+        file = partition._log.segments.active.file
         assert not file.closed  # type: ignore[attr-defined]
         with pytest.raises(KafkaError) as caught:
             await waiting
@@ -264,15 +264,15 @@ def test_what_is_written_during_a_sync_is_not_made_durable_by_it() -> None:
     partition = disk.open()
     partition.append(batch(b"a"), now_ms=NOW)
     assert partition.high_watermark == 0, "nobody sees what no sync has made durable"
-    offset, jobs = partition.begin_flush()
+    offset, jobs = partition.durability.begin_flush()
     size = len(disk.file("00000000000000000000.log"))
     partition.append(batch(b"b"), now_ms=NOW)
     for job in jobs:
         job()
-    partition.end_flush(offset, None)
+    partition.durability.end_flush(offset, None)
     assert (partition.high_watermark, partition.recovery_point, partition.log_end_offset) == (1, 1, 2)
-    offset, _ = partition.begin_flush()
-    partition.end_flush(offset, OSError("the disk is gone"))
+    offset, _ = partition.durability.begin_flush()
+    partition.durability.end_flush(offset, OSError("the disk is gone"))
     assert partition.offline is not None
     assert len(disk.file("00000000000000000000.log")) == size
 

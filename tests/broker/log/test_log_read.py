@@ -233,7 +233,7 @@ def test_an_abort_is_known_however_far_behind_its_data_the_marker_lies(disk: Dis
     disk.append(partition, sequenced(1, 0, transactional=True))
     for _ in range(40):
         disk.append(partition, batch(bytes(250)))
-    assert len(partition._log) > 3
+    assert len(partition._log.segments) > 3
     partition.append_marker(1, 0, False, 0, NOW)
     disk.sync(partition)
     assert partition.read(0, 1, committed=True).aborted == [(1, 0)]

@@ -215,7 +215,7 @@ def _check_busy(disk: Disk, partition: Partition) -> None:
     assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert partition.open_transactions() == [(2, 14)]
     assert partition.last_stable_offset == 14
-    assert partition._log.aborted(0, 14) == [(3, 0)]
+    assert partition._log.segments.aborted(0, 14) == [(3, 0)]
     assert partition.read(0, 10**6, committed=True).aborted == [(3, 0)]
     with pytest.raises(KafkaError) as caught:
         partition.append_marker(3, 0, True, 3, NOW)

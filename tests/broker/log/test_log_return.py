@@ -191,7 +191,7 @@ def test_a_log_that_turns_out_to_be_damaged_stays_offline(caplog: pytest.LogCapt
     disk.sync(partition)
     heal(disk)
     disk.file(LOG)[70] ^= 1
-    partition.recovery_point = 0  # so that the start of the file is read again
+    partition.durability.recovery_point = 0  # so that the start of the file is read again
     assert bring_back(partition, rounds=2) == []
     assert "stays offline" in caplog.text and not partition.may_return
     assert refused(partition, batch(b"x")) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -28,14 +28,14 @@ def test_a_topic_grows_and_keeps_its_records_and_its_id(fs: FakeFileSystem) -> N
     topics = opened(fs)
     before = topics.create("t", 1, {"segment.bytes": "5000"})
     before.partitions[0].append(batch(b"x"), now_ms=NOW)
-    before.partitions[0]._flush.flush_now(before.partitions[0])
+    before.partitions[0].durability.flush_now()
     grown = topics.add_partitions("t", 3)
     assert topics.get("t") is topics.by_id(before.topic_id) is grown
     assert grown.partitions[0] is before.partitions[0]
     assert [p.index for p in grown.partitions] == [0, 1, 2]
     assert grown.partitions[2].settings.segment_bytes == 5000
     grown.partitions[2].append(batch(b"y"), now_ms=NOW)
-    grown.partitions[2]._flush.flush_now(grown.partitions[2])
+    grown.partitions[2].durability.flush_now()
     fs.crash(Outcome.NOTHING)
     again = opened(fs).get("t")
     assert again is not None
@@ -89,7 +89,7 @@ def test_records_of_a_partition_the_registry_does_not_know_stop_the_start(fs: Fa
     registry = fs.open("/var/data/topics.json").read(100_000, 0)
     partition = topics.add_partitions("t", 2).partitions[1]
     partition.append(batch(b"x"), now_ms=NOW)
-    partition._flush.flush_now(partition)
+    partition.durability.flush_now()
     file = fs.open("/var/data/topics.json")
     file.truncate(0)
     file.write([registry], 0)

@@ -45,7 +45,7 @@ def test_topics_ids_configs_and_records_are_there_after_a_restart(fs: FakeFileSy
     topics.create("a", -1)
     partition = topic.partitions[1]
     partition.append(batch(b"x"), now_ms=NOW)
-    partition._flush.flush_now(partition)
+    partition.durability.flush_now()
     cluster = topics.cluster_id
     if clean:
         topics.close()
@@ -175,7 +175,7 @@ def test_a_crash_while_closing_loses_nothing() -> None:
         partition = topics.create("t", 1).partitions[0]
         for sequence in range(6):
             partition.append(sequenced(1, sequence), now_ms=NOW)
-        partition._flush.flush_now(partition)
+        partition.durability.flush_now()
         fs.steps_left = steps
         with suppress(PowerLoss):
             topics.close()
@@ -247,7 +247,7 @@ def test_records_without_a_registry_stop_the_start_and_are_kept(fs: FakeFileSyst
     topics = opened(fs)
     partition = topics.create("t", 1).partitions[0]
     partition.append(batch(b"x"), now_ms=NOW)
-    partition._flush.flush_now(partition)
+    partition.durability.flush_now()
     fs.crash(Outcome.ALL)
     fs.remove(f"{DATA}/topics.json")
     with pytest.raises(DataDirError, match=r"/var/data/t-0 holds records"):
@@ -274,7 +274,7 @@ def test_one_damaged_partition_does_not_stop_the_others(
     for partition in topic.partitions:
         for _ in range(3):
             partition.append(batch(b"x" * 50), now_ms=NOW)
-        partition._flush.flush_now(partition)
+        partition.durability.flush_now()
     fs.crash(Outcome.ALL)
     inode = fs.find(f"{DATA}/t-1/00000000000000000000.log")
     inode.data[100] ^= 1  # type: ignore[union-attr]
@@ -300,7 +300,7 @@ def test_recovery_points_are_written_now_and_then_and_never_go_back(fs: FakeFile
     partition = topics.create("t", 1).partitions[0]
     for _ in range(3):
         partition.append(batch(b"x" * 50), now_ms=NOW)
-    partition._flush.flush_now(partition)
+    partition.durability.flush_now()
     partition.append(batch(b"not synced"), now_ms=NOW)
     topics.tick()
     fs.crash(Outcome.NOTHING)
@@ -366,7 +366,7 @@ def test_old_records_never_show_up_in_a_new_topic_of_the_name(fs: FakeFileSystem
     topics = opened(fs)
     for partition in topics.create("t", 2).partitions:
         partition.append(batch(b"old"), now_ms=NOW)
-        partition._flush.flush_now(partition)
+        partition.durability.flush_now()
     fs.fail_rename = "t-1"
     topics.delete("t")
     assert topics.get("t") is None
@@ -384,13 +384,13 @@ def test_a_topic_made_anew_inherits_nothing_from_the_deleted_one_of_its_name(fs:
     (partition,) = topics.create("t", 1).partitions
     for _ in range(3):
         partition.append(batch(b"x"), now_ms=NOW)
-    partition._flush.flush_now(partition)
+    partition.durability.flush_now()
     partition.delete_records(2)
     topics.tick()
     topics.delete("t")
     (partition,) = topics.create("t", 1).partitions
     partition.append(batch(b"new"), now_ms=NOW)
-    partition._flush.flush_now(partition)
+    partition.durability.flush_now()
     fs.crash(Outcome.NOTHING)
     found = opened(fs).partition("t", 0)
     assert found is not None
@@ -401,7 +401,7 @@ def test_a_damaged_log_start_file_stops_the_start(fs: FakeFileSystem) -> None:
     topics = opened(fs)
     (partition,) = topics.create("t", 1).partitions
     partition.append(batch(b"x"), now_ms=NOW)
-    partition._flush.flush_now(partition)
+    partition.durability.flush_now()
     partition.delete_records(1)
     topics.close()
     fs.crash(Outcome.NOTHING)

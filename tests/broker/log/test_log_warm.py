@@ -21,7 +21,7 @@ from eoslog.broker.ports.ports import OsFileSystem
 
 
 def warm_count(partition: Partition) -> int:
-    return sum(segment._file is not None for segment in partition._log)
+    return sum(segment._file is not None for segment in partition._log.segments)
 
 
 def test_a_sealed_segment_lets_go_of_its_file_and_is_read_all_the_same(
@@ -34,7 +34,7 @@ def test_a_sealed_segment_lets_go_of_its_file_and_is_read_all_the_same(
     partition = disk.open()
     for number in range(60):
         disk.append(partition, batch(b"%d" % number * 200, timestamp=NOW + number))
-    assert len(partition._log) == 60 or len(partition._log) > 15
+    assert len(partition._log.segments) == 60 or len(partition._log.segments) > 15
     assert warm_count(partition) == 1, "the active one"
     for _ in range(2):
         for offset in range(60):
@@ -82,8 +82,8 @@ def test_files_are_closed_on_a_real_disk(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(300):
         partition.append(batch(bytes(600)), now_ms=NOW)
-        flush.flush_now(partition)
-    assert len(partition._log) >= 300
+        flush.flush_now(partition.durability)
+    assert len(partition._log.segments) >= 300
     assert len(os.listdir("/proc/self/fd")) <= before + 1
     assert sum(1 for _ in partition.scan()) == 300
     assert len(os.listdir("/proc/self/fd")) <= before + segment.WARM._most_segments + 1

@@ -90,8 +90,8 @@ class World:
         self.acknowledged = end
 
     def roll(self) -> None:
-        if self.partition._log.active.size:
-            self.partition._roll()
+        if self.partition._log.segments.active.size:
+            self.partition._tail.roll()
             self.sync()
 
     def clean(self, keys: int) -> None:

@@ -89,7 +89,7 @@ async def watched(machine: Machine, ending: Coroutine[Any, Any, Any], places: An
         for _ in range(20):
             await asyncio.sleep(0)
             assert len(seen(machine, places)) == 1, "a part of it can be seen"
-        dirty = cast(list[Partition], list(machine.flush._dirty))
+        dirty = list(machine.flush._dirty)
         if dirty:
             machine.flush.flush_now(min(dirty, key=lambda p: (str(p) in names, str(p))))
     await task

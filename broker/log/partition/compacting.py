@@ -7,18 +7,18 @@ stands for are renamed to `.deleted`, and it gets their place.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from eoslog.broker.log.compaction.cleaning_plan import Plan, Source
 from eoslog.broker.log.compaction.compaction import Facts, LastBatch
-from eoslog.broker.log.partition.partition_upkeep import PartitionUpkeep
+from eoslog.broker.log.partition.discarded import Discarded
+from eoslog.broker.log.partition.durability import Durability
+from eoslog.broker.log.partition.log import Log
+from eoslog.broker.log.partition.producers import Producers
 from eoslog.broker.log.recovery.leftovers import commit, give_up, move_in, prepare, take_out
 from eoslog.broker.log.segment.segment import Segment
 from eoslog.broker.log.segment.segment_base import MAX_RELATIVE_OFFSET
-
-_LOG = logging.getLogger(__name__)
 
 
 class Dirt(NamedTuple):
@@ -28,18 +28,22 @@ class Dirt(NamedTuple):
     overdue: bool  # a record waits for longer than max.compaction.lag.ms
 
 
-class PartitionCleaning(PartitionUpkeep):
-    """The compaction part."""
+class Compacting:
+    """See the head of this file."""
+
+    def __init__(self, log: Log, durability: Durability, producers: Producers, discarded: Discarded) -> None:
+        self._log, self._durability, self._producers = log, durability, producers
+        self._discarded = discarded
 
     @property
     def cleaned_offset(self) -> int:
         """All below is compacted already."""
-        known = self._checkpoints.cleaned.get(self.topic, self.index)
-        return max(known if known <= self.log_end_offset else 0, self.log_start_offset)
+        known = self._log.checkpoints.cleaned.get(self._log.topic, self._log.index)
+        return max(known if known <= self._log.end else 0, self._log.start)
 
     def dirt(self, now_ms: int) -> Dirt | None:
         """How much this log needs compaction, None if it does not. Raises DamagedBatch, OSError."""
-        if not self.settings.compacted or self.offline is not None or self._closed:
+        if not self._log.settings.compacted or not self._log.usable:
             return None
         start, end = self.cleaned_offset, self._cleanable_end(now_ms)
         dirty = [s for s in self._below(end) if s.next_offset > start]
@@ -48,16 +52,16 @@ class PartitionCleaning(PartitionUpkeep):
             return None
         whole = size + sum(s.size for s in self._below(end) if s.next_offset <= start)
         dirt = Dirt(size / whole, self._overdue(dirty, now_ms))
-        return dirt if dirt.ratio > self.settings.min_cleanable_dirty_ratio or dirt.overdue else None
+        return dirt if dirt.ratio > self._log.settings.min_cleanable_dirty_ratio or dirt.overdue else None
 
     def _overdue(self, dirty: list[Segment], now_ms: int) -> bool:
-        since = now_ms - self.settings.max_compaction_lag_ms
+        since = now_ms - self._log.settings.max_compaction_lag_ms
         return since > 0 and any(0 < segment.oldest() < since for segment in dirty)
 
     def _below(self, end: int) -> Iterator[Segment]:
         """The sealed segments that lie wholly below `end`."""
-        for segment in self._log:
-            if segment.next_offset > end or segment is self._log.active:
+        for segment in self._log.segments:
+            if segment.next_offset > end or segment is self._log.segments.active:
                 return
             yield segment
 
@@ -66,8 +70,9 @@ class PartitionCleaning(PartitionUpkeep):
 
         Not the active segment; nothing undecided; nothing that is not durable; nothing that is too young.
         """
-        end = min(self._log.active.base_offset, self.last_stable_offset, self.recovery_point)
-        lag = self.settings.min_compaction_lag_ms
+        stable = self._producers.last_stable_offset
+        end = min(self._log.segments.active.base_offset, stable, self._durability.recovery_point)
+        lag = self._log.settings.min_compaction_lag_ms
         if lag > 0:
             for segment in self._below(end):
                 if segment.next_offset > self.cleaned_offset and segment.newest() > now_ms - lag:
@@ -82,18 +87,18 @@ class PartitionCleaning(PartitionUpkeep):
         ]
         producers = {
             state.producer_id: LastBatch(state.batches[-1].last_offset if state.batches else -1, state.epoch)
-            for state in self._producers.all()
+            for state in self._producers.states.all()
         }
-        retention = self.settings.delete_retention_ms
+        retention = self._log.settings.delete_retention_ms
         return Plan(
-            directory=self.directory,
-            interval=self.settings.index_interval_bytes,
+            directory=self._log.directory,
+            interval=self._log.settings.index_interval_bytes,
             sources=sources,
             first_dirty=self.cleaned_offset,
-            end=sources[-1].next_offset if sources else self.log_start_offset,
-            groups=_grouped(sources, self.settings.segment_bytes),
-            aborted=[entry for segment in self._log for entry in segment.transactions.entries],
-            facts=Facts(now_ms, retention, self.high_watermark, producers),
+            end=sources[-1].next_offset if sources else self._log.start,
+            groups=_grouped(sources, self._log.settings.segment_bytes),
+            aborted=[entry for segment in self._log.segments for entry in segment.transactions.entries],
+            facts=Facts(now_ms, retention, self._durability.high_watermark, producers),
         )
 
     def take_over(self, new: Segment, group: list[Source], now_ms: int) -> bool:
@@ -103,35 +108,36 @@ class PartitionCleaning(PartitionUpkeep):
         the next start brings them to an end.
         """
         old = [source.segment for source in group]
-        if self.offline is not None or self._closed or not self._log.holds(old):
+        if not self._log.usable or not self._log.segments.holds(old):
             return False
-        if not self.has_gaps:
+        if not self._log.has_gaps:
             self.cleaned_up_to(self.cleaned_offset)
-        prepare(self._fs, self.directory, new.base_offset)
+        prepare(self._log.fs, self._log.directory, new.base_offset)
         try:
-            commit(self._fs, self.directory, new.base_offset)
-            renamed = take_out(self._fs, self.directory, new.base_offset, group[-1].next_offset)
-            move_in(self._fs, self.directory, new.base_offset)
+            commit(self._log.fs, self._log.directory, new.base_offset)
+            renamed = take_out(self._log.fs, self._log.directory, new.base_offset, group[-1].next_offset)
+            move_in(self._log.fs, self._log.directory, new.base_offset)
         except OSError as error:
             new.close()
-            self._fail(f"a compacted segment of offset {new.base_offset} is only half in place: {error}")
+            self._durability.fail(
+                f"a compacted segment of offset {new.base_offset} is only half in place: {error}"
+            )
         new.take_place()
-        self._log.replace(old, new)
-        due = now_ms + self.settings.file_delete_delay_ms
-        self._removed += [(due, path) for path in renamed]
+        self._log.segments.replace(old, new)
+        self._discarded.add(renamed, now_ms)
         for segment in old:
-            self._flush.when_free(self, segment.close)
+            self._durability.when_free(segment.close)
         return True
 
     def drop_cleaned(self, new: Segment) -> None:
         """Remove the files of a compacted segment that is not taken over. Raises OSError."""
         new.close()
-        if not self._closed:
-            give_up(self._fs, self.directory, new.base_offset)
+        if not self._log.closed:
+            give_up(self._log.fs, self._log.directory, new.base_offset)
 
     def cleaned_up_to(self, offset: int) -> None:
         """Note how far the log is compacted. Raises OSError; a part of it is then compacted once more."""
-        self._checkpoints.cleaned.put(self.topic, self.index, offset)
+        self._log.checkpoints.cleaned.put(self._log.topic, self._log.index, offset)
 
 
 def _grouped(sources: list[Source], segment_bytes: int) -> list[list[Source]]:

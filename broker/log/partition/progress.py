@@ -1,0 +1,97 @@
+"""What spares a start the reading of the log: indexes and snapshots of the producers, saved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from eoslog.broker.log.partition.durability import Durability
+from eoslog.broker.log.partition.log import Log
+from eoslog.broker.log.partition.producers import Producers
+from eoslog.broker.log.partition.tail import Tail
+from eoslog.broker.log.segment import files, snapshot
+from eoslog.broker.log.segment.flush import sync_and_close
+
+
+class Progress:
+    """Saved now and then, for a start after a crash; and at an orderly end."""
+
+    def __init__(self, log: Log, durability: Durability, producers: Producers, tail: Tail) -> None:
+        self._log, self._durability, self._producers, self._tail = log, durability, producers, tail
+        self.begin()
+
+    def begin(self) -> None:
+        """The log was read from the disk."""
+        self._checked = 0  # of the bytes appended since then those that a start need not read again
+        self._snapshots: list[int] = []  # offsets of the last ones taken within the active segment
+        self.is_running = False  # a job of `begin_saving` may be writing
+        self._saved_end = -1  # the log's end when indexes and snapshot were last on the disk
+
+    # -- for a start after a crash -------------------------------------------------------------
+
+    @property
+    def unchecked(self) -> int:
+        """Bytes that such a start would have to read again, about."""
+        return self._tail.appended - self._checked
+
+    def begin_saving(self) -> Callable[[], None]:
+        """Save the active segment's indexes and a snapshot; the job that is answered makes them durable.
+
+        The job may run in any thread. Raises OSError, as does the job: then call `saving_failed`.
+        """
+        log = self._log
+        log.check_online()
+        self.is_running = True
+        self._checked, active = self._tail.appended, log.segments.active
+        path = log.path(log.end, files.SNAPSHOT)
+        self._snapshots = [*self._snapshots[-1:], log.end]
+        data = snapshot.encode(self._producers.states.all())
+        syncs = [active.transactions.sync, *(sync_and_close(file) for file in active.save_indexes())]
+
+        def job() -> None:
+            for sync in syncs:
+                sync()
+            # Not under the name that a roll at this very offset uses at the same time.
+            files.write_whole(log.fs, path, data, temporary=path + ".progress" + files.TEMPORARY)
+
+        return job
+
+    def end_saving(self) -> None:
+        """The job is done: older snapshots of the active segment are not needed any more. Raises OSError."""
+        self.is_running = False
+        if self._log.usable:
+            keep = {segment.base_offset for segment in self._log.segments} | set(self._snapshots)
+            snapshot.drop_others(self._log.fs, self._log.directory, keep)
+
+    def saving_failed(self) -> None:
+        """What became of the files is not known: the next time they are written whole."""
+        self.is_running = False
+        if self._log.usable:
+            self._log.segments.active.rewrite_indexes()
+
+    # -- for a start after an orderly end ------------------------------------------------------
+
+    def save(self) -> None:
+        """Make everything durable and write indexes and a snapshot, for an orderly end. Raises OSError."""
+        if not self.changed:
+            return
+        log = self._log
+        self._durability.flush_now()
+        if log.offline is not None:
+            raise OSError(f"partition {log} could not be flushed: {log.offline}")
+        active = log.segments.active
+        active.transactions.sync()
+        for file in active.save_indexes():
+            sync_and_close(file)()
+        snapshot.save(log.fs, log.directory, log.end, self._producers.states.all())
+        log.fs.sync_dir(log.directory)
+        snapshot.drop_others(log.fs, log.directory, {s.base_offset for s in log.segments} | {log.end})
+        self.is_saved()
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to `save`."""
+        return self._log.usable and self._saved_end != self._log.end
+
+    def is_saved(self) -> None:
+        """Indexes and a snapshot are on the disk as they are now: `save` has nothing to do until a write."""
+        self._saved_end = self._log.end

@@ -1,0 +1,96 @@
+"""The end of a log, where batches are written and segments begin."""
+
+from __future__ import annotations
+
+import logging
+import os
+from random import randint
+
+from eoslog.broker.log.partition.durability import Durability
+from eoslog.broker.log.partition.log import Log
+from eoslog.broker.log.partition.producers import Producers
+from eoslog.broker.log.segment import epochs, files, snapshot
+from eoslog.broker.log.segment.checks import STORED_START, stored_start
+from eoslog.broker.log.segment.flush import sync_and_close
+from eoslog.broker.log.segment.scan import DamagedBatch
+from eoslog.broker.log.segment.segment import LostFile, Segment
+from eoslog.protocol.batch import BatchHeader
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+_LOG = logging.getLogger(__name__)
+
+
+class Tail:
+    """See the head of this file."""
+
+    def __init__(self, log: Log, durability: Durability, producers: Producers) -> None:
+        self._log, self._durability, self._producers = log, durability, producers
+        self.wrote = False  # whether something was
+        self.begin()
+
+    def begin(self) -> None:
+        """The log was read from the disk."""
+        self.appended = 0  # bytes since then
+        self.jitter()
+
+    def jitter(self) -> None:
+        """Choose after which span of timestamps the active segment is full; another one each time."""
+        limit = self._log.settings.roll_after_ms
+        self.roll_after_ms = limit - randint(0, min(self._log.settings.segment_jitter_ms, limit))
+
+    def write(self, view: memoryview, header: BatchHeader) -> int:
+        """Put the batch at the end of the log under its offset, which is answered.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR.
+        """
+        log = self._log
+        base = log.end
+        segment = log.segments.active
+        try:
+            last = base + header.last_offset_delta
+            if not segment.fits(len(view), last, log.settings.segment_bytes) or segment.spans(
+                header.max_timestamp, self.roll_after_ms
+            ):
+                segment = self.roll()
+            if not self.wrote:
+                path = os.path.join(log.directory, files.LEADER_EPOCHS)
+                epochs.begun(log.fs, path, log.leader_epoch, base, log.start)
+                self.wrote = True
+            stored = header._replace(base_offset=base)
+            segment.append([stored_start(header, base, log.leader_epoch), view[STORED_START:]], stored)
+        except LostFile as error:
+            self._durability.fail(str(error))
+        except (DamagedBatch, OSError) as error:
+            _LOG.error("partition %s: nothing was written: %s", log, error)
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"partition {log}: nothing was written: {error}"
+            ) from error
+        log.end = stored.next_offset
+        self.appended += len(view)
+        return base
+
+    def roll(self) -> Segment:
+        """Start a new segment. Raises OSError; the old one then stays the active one."""
+        log = self._log
+        old, end = log.segments.active, log.end
+        saved = old.save_indexes()
+        self._durability.seal([old.file.sync, *(sync_and_close(file) for file in saved)])
+        self._durability.sync_here([old.transactions.sync])
+        snapshot.save(log.fs, log.directory, end, self._producers.states.all())
+        try:
+            new = Segment.create(log.fs, log.directory, end, log.settings.index_interval_bytes)
+            log.fs.sync_dir(log.directory)
+        except OSError as error:
+            self._drop_empty(end, error)
+            raise
+        log.segments.add(new)
+        self._durability.rolled(old)
+        self.jitter()
+        return new
+
+    def _drop_empty(self, base: int, cause: OSError) -> None:
+        """Remove a segment that could not be made: it would lie in the middle of the log later on."""
+        try:
+            Segment.remove(self._log.fs, self._log.directory, base)
+        except OSError as error:
+            self._durability.fail(f"a new segment could be neither made ({cause}) nor removed ({error})")

@@ -1,0 +1,110 @@
+"""Records that go: those that people delete, and the segments that retention lets go.
+
+Whatever removes records moves the log's start first, durably (`checkpoint`), then for readers, and only then
+touches files: a crash at any point leaves no deleted record visible and no hole. Files are renamed to
+`.deleted` and removed some time later, or at the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from eoslog.broker.log.partition.discarded import Discarded
+from eoslog.broker.log.partition.durability import Durability
+from eoslog.broker.log.partition.log import Log
+from eoslog.broker.log.partition.producers import Producers
+from eoslog.broker.log.partition.retention import Span, expendable
+from eoslog.broker.log.partition.tail import Tail
+from eoslog.broker.log.segment import files
+from eoslog.broker.log.segment.segment import Segment
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+_LOG = logging.getLogger(__name__)
+
+HIGH_WATERMARK = -1
+"""Stands for the high watermark in `delete_records`."""
+
+
+class Trimming:
+    """See the head of this file."""
+
+    def __init__(
+        self, log: Log, durability: Durability, producers: Producers, tail: Tail, discarded: Discarded
+    ) -> None:
+        self._log, self._durability, self._producers = log, durability, producers
+        self._tail, self._discarded = tail, discarded
+
+    # -- deleted records -----------------------------------------------------------------------
+
+    def delete_records(self, offset: int) -> int:
+        """Delete all records below `offset` (-1: the high watermark); answers the log's start.
+
+        It is durable when this returns. An offset below the log's start changes nothing. Files go with
+        the next `retain`. Raises KafkaError POLICY_VIOLATION for a topic that is only compacted,
+        OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        """
+        self._log.check_online()
+        if self._log.settings.compacted and not self._log.settings.deleted:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"records of {self._log} cannot be deleted: cleanup.policy of {self._log.topic} is compact, "
+                "not delete",
+            )
+        mark = self._durability.high_watermark
+        wanted = mark if offset == HIGH_WATERMARK else offset
+        if not 0 <= wanted <= mark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"records of {self._log} can be deleted up to offset {mark}, its high watermark, "
+                f"not up to {offset}",
+            )
+        try:
+            self._log.begin_at(wanted)
+        except OSError as error:
+            _LOG.error("partition %s: no record was deleted: %s", self._log, error)
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"partition {self._log}: no record was deleted: {error}"
+            ) from error
+        return self._log.start
+
+    # -- retention -----------------------------------------------------------------------------
+
+    def retain(self, now_ms: int) -> int:
+        """Remove the segments that retention lets go, and those below the log's start; answers how many.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR and OSError; the log is then as it was, or begins later.
+        """
+        if not self._log.usable:
+            return 0
+        count = expendable(
+            self._spans(), self._log.settings, now_ms, self._log.start, self._producers.last_stable_offset
+        )
+        if count == 0:
+            return 0
+        if count == len(self._log.segments):
+            self._tail.roll()
+        start = self._log.segments[count].base_offset
+        self._log.begin_at(start)
+        gone = self._log.segments.drop_first(count)
+        _LOG.info("partition %s begins at %d now: %d segments removed", self._log, self._log.start, count)
+        self._discard(gone, now_ms)
+        return count
+
+    def _spans(self) -> list[Span]:
+        """The segments, oldest first, as retention sees them."""
+        bases = [segment.base_offset for segment in self._log.segments]
+        timed = self._log.settings.deleted and self._log.settings.retention_ms >= 0
+        return [
+            Span(end, segment.size, segment.newest() if timed else -1)
+            for segment, end in zip(self._log.segments, [*bases[1:], self._log.end], strict=True)
+        ]
+
+    def _discard(self, segments: list[Segment], now_ms: int) -> None:
+        """Take the files of segments, which are not in the log any more, out of the way, the oldest first."""
+        for segment in segments:
+            self._durability.when_free(segment.retire)
+            for path in (*segment.paths(), self._log.path(segment.base_offset, files.SNAPSHOT)):
+                if self._log.fs.exists(path):
+                    self._log.fs.rename(path, path + files.REMOVED)
+                    self._discarded.add([path + files.REMOVED], now_ms)
+        self._log.fs.sync_dir(self._log.directory)
