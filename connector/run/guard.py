@@ -25,7 +25,7 @@ from eoslog.connector.commit.ending import Aborted, Ended, clear_again, end_run,
 from eoslog.connector.commit.messages import Run
 from eoslog.connector.commit.names import Identity, Sink
 from eoslog.connector.run import memory
-from eoslog.connector.run.driver import Driver
+from eoslog.connector.run.runner import Runner
 from eoslog.connector.spark import processes
 from eoslog.connector.spark.drivers_stderr import stderr_of
 from eoslog.connector.spark.logs import look_as_sparks
@@ -47,43 +47,43 @@ WATCH_SECONDS = 0.25
 _PATIENCE_SECONDS = 90
 """A guard or a looker whose cluster does not answer gives up after this."""
 
-Drivers = Callable[[], Driver]
-"""Makes a driver in whichever process it is called."""
+Runners = Callable[[], Runner]
+"""Makes a runner in the process that calls it."""
 
 
-def end(sink: Sink, run: Run, drivers: Drivers, *, going_on: bool) -> None:
+def end(sink: Sink, run: Run, runners: Runners, *, going_on: bool) -> None:
     """End what is open of the run, and say so. `going_on`: tasks may be dying still; that is looked after in
     the background, in a process of Spark's."""
-    ended = drivers().run(end_run(sink, run))
+    ended = runners().run(end_run(sink, run))
     if not going_on:
         _tell(sink, run, ended)
     elif is_sparks():
         _tell(sink, run, ended)
-        detached(lambda: _look_late(sink, run, ended, drivers()))
+        detached(lambda: _look_late(sink, run, ended, runners()))
     else:
-        _tell(sink, run, _look_again(sink, run, ended, drivers(), TASK_KILL_SECONDS))
+        _tell(sink, run, _look_again(sink, run, ended, runners(), TASK_KILL_SECONDS))
 
 
-def _look_late(sink: Sink, run: Run, before: Ended, driver: Driver) -> None:
+def _look_late(sink: Sink, run: Run, before: Ended, runner: Runner) -> None:
     """For as long as any task may open a transaction, in a process of its own; says what more it has found
     when most tasks are gone, and at the end."""
     signal.alarm(_PATIENCE_SECONDS)
-    ended = _look_again(sink, run, before, driver, TASK_KILL_SECONDS)
+    ended = _look_again(sink, run, before, runner, TASK_KILL_SECONDS)
     _tell_more(sink, run, before, ended)
-    late = _look_again(sink, run, ended, driver, LATE_SECONDS - TASK_KILL_SECONDS, LATE_LOOK_SECONDS)
+    late = _look_again(sink, run, ended, runner, LATE_SECONDS - TASK_KILL_SECONDS, LATE_LOOK_SECONDS)
     _tell_more(sink, run, ended, late)
 
 
 def _look_again(
-    sink: Sink, run: Run, ended: Ended, driver: Driver, seconds: float, pause: float = LOOK_AGAIN_SECONDS
+    sink: Sink, run: Run, ended: Ended, runner: Runner, seconds: float, pause: float = LOOK_AGAIN_SECONDS
 ) -> Ended:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         time.sleep(pause)
         if ended.outcome is Aborted.LEFT:
-            ended = driver.run(end_run(sink, run))
+            ended = runner.run(end_run(sink, run))
         else:
-            ended = driver.run(clear_again(sink, run, ended))
+            ended = runner.run(clear_again(sink, run, ended))
     return ended
 
 
@@ -112,20 +112,20 @@ def _tell_more(sink: Sink, run: Run, before: Ended, ended: Ended) -> None:
         _tell(sink, run, ended)
 
 
-def watch(sink: Sink, incarnation: Identity, key: tuple[str, ...], drivers: Drivers) -> None:
+def watch(sink: Sink, incarnation: Identity, key: tuple[str, ...], runners: Runners) -> None:
     """From now on, end the run of the sink when its driver is gone, whatever has ended it. Its batches are
     kept in memory.py, one after another, under the key."""
     if is_sparks():
         begins = processes.parent_of(os.getpid())
-        detached(lambda: _guard(sink, incarnation, key, begins, drivers, once=False))
+        detached(lambda: _guard(sink, incarnation, key, begins, runners, once=False))
 
 
-def watch_once(sink: Sink, run: Run, key: tuple[str, ...], drivers: Drivers) -> None:
+def watch_once(sink: Sink, run: Run, key: tuple[str, ...], runners: Runners) -> None:
     """The same for a run of one batch, which is over when nothing is kept under the key any more."""
     if is_sparks():
         memory.keep(run, *key)
         begins = processes.parent_of(os.getpid())
-        detached(lambda: _guard(sink, run.incarnation, key, begins, drivers, once=True))
+        detached(lambda: _guard(sink, run.incarnation, key, begins, runners, once=True))
 
 
 def _guard(
@@ -133,7 +133,7 @@ def _guard(
     incarnation: Identity,
     key: tuple[str, ...],
     begins: processes.Started,
-    drivers: Drivers,
+    runners: Runners,
     *,
     once: bool,
 ) -> None:
@@ -146,12 +146,12 @@ def _guard(
     if run is None or run.incarnation != incarnation:
         return
     signal.alarm(_PATIENCE_SECONDS)
-    driver = drivers()
-    if driver.run(rests(sink, run)):
+    runner = runners()
+    if runner.run(rests(sink, run)):
         return
-    ended = driver.run(end_run(sink, run))
+    ended = runner.run(end_run(sink, run))
     _tell(sink, run, ended)
-    _look_late(sink, run, ended, driver)
+    _look_late(sink, run, ended, runner)
 
 
 def detached(work: Callable[[], object]) -> None:

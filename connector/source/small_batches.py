@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eoslog.connector.client.wire.shared import close_shared, shared
+from eoslog.connector.client.wire.shared import close_shared, shared_cluster
 from eoslog.connector.errors import SchemaError
 from eoslog.connector.offsets import plan
 from eoslog.connector.options.both import SourceOptions
@@ -86,7 +86,7 @@ class SmallBatches:
         from eoslog.connector.source import rows  # and the codec: for those who have a small batch
 
         found = fetch_small(
-            shared(options.client),
+            shared_cluster(options.client),
             ranges,
             committed=options.committed,
             headers=options.headers,

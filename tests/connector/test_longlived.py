@@ -15,7 +15,7 @@ from types import ModuleType
 
 import pytest
 
-from eoslog.connector.sink import begins, stream_writer, task
+from eoslog.connector.sink import begins, stream_writer, task_writer
 from eoslog.connector.source import read_range
 from eoslog.connector.spark import longlived
 
@@ -136,7 +136,7 @@ print(json.dumps([gc.get_freeze_count(), int(os.read(read, 20))]))
     "calls_in",
     [
         read_range.read_range,
-        task.write_rows,
+        task_writer.write_rows,
         stream_writer.StreamWriter.commit,
         begins.BeginsWhenPickled.__getstate__,
     ],

@@ -22,7 +22,7 @@ from eoslog.connector.errors import OffsetsGone
 from eoslog.connector.offsets.plan import Range
 from eoslog.connector.options.both import source_options
 from eoslog.connector.run import markers
-from eoslog.connector.run.driver import Driver
+from eoslog.connector.run.runner import Runner
 from eoslog.connector.source import read_range
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -101,14 +101,14 @@ def trap_14_a_first_decision_on_its_way_is_not_taken_for_none(kafka: Kafka) -> N
     name = f"sink-{uuid.uuid4().hex}"
     config = ClientConfig(parse_addresses(kafka.bootstrap), api_timeout_ms=2_000, delivery_timeout_ms=20_000)
     with LikeKafka(config) as cluster:
-        driver = Driver(cluster, 60_000)
-        assert driver._do(FetchStored(name)).chunks == {}
+        runner = Runner(cluster, 60_000)
+        assert runner._do(FetchStored(name)).chunks == {}
         identity = transactions.init_producer_id(cluster, name, 60_000)
         transactions.commit_offsets(cluster, name, identity, name, {(ANCHOR, 0): (1, "first")})
-        pending = driver._do(FetchStored(name))
+        pending = runner._do(FetchStored(name))
         assert isinstance(pending, Refused) and pending.code == ErrorCode.UNSTABLE_OFFSET_COMMIT
         transactions.end_txn(cluster, name, identity, commit=True)
-        stored = driver._do(FetchStored(name))
+        stored = runner._do(FetchStored(name))
         assert isinstance(stored, Stored) and stored.chunks == {0: (1, "first")}
 
 

@@ -20,8 +20,8 @@ from eoslog.connector.client.admin.transactions import Description, Identity
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.options.both import sink_options
 from eoslog.connector.sink import committer
-from eoslog.connector.sink.task import write_rows
 from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.sink.task_writer import write_rows
 from eoslog.testing import EmbeddedBroker
 
 HOLDERS = ("transactions", "holders")

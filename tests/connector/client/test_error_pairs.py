@@ -27,7 +27,7 @@ from eoslog.connector.commit.names import Identity as Name
 from eoslog.connector.commit.names import Participant
 from eoslog.connector.errors import OffsetsGone, ProduceFailed, RetriesExhausted, UnknownTopic
 from eoslog.connector.run import markers
-from eoslog.connector.sink import task
+from eoslog.connector.sink import task_writer
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import stamp
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -135,7 +135,7 @@ REQUESTS = {
     "FindCoordinator": Asked(
         ApiKey.FIND_COORDINATOR, lambda c: transactions.init_producer_id(c, "x", 1_000), coordinators
     ),
-    "Metadata": Asked(ApiKey.METADATA, lambda c: task._partitions_of(c)("t"), metadata),
+    "Metadata": Asked(ApiKey.METADATA, lambda c: task_writer._partitions_of(c)("t"), metadata),
     "ListOffsets": Asked(
         ApiKey.LIST_OFFSETS,
         lambda c: list_offsets(c, {("t", 0): LATEST}, committed=True),

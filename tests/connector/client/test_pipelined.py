@@ -15,7 +15,7 @@ from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.names import Identity as Own
 from eoslog.connector.commit.names import Participant
 from eoslog.connector.errors import RetriesExhausted, UnsupportedByBroker
-from eoslog.connector.run.driver import Driver
+from eoslog.connector.run.runner import Runner
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -231,7 +231,7 @@ def asking(command: c.Command[Any]) -> c.Rules[Any]:
 
 def test_of_a_broker_without_the_request_the_rules_are_told_that_it_is_not_offered() -> None:
     with FakeBroker(versions={ApiKey.INIT_PRODUCER_ID: (0, 5)}) as broker:
-        answers = Driver(cluster(broker), 60_000).run(asking(SEAL))
+        answers = Runner(cluster(broker), 60_000).run(asking(SEAL))
     assert {type(answer) for answer in answers.values()} == {c.NotOffered}
 
 
@@ -239,7 +239,7 @@ def test_who_raises_the_epoch_says_who_it_is() -> None:
     """So nobody else's sink is taken from it."""
     given = {"error_code": 0, "producer_id": 7, "producer_epoch": 4}
     with FakeBroker({ApiKey.INIT_PRODUCER_ID: lambda *_: dict(given)}) as broker:
-        assert Driver(cluster(broker), 60_000).run(asking(c.Acquire("x", Own(7, 3)))) == Own(7, 4)
+        assert Runner(cluster(broker), 60_000).run(asking(c.Acquire("x", Own(7, 3)))) == Own(7, 4)
         ((_, body),) = broker.seen(ApiKey.INIT_PRODUCER_ID)
     assert (body["producer_id"], body["producer_epoch"]) == (7, 3)
 
@@ -248,7 +248,7 @@ def test_who_raises_the_epoch_says_who_it_is() -> None:
 def test_an_end_is_what_the_rules_have_asked_for(commit: bool) -> None:
     end = c.End(commit, (Participant("x", Own(7, 3)),))
     with FakeBroker({ApiKey.END_TXN: ended}) as broker:
-        assert Driver(cluster(broker), 60_000).run(asking(end)) == {"x": Own(7, 4)}
+        assert Runner(cluster(broker), 60_000).run(asking(end)) == {"x": Own(7, 4)}
         ((_, body),) = broker.seen(ApiKey.END_TXN)
     assert body["committed"] is commit
 
@@ -257,7 +257,7 @@ def test_the_rules_are_told_who_wrote_and_who_holds() -> None:
     kept = {"error_code": 0, "producer_id": 7, "producer_epoch": 4,
             "ongoing_txn_producer_id": 7, "ongoing_txn_producer_epoch": 3}  # fmt: skip
     with FakeBroker({ApiKey.INIT_PRODUCER_ID: lambda *_: dict(kept)}) as broker:
-        answers = Driver(cluster(broker), 60_000).run(asking(SEAL))
+        answers = Runner(cluster(broker), 60_000).run(asking(SEAL))
     assert answers == dict.fromkeys("xy", c.Kept(holder=Own(7, 4), wrote=Own(7, 3)))
 
 
@@ -268,7 +268,7 @@ def test_who_does_not_answer_has_not_refused() -> None:
         raise Drop
 
     with FakeBroker({ApiKey.INIT_PRODUCER_ID: lost}) as broker:
-        answers = Driver(cluster(broker, delivery_timeout_ms=20), 60_000).run(asking(SEAL))
+        answers = Runner(cluster(broker, delivery_timeout_ms=20), 60_000).run(asking(SEAL))
     assert {type(answer) for answer in answers.values()} == {c.Unknown}
 
 
@@ -284,7 +284,7 @@ def test_what_the_rules_are_told(code: ErrorCode, kind: type, caplog: pytest.Log
     """And the user, once, where nothing is sealed."""
     caplog.set_level("INFO", "eoslog")
     with FakeBroker({ApiKey.INIT_PRODUCER_ID: lambda *_: {"error_code": int(code)}}) as broker:
-        driver = Driver(cluster(broker), 60_000)
+        runner = Runner(cluster(broker), 60_000)
         for _ in range(2):
-            assert {type(answer) for answer in driver.run(asking(SEAL)).values()} == {kind}
+            assert {type(answer) for answer in runner.run(asking(SEAL)).values()} == {kind}
     assert caplog.text.count("no two-phase commit here") == (1 if kind is c.NotOffered else 0)

@@ -278,7 +278,7 @@ class Programs:
         return number
 
     def _client(self, step: str, rules: c.Rules[T]) -> Steps[T]:
-        """Runs rules as connector/run/driver.py does, a request at a time."""
+        """Runs rules as connector/run/runner.py does, a request at a time."""
         answer: Any = None
         asked: Any = None
         while True:

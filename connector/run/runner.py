@@ -1,10 +1,9 @@
 """Runs the commit protocol's rules over the Kafka client: each command a call, each failure an answer.
 
-No rule lives here. Also the connections that a process keeps from one batch to the next.
+No rule lives here.
 """
 
 import logging
-import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -69,7 +68,7 @@ _NOT_OFFERED = frozenset({ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Error
 """Two-phase commit is switched off, or not this client's right; or the broker only knows the request."""
 
 
-class Driver:
+class Runner:
     """Performs commands on one cluster. `timeout_ms` is the transaction time-out of the sink's own id.
 
     `before` and `after` are called around each command, and around each single transaction that an End or
@@ -303,14 +302,3 @@ def _description(state: transactions.Description) -> Description:
 def _clock() -> float:
     """Seconds, of the clock that goes on while the machine sleeps, where there is one."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
-
-
-_clusters: dict[tuple[int, ClientConfig], Cluster] = {}
-
-
-def shared_cluster(config: ClientConfig) -> Cluster:
-    """This process's connections to a cluster, kept for later batches; a forked child makes its own."""
-    key = (os.getpid(), config)
-    if key not in _clusters:
-        _clusters[key] = Cluster(config)
-    return _clusters[key]

@@ -18,12 +18,13 @@ from eoslog.connector.client.admin.configs import topic_configs
 from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import retrying
+from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit.messages import Begun, Decided, Empty, Prepared, Report, Stamp
 from eoslog.connector.commit.names import Identity, Participant
 from eoslog.connector.commit.prepare import Task, judge, participant_name, withdraw_if_late
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.options.both import SinkOptions
-from eoslog.connector.run.driver import Driver, shared_cluster
+from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink.deadletters import LIMITING, Limits, Screen
 from eoslog.connector.sink.routing import Router
 from eoslog.connector.sink.tally import Tally
@@ -82,7 +83,7 @@ def _prepare(
         _give_up(cluster, name, identity, error)
         raise
     participant = Participant(name, Identity(identity.producer_id, identity.epoch))
-    late = Driver(cluster, options.transaction_timeout_ms).run(withdraw_if_late(stamp, participant))
+    late = Runner(cluster, options.transaction_timeout_ms).run(withdraw_if_late(stamp, participant))
     if late is not None:
         log.info("task of partition %d: %s", attempt.partition, late)
     written = tuple(sorted(producer.partitions))
