@@ -36,7 +36,7 @@ from eoslog.connector.commit.commands import Command, End
 from eoslog.connector.commit.decide import commit
 from eoslog.connector.commit.finish import await_readable
 from eoslog.connector.commit.messages import Batch, Begun, Prepared, Run
-from eoslog.connector.commit.names import Identity, Participant, Sink
+from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.commit.prepare import judge, participant_name
 from eoslog.connector.run.runner import Runner
 from eoslog.protocol.records import encode_batches
@@ -102,7 +102,7 @@ class Query:
             for batch in rows:
                 producer.send(*place, batch)
             producer.flush()
-        who = Participant(name, Identity(identity.producer_id, identity.epoch))
+        who = Participant(name, identity)
         return Prepared(stamp, number, who, ROWS, (place,))
 
     def commit(self, reports: list[Prepared], runner: Runner | None = None) -> float:

@@ -18,7 +18,7 @@ from eoslog.connector.commit.faults import (
     TakenOver,
 )
 from eoslog.connector.commit.messages import Batch
-from eoslog.connector.offsets.group_notes import Committed
+from eoslog.connector.offsets.group_notes import NotedOffset
 from eoslog.connector.offsets.offsets import Offsets, TakenFrom, TopicPartition
 
 
@@ -43,7 +43,7 @@ def check_taken_over(
     sink: str,
     batch: Batch,
     group: str | None,
-    committed: Mapping[TopicPartition, Committed],
+    committed: Mapping[TopicPartition, NotedOffset],
     stands: Offsets,
     accepted: Collection[str],
     *,
@@ -97,7 +97,7 @@ class Story(NamedTuple):
     decided: Batch | None
     ended: tuple[str, Offsets] | None
     group: str | None
-    committed: Mapping[TopicPartition, Committed]
+    committed: Mapping[TopicPartition, NotedOffset]
     taken: Collection[TakenFrom] = ()
     since: int | None = None
     rested: bool = False

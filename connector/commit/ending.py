@@ -30,7 +30,7 @@ from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.finish import clear_run, finish, is_of
 from eoslog.connector.commit.messages import Begun, Report, Run
 from eoslog.connector.commit.names import Participant, Sink
-from eoslog.connector.commit.own import settle
+from eoslog.connector.commit.own import write_lost_markers
 
 
 class Aborted(Enum):
@@ -78,7 +78,7 @@ def end_run(sink: Sink, run: Run) -> Rules[Ended]:
     """
     try:
         # before the state that tells how the last transaction ended is gone
-        yield from settle(sink)
+        yield from write_lost_markers(sink)
     except CommitFault as fault:
         return Ended(Aborted.LEFT, left=(str(fault),))
     raised = yield from ask(Acquire(sink.coordinator, run.identity))

@@ -60,21 +60,21 @@ def ranges(
 def split(whole: list[Range], min_partitions: int | None, max_records: int | None) -> list[Range]:
     """Ranges cut so that none has more than `max_records` offsets, and then so that there are about
     `min_partitions`, larger ranges giving more pieces."""
-    pieces = [piece for r in whole for piece in _cut(r, -(-r.size // max_records) if max_records else 1)]
+    pieces = [piece for r in whole for piece in _pieces(r, -(-r.size // max_records) if max_records else 1)]
     if min_partitions is None or len(pieces) >= min_partitions:
         return pieces
     total = sum(piece.size for piece in pieces)
-    return [p for piece in pieces for p in _cut(piece, max(round(piece.size * min_partitions / total), 1))]
+    return [p for piece in pieces for p in _pieces(piece, max(round(piece.size * min_partitions / total), 1))]
 
 
-def _cut(whole: Range, count: int) -> list[Range]:
+def _pieces(whole: Range, count: int) -> list[Range]:
     """A range in `count` pieces of nearly equal size."""
     count = min(max(count, 1), whole.size)
     bounds = [whole.start + whole.size * i // count for i in range(count + 1)]
     return [replace(whole, start=a, end=b) for a, b in itertools.pairwise(bounds)]
 
 
-class Parted(NamedTuple):
+class Divergence(NamedTuple):
     """Up to where the log still is the one that a query has read to `position`, in leader epoch `epoch`.
 
     `now`: the leader epoch that ends at `offset` in the log there is now; both -1 where it has no epoch as
@@ -116,7 +116,7 @@ class Losses:
     back: dict[TopicPartition, tuple[int, int]]
     anew: dict[str, tuple[str, str]] = field(default_factory=dict)
     early: dict[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)
-    parted: dict[TopicPartition, Parted] = field(default_factory=dict)
+    parted: dict[TopicPartition, Divergence] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.gone or self.back or self.anew or self.early or self.parted)

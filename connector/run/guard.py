@@ -23,13 +23,14 @@ from collections.abc import Callable
 
 from eoslog.connector.commit.ending import Aborted, Ended, clear_again, end_run, rests
 from eoslog.connector.commit.messages import Run
-from eoslog.connector.commit.names import Identity, Sink
+from eoslog.connector.commit.names import Sink
 from eoslog.connector.run import memory
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.spark import processes
 from eoslog.connector.spark.drivers_stderr import stderr_of
 from eoslog.connector.spark.logs import look_as_sparks
 from eoslog.connector.spark.longlived import is_sparks
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +113,7 @@ def _tell_more(sink: Sink, run: Run, before: Ended, ended: Ended) -> None:
         _tell(sink, run, ended)
 
 
-def watch(sink: Sink, incarnation: Identity, key: tuple[str, ...], runners: Runners) -> None:
+def watch(sink: Sink, incarnation: ProducerIdentity, key: tuple[str, ...], runners: Runners) -> None:
     """From now on, end the run of the sink when its driver is gone, whatever has ended it. Its batches are
     kept in memory.py, one after another, under the key."""
     if is_sparks():
@@ -130,9 +131,9 @@ def watch_once(sink: Sink, run: Run, key: tuple[str, ...], runners: Runners) -> 
 
 def _guard(
     sink: Sink,
-    incarnation: Identity,
+    incarnation: ProducerIdentity,
     key: tuple[str, ...],
-    begins: processes.Started,
+    begins: processes.Process,
     runners: Runners,
     *,
     once: bool,

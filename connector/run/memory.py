@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from eoslog.connector.commit.messages import Batch, Run
-from eoslog.connector.commit.names import Identity
 from eoslog.connector.spark.form import FORM
 from eoslog.connector.spark.processes import driver_process
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,9 @@ def keep(run: Run, *key: str) -> None:
 def _run(kept: dict[str, Any]) -> Run:
     if kept["form"] != FORM:
         raise ValueError(f"it has form {kept['form']}, and this version of eoslog reads form {FORM}")
-    return Run(Identity(*kept["incarnation"]), Identity(*kept["identity"]), Batch(*kept["batch"]))
+    return Run(
+        ProducerIdentity(*kept["incarnation"]), ProducerIdentity(*kept["identity"]), Batch(*kept["batch"])
+    )
 
 
 def _hash(*words: str) -> str:

@@ -30,13 +30,13 @@ from eoslog.connector.commit.commands import (
     FindHeld,
     FindOwn,
     Held,
-    Kept,
     ListOngoing,
     NotOffered,
     Offsets,
     Refused,
     Rules,
     Seal,
+    Sealed,
     StageOffsets,
     TransactionVersion,
     Unknown,
@@ -44,7 +44,6 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decision import ANCHOR, Stored
 from eoslog.connector.commit.finish import ONGOING
-from eoslog.connector.commit.names import Identity
 from eoslog.connector.commit.own import LOOKS
 from eoslog.connector.errors import (
     BrokerUnreachable,
@@ -55,6 +54,7 @@ from eoslog.connector.errors import (
 )
 from eoslog.connector.run import markers
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 log = logging.getLogger(__name__)
 
@@ -138,9 +138,8 @@ class Runner:
             self._after(command)
         return answer
 
-    def _acquire(self, command: Acquire) -> Identity:
-        current = _theirs(command.current) if command.current else None
-        return _own(transactions.init_producer_id(self._cluster, command.name, self._timeout_ms, current))
+    def _acquire(self, command: Acquire) -> ProducerIdentity:
+        return transactions.init_producer_id(self._cluster, command.name, self._timeout_ms, command.current)
 
     def _fetch_stored(self, command: FetchStored) -> Stored | Refused:
         if self._cluster.remembered(ANCHOR) is None:
@@ -176,27 +175,24 @@ class Runner:
         name, identity = command.sink
 
         def commit(offsets: Offsets) -> None:
-            transactions.commit_offsets(
-                self._cluster, name, _theirs(identity), command.group, offsets, command.epochs
-            )
+            transactions.commit_offsets(self._cluster, name, identity, command.group, offsets, command.epochs)
 
         if command.of_source:
             commit_known(self._cluster, command.group, command.offsets, commit)
         else:
             commit(command.offsets)
 
-    def _end(self, command: End) -> dict[str, Identity | Failure]:
-        identities = {name: _theirs(identity) for name, identity in command.participants}
-        found = transactions.end_txns(self._cluster, identities, command.commit)
+    def _end(self, command: End) -> dict[str, ProducerIdentity | Failure]:
+        found = transactions.end_txns(self._cluster, dict(command.participants), command.commit)
         return {
-            name: _failure(answer) if isinstance(answer, Exception) else _own(answer)
+            name: _failure(answer) if isinstance(answer, Exception) else answer
             for name, answer in found.items()
         }
 
-    def _seal(self, command: Seal) -> dict[str, Kept | NotOffered | Failure]:
+    def _seal(self, command: Seal) -> dict[str, Sealed | NotOffered | Failure]:
         names = [participant.name for participant in command.participants]
         found = transactions.keep_prepared(self._cluster, names, self._timeout_ms)
-        kept = {name: _kept(answer) for name, answer in found.items()}
+        kept = {name: _sealed(answer) for name, answer in found.items()}
         refusal = next((answer for answer in kept.values() if isinstance(answer, NotOffered)), None)
         if refusal is not None:
             _say_once(self._cluster.config, refusal)
@@ -264,9 +260,9 @@ def _failure(error: Exception) -> Failure:
     raise error
 
 
-def _kept(answer: transactions.Kept | EoslogError | KafkaError) -> Kept | NotOffered | Failure:
+def _sealed(answer: transactions.Kept | EoslogError | KafkaError) -> Sealed | NotOffered | Failure:
     if isinstance(answer, transactions.Kept):
-        return Kept(_own(answer.holder), _own(answer.wrote) if answer.wrote else None)
+        return Sealed(answer.holder, answer.wrote)
     if isinstance(answer, UnsupportedByBroker) or (
         isinstance(answer, KafkaError) and answer.code in _NOT_OFFERED
     ):
@@ -287,16 +283,8 @@ def _say_once(config: ClientConfig, why: NotOffered) -> None:
         )
 
 
-def _own(identity: transactions.Identity) -> Identity:
-    return Identity(identity.producer_id, identity.epoch)
-
-
-def _theirs(identity: Identity) -> transactions.Identity:
-    return transactions.Identity(identity.producer_id, identity.epoch)
-
-
-def _description(state: transactions.Description) -> Description:
-    return Description(state.state, _own(state.identity), state.timeout_ms, state.start_ms)
+def _description(state: transactions.TransactionDescription) -> Description:
+    return Description(state.state, state.identity, state.timeout_ms, state.start_ms)
 
 
 def _clock() -> float:

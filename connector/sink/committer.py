@@ -115,12 +115,12 @@ def begin_batch(options: SinkOptions, runner: Runner | None = None) -> Begun | N
         batch = Batch(str(uuid.uuid4()), 0)
         sink = Sink(options.transactional_id or batch.query_id)
         rules = begin(sink, batch, two_phase=options.two_phase, on_lost=options.on_lost)
-        started = tokens.Started(*runner.run(rules))
+        started = tokens.StartedWrite(*runner.run(rules))
     _watch(options, started)
     return started.begun
 
 
-def _watch(options: SinkOptions, started: tokens.Started) -> None:
+def _watch(options: SinkOptions, started: tokens.StartedWrite) -> None:
     begun, run, key, goes_on = started
     sink, runners = Sink(begun.sink_id), partial(runner_for, options)
     if key is None:

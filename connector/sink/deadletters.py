@@ -60,7 +60,7 @@ class Split(NamedTuple):
     dead: pa.RecordBatch | None
 
 
-class Screen:
+class RowValidator:
     """Judges the rows of one task. `limits_of` tells what a topic takes."""
 
     def __init__(self, topic: str | None, limits_of: Callable[[str], Limits]) -> None:

@@ -27,7 +27,7 @@ from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit.leave import decided_by, fence, leave
 from eoslog.connector.commit.messages import Batch, Begun
 from eoslog.connector.commit.names import Sink
-from eoslog.connector.offsets.group_notes import Committed, read_note
+from eoslog.connector.offsets.group_notes import NotedOffset, read_note
 from eoslog.connector.offsets.offsets import Offsets
 from eoslog.connector.options.both import SinkOptions
 from eoslog.connector.run.runner import Runner
@@ -223,10 +223,10 @@ def _ended(view: View, decided: Batch | None) -> tuple[str, Offsets] | None:
 
 def _committed(
     cluster: Cluster, group: str | None, wanted: Offsets, *, stable: bool = True
-) -> dict[tuple[str, int], Committed]:
+) -> dict[tuple[str, int], NotedOffset]:
     """What the group holds; not `stable`: whatever a driver that died has pending, which is ended when the
     sink is acquired."""
     if group is None or not wanted:
         return {}
     found = group_offsets.fetch_committed(cluster, group, sorted(wanted), require_stable=stable)
-    return {tp: Committed(at, read_note(text)) for tp, (at, text) in found.items() if at >= 0}
+    return {tp: NotedOffset(at, read_note(text)) for tp, (at, text) in found.items() if at >= 0}

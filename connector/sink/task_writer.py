@@ -20,18 +20,19 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import retrying
 from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit.messages import Begun, Decided, Empty, Prepared, Report, Stamp
-from eoslog.connector.commit.names import Identity, Participant
+from eoslog.connector.commit.names import Participant
 from eoslog.connector.commit.prepare import Task, judge, participant_name, withdraw_if_late
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.options.both import SinkOptions
 from eoslog.connector.run.runner import Runner
-from eoslog.connector.sink.deadletters import LIMITING, Limits, Screen
+from eoslog.connector.sink.deadletters import LIMITING, Limits, RowValidator
 from eoslog.connector.sink.routing import Router
 from eoslog.connector.sink.tally import Tally
 from eoslog.connector.sink.task_message import Attempt, TaskMessage
 from eoslog.connector.spark.calls import called
 from eoslog.connector.spark.form import FORM
 from eoslog.connector.spark.sockets import acknowledging
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ def _prepare(
     except BaseException as error:
         _give_up(cluster, name, identity, error)
         raise
-    participant = Participant(name, Identity(identity.producer_id, identity.epoch))
+    participant = Participant(name, identity)
     late = Runner(cluster, options.transaction_timeout_ms).run(withdraw_if_late(stamp, participant))
     if late is not None:
         log.info("task of partition %d: %s", attempt.partition, late)
@@ -92,7 +93,7 @@ def _prepare(
     return Prepared(stamp, attempt.partition, participant, *told)
 
 
-def _give_up(cluster: Cluster, name: str, identity: transactions.Identity, error: BaseException) -> None:
+def _give_up(cluster: Cluster, name: str, identity: ProducerIdentity, error: BaseException) -> None:
     """Abort the task's own transaction: it must not hold back readers until its time-out."""
     try:
         transactions.end_txn(cluster, name, identity, commit=False)
@@ -129,11 +130,11 @@ def _sender(
     if options.deadletter_topic is None:
         return send
     limits = cache(lambda topic: _limits(cluster, topic, partitions_of(topic)))
-    screen = Screen(options.topic, limits)
+    validator = RowValidator(options.topic, limits)
     letters = _router(options, partitions_of, options.deadletter_topic, seed)
 
     def send_or_bury(rows: pa.RecordBatch) -> None:
-        good, dead = screen.split(rows)
+        good, dead = validator.split(rows)
         send(good)
         if dead is not None:
             text = "%d rows cannot be written and go to %s. See examples.md#dead-letters"
@@ -184,7 +185,7 @@ class _Slots(NamedTuple):
 
     process: int
     worker: str
-    used: dict[tuple[str, Identity, int], tuple[int, int]]
+    used: dict[tuple[str, ProducerIdentity, int], tuple[int, int]]
 
 
 _slots = _Slots(-1, "", {})

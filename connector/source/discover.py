@@ -110,11 +110,11 @@ class Log:
         for error in self.absent.values():
             raise error
 
-    def parted(self, position: Offsets, epochs: Epochs) -> dict[TopicPartition, plan.Parted]:
+    def parted(self, position: Offsets, epochs: Epochs) -> dict[TopicPartition, plan.Divergence]:
         """Partitions whose log is another one below `position`, which it reached in these leader epochs."""
         ends = epoch_ends(self.cluster, epochs) if epochs else {}
         return {
-            tp: plan.Parted(position[tp], epochs[tp], end.offset, end.leader_epoch)
+            tp: plan.Divergence(position[tp], epochs[tp], end.offset, end.leader_epoch)
             for tp, end in ends.items()
             if end.leader_epoch < 0 or end.offset < position[tp]
         }

@@ -3,13 +3,13 @@
 import signal
 import threading
 
-from eoslog.connector.spark.longlived import is_sparks, settle
+from eoslog.connector.spark.longlived import freeze_imports, is_sparks
 from eoslog.connector.spark.sockets import acknowledge
 
 
 def called() -> None:
     """Does nothing in processes that are not Spark's own."""
-    settle()
+    freeze_imports()
     acknowledge()
 
 

@@ -24,7 +24,7 @@ latter behind our call."""
 _seen: tuple[int, int] = (-1, 0)
 
 
-def settle() -> None:
+def freeze_imports() -> None:
     """For where Spark calls in. Does nothing while few modules are new in the process; a fork counts anew."""
     global _seen
     known = _seen[1] if _seen[0] == os.getpid() else 0

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from eoslog.connector.commit.messages import Batch, Stamp
-from eoslog.connector.commit.names import Identity
 from eoslog.connector.commit.prepare import participant_name
 from eoslog.connector.sink import task_writer
+from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_bench import Bench
 
-STAMP = Stamp("s", Identity(1, 0), Identity(1, 0), 0, 8, Batch("q", 0))
+STAMP = Stamp("s", ProducerIdentity(1, 0), ProducerIdentity(1, 0), 0, 8, Batch("q", 0))
 RUNS, BATCHES, TASKS = 5, 12, 2
 
 

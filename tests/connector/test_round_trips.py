@@ -27,7 +27,7 @@ from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, commit
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.messages import Batch, Begun, Prepared, Report, Run
-from eoslog.connector.commit.names import Identity, Participant, Sink
+from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.commit.prepare import judge, participant_name
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.options.both import sink_options
@@ -107,7 +107,7 @@ def prepare(cluster: Cluster, begun: Begun, topic: str, partition: int) -> Repor
         for batch in encode_batches(None, pa.array([b"row"]), None, now_ms, codec=0, max_batch_bytes=1000):
             producer.send(topic, 0, batch)
         producer.flush()
-    who = Participant(name, Identity(identity.producer_id, identity.epoch))
+    who = Participant(name, identity)
     return Prepared(stamp, partition, who, 1, ((topic, 0),))
 
 

@@ -13,17 +13,17 @@ from stock_kafka import Kafka
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Stamp
-from eoslog.connector.commit.names import Identity
 from eoslog.connector.errors import UnknownTopic
 from eoslog.connector.options.both import SinkOptions, sink_options
 from eoslog.connector.sink import committer, task_writer
 from eoslog.connector.sink.tally import Tally
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 NOWHERE = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out"}
 BATCH = Batch("q", 4, "digest")
-BEGUN = Begun("sink", Identity(1, 0), Identity(1, 3), 2, 8, BATCH, None)
+BEGUN = Begun("sink", ProducerIdentity(1, 0), ProducerIdentity(1, 3), 2, 8, BATCH, None)
 
 
 def rows(*values: bytes) -> pa.RecordBatch:
@@ -94,7 +94,7 @@ def test_a_topic_is_created_once() -> None:
 
 
 def stamp(batch_id: int, incarnation: int = 0, sink_id: str = "sink") -> Stamp:
-    run = Identity(1, incarnation)
+    run = ProducerIdentity(1, incarnation)
     return Stamp(sink_id, run, run, 0, 8, Batch("q", batch_id))
 
 

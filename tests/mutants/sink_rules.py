@@ -161,7 +161,7 @@ MUTANTS: list[Mutant] = [
         Break(
             "at_least_once leaves what its name has decided",
             "        identity = runner.run(fence(sink))\n        run = Run(identity, identity, view.batch)\n",
-            "        identity = Identity(1, 0)\n        run = Run(identity, identity, view.batch)\n",
+            "        identity = ProducerIdentity(1, 0)\n        run = Run(identity, identity, view.batch)\n",
         ),
         Break(
             "at_least_once asks for its name in each batch",
@@ -224,7 +224,7 @@ MUTANTS: list[Mutant] = [
             "            runner.run(fence(Sink(sink)))\n",
             "            pass\n",
         ),
-        Break("notes are not read", "Committed(at, read_note(text))", "Committed(at, None)"),
+        Break("notes are not read", "NotedOffset(at, read_note(text))", "NotedOffset(at, None)"),
         Break(
             "a successor is looked for under today's names alone",
             "            names.add((given.sink, given.group))\n",
@@ -672,7 +672,7 @@ MUTANTS: list[Mutant] = [
         Break(
             "runs share their slots",
             "key = (stamp.sink_id, stamp.incarnation, stamp",
-            "key = (stamp.sink_id, Identity(0, 0), stamp",
+            "key = (stamp.sink_id, ProducerIdentity(0, 0), stamp",
         ),
         Break(
             "sinks share their slots",
@@ -789,18 +789,18 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "who wrote is the holder",
-            "_own(answer.wrote) if answer.wrote else None",
-            "_own(answer.holder) if answer.wrote else None",
+            "Sealed(answer.holder, answer.wrote)",
+            "Sealed(answer.holder, answer.holder)",
         ),
         Break(
             "anybody may raise the epoch",
-            "current = _theirs(command.current) if command.current else None",
-            "current = None",
+            "self._timeout_ms, command.current)",
+            "self._timeout_ms, None)",
         ),
         Break(
             "commit is abort",
-            "transactions.end_txns(self._cluster, identities, command.commit)",
-            "transactions.end_txns(self._cluster, identities, False)",
+            "transactions.end_txns(self._cluster, dict(command.participants), command.commit)",
+            "transactions.end_txns(self._cluster, dict(command.participants), False)",
         ),
         Break(
             "all open transactions are listed",

@@ -260,7 +260,7 @@ MUTANTS: list[Mutant] = [
         SMALL,
         Break("open and aborted rows", 'isolation_level": int(self._committed)', 'isolation_level": 0'),
         Break("aborted rows", "aborted if self._committed else None", "None"),
-        Break("rows behind the end", "cut(decoded, position, end)", "decoded"),
+        Break("rows behind the end", "clip(decoded, position, end)", "decoded"),
         Break("an error is no rows", 'if place not in self._ranges or part["error_code"]:', "if False:"),
         Break("more bytes than are small", "        if self._left < 0:\n", "        if False:\n"),
         Break("a part is enough", "            if not missing:\n", "            if True:\n"),

@@ -94,7 +94,7 @@ def fetch(
             elif seen.next_offset < end:
                 reader.ask(seen.next_offset)
             for decoded in _decoded(reader.name, answer.records, seen.batches, headers, max_payload):
-                rows = cut(decoded, position, end)
+                rows = clip(decoded, position, end)
                 if len(rows):
                     yield rows
             if lost is not None:
@@ -131,7 +131,7 @@ def _decoded(
         yield from _decoded(name, records, batches[middle:], headers, max_payload)
 
 
-def cut(rows: DecodedRecords, start: int, end: int) -> DecodedRecords:
+def clip(rows: DecodedRecords, start: int, end: int) -> DecodedRecords:
     """Rows with offsets start..end-1; offsets rise, so it is a slice."""
     offsets = rows.offset.to_numpy()
     first, last = (int(i) for i in np.searchsorted(offsets, (start, end)))

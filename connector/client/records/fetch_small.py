@@ -9,7 +9,7 @@ from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from eoslog.connector.client.records.fetch import cut
+from eoslog.connector.client.records.fetch import clip
 from eoslog.connector.client.records.gaps import Gaps
 from eoslog.connector.client.records.visible import visible
 from eoslog.connector.client.wire.cluster import Cluster
@@ -153,7 +153,7 @@ class _Batch:
             decoded = decode_batches(
                 records, seen.batches, headers=self._headers, max_payload=self._max_bytes
             )
-            if len(rows := cut(decoded, position, end)):
+            if len(rows := clip(decoded, position, end)):
                 self._found[place].append(rows)
         self._position[place] = max(position, seen.next_offset)
 

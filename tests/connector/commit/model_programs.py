@@ -20,7 +20,7 @@ from eoslog.connector.commit.prepare import Task, judge, participant_name, withd
 from eoslog.connector.commit.prove import prove_last
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
-from eoslog.connector.offsets.group_notes import Committed, Note, read_note
+from eoslog.connector.offsets.group_notes import Note, NotedOffset, read_note
 from tests.connector.commit.model_broker import ModelBroker
 from tests.connector.commit.model_history import DISTURBING, Choices, Fault, Shape
 
@@ -238,7 +238,7 @@ class Programs:
             decided=decided,
             ended=(ours.digest, {SOURCE: mine.first + ours.batch_id + 1}) if ours else None,
             group=USER_GROUP,
-            committed={SOURCE: Committed(found[0], read_note(found[1]))} if found else {},
+            committed={SOURCE: NotedOffset(found[0], read_note(found[1]))} if found else {},
             since=0,
         )
         check_story(story)
