@@ -116,9 +116,9 @@ def _check_topics(sink: Sink, batch: Batch, reports: Sequence[Prepared]) -> None
         for topic, number in report.topic_ids:
             if ids.setdefault(topic, number) != number:
                 raise BatchRefused(
-                    f"sink {sink.id}, {batch}: not decided: topic {topic} was deleted and made anew since "
-                    f"(its id was {ids[topic]} for some tasks and {number} for others), so rows of it are "
-                    "gone with the old topic. Start the query again: it writes the batch as a whole"
+                    f"sink {sink.id}, {batch}: not decided: topic {topic} was deleted and created again "
+                    f"since (its id was {ids[topic]} for some tasks and {number} for others), so rows of it "
+                    "are gone with the old topic. Start the query again: it writes the batch as a whole"
                 )
 
 

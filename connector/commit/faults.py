@@ -47,8 +47,8 @@ class TokenReused(CommitFault):
     """Other rows came under a write.token whose rows are written already. They were not."""
 
     advice = (
-        "Are these other rows, of a second write under one token, or of a checkpoint that was made anew, so "
-        "that batch ids count from 0 again? Give them another write.token, with another text before its "
+        "Are these other rows, of a second write under one token, or of a checkpoint that was created again, "
+        "so that batch ids count from 0 again? Give them another write.token, with another text before its "
         "number. Was the checkpoint restored from an older copy? Bring the right checkpoint back: under "
         "another token rows would be written again that are visible. Is it the same write, which does not "
         "make the same rows twice? Those of the first time are visible: leave this write out, once"

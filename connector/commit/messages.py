@@ -1,6 +1,6 @@
 """What travels between the driver and its tasks; picklable values without behaviour.
 
-Spark builds the writer anew for every batch and commits in another process, so all that commit
+Spark builds a new writer for every batch and commits in another process, so all that commit
 needs, above all the identity that begin got, comes back in the tasks' reports.
 """
 

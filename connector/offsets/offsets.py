@@ -3,7 +3,7 @@
 JSON is that of Spark's Kafka source, `{"topic":{"0":123}}`; in options, -2 stands for the earliest
 offset and -1 for the latest, as in Kafka's ListOffsets. Pure: no sockets.
 
-A stream's offsets also say which topics they are of, for a topic that was made anew has the name of the
+A stream's offsets also say which topics they are of, for a topic that was created again has the name of the
 old one: for each topic an entry `"topic-id:<topic>:<id>": {}`; of which cluster, as `"cluster-id:<id>": {}`;
 and in which leader epochs the log reached them, for a log that was cut or restored and has grown again has
 the same offsets: `"leader-epoch:<topic>:<epoch>:<partitions>": {}`, the partitions as in `0,2-7`. Where a

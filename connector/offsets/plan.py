@@ -106,7 +106,7 @@ class Losses:
     """What does not fit between where a query stands and what the log offers now.
 
     `gone`: partitions that are no longer there. `back`: partitions that end before the query's
-    position, as (position, end), because the topic was made anew or truncated. `anew`: topics that have
+    position, as (position, end), because the topic was created again or truncated. `anew`: topics that have
     another id now, as (then, now), wherever they end. `early`: partitions that begin after the query's
     position, as (position, beginning, end), because records were deleted. `parted`: partitions whose log
     is another one below the query's position, by their leader epochs.
@@ -123,7 +123,7 @@ class Losses:
 
     def __str__(self) -> str:
         said = [
-            f"topic {topic} was deleted and made anew: the query's offsets are of the one with the id "
+            f"topic {topic} was deleted and created again: the query's offsets are of the one with the id "
             f"{old}, and now its id is {new}"
             for topic, (old, new) in self.anew.items()
         ]

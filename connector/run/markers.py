@@ -1,6 +1,6 @@
 """Open transactions as the partitions themselves see them, and markers written from outside (KIP-664).
 
-Only for recovery: a healthy cluster closes what its coordinators have ended within milliseconds.
+Only for recovery: in a healthy cluster the markers follow a coordinator's decision within milliseconds.
 """
 
 import logging

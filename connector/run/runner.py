@@ -1,6 +1,7 @@
-"""Runs the commit protocol's rules over the Kafka client: each command a call, each failure an answer.
+"""Runs the commit protocol's rules over the Kafka client: makes a call of each command, an answer of each
+failure.
 
-No rule lives here.
+There are no rules here.
 """
 
 import logging
@@ -61,19 +62,19 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Observer = Callable[[Command[Any]], None]
 OWN_TIMEOUT_MS = 60_000
-"""Time-out of the sink's own transaction: it is open for a few requests only, and while a crashed driver's
-is open, nobody who starts from the committed source offsets can read them."""
+"""Time-out of the sink's own transaction. It is open for a few requests only; while that of a crashed driver
+is open, a query that starts from the committed source offsets cannot read them."""
 _NO_ANSWER = (RetriesExhausted, ConnectionLost, BrokerUnreachable)
 _NOT_OFFERED = frozenset({ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION})
 """Two-phase commit is switched off, or not this client's right; or the broker only knows the request."""
 
 
 class Runner:
-    """Performs commands on one cluster. `timeout_ms` is the transaction time-out of the sink's own id.
+    """Carries out commands on one cluster. `timeout_ms` is the transaction time-out of the sink's own id.
 
     `before` and `after` are called around each command, and around each single transaction that an End or
-    a Seal names, one after another: whoever watches, or crashes the process for a test, sees every step.
-    Unwatched, the requests of all of them are under way together.
+    a Seal names, one after another, so that a test can see every step, or crash the process there. Without
+    them all these requests are sent together.
     """
 
     def __init__(
@@ -111,8 +112,8 @@ class Runner:
         return self._cluster.reached
 
     def disturbed(self) -> bool:
-        """Whether a broker was lost or a coordinator moved, as far as this process knows, since this was last
-        asked."""
+        """Whether this process has noticed, since the last call, that a broker was lost or a coordinator
+        moved."""
         return self._cluster.disturbed()
 
     def run(self, rules: Rules[T]) -> T:
@@ -220,8 +221,8 @@ class Runner:
 
 
 def commit_known(cluster: Cluster, group: str, offsets: Offsets, commit: Callable[[Offsets], None]) -> None:
-    """Commit source offsets of a group, but for those of partitions that the cluster says it does not have:
-    of them it warns. Raises what `commit` raises."""
+    """Commit source offsets of a group. Partitions that the cluster does not have are left out, with a
+    warning. Raises what `commit` raises."""
     try:
         commit(offsets)
     except KafkaError as error:
@@ -244,7 +245,7 @@ def commit_known(cluster: Cluster, group: str, offsets: Offsets, commit: Callabl
 
 
 def _answered(perform: Callable[[Any], Any], command: Any) -> Any:
-    """The result, or the failure as the rules know it."""
+    """The result, or the failure in the form that the rules expect."""
     try:
         return perform(command)
     except (KafkaError, *_NO_ANSWER) as error:
@@ -252,7 +253,7 @@ def _answered(perform: Callable[[Any], Any], command: Any) -> Any:
 
 
 def _failure(error: Exception) -> Failure:
-    """A failure as the rules know it; others are raised."""
+    """The failure in the form that the rules expect; raises other errors."""
     if isinstance(error, KafkaError):
         return Refused(int(error.code), str(error))
     if isinstance(error, _NO_ANSWER):
@@ -288,5 +289,5 @@ def _description(state: transactions.TransactionDescription) -> Description:
 
 
 def _clock() -> float:
-    """Seconds, of the clock that goes on while the machine sleeps, where there is one."""
+    """Seconds by a clock that also runs while the machine sleeps, where there is one."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()

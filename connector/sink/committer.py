@@ -1,7 +1,7 @@
-"""The driver's side of the sink: what begin, commit and abort need to know, and the rules run with it.
+"""The committer, on the driver: begin, commit and abort collect what the rules need to know, and run them.
 
-Begin happens in one driver process and commit or abort in another; what commit needs comes back in
-the tasks' reports. Only begin remembers anything from batch to batch, and it may forget it.
+Begin runs in one driver process, commit and abort in another; what commit needs comes back in the tasks'
+reports. Only begin remembers anything from batch to batch, and nothing breaks if it forgets.
 """
 
 import logging
@@ -76,7 +76,7 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
     )
     if runner.disturbed() or not acquainted:
         runner.run(prove_last(sink, begun.identity))
-    if begun.anew:  # at the start of a run; and where the brokers do not know what this driver remembers
+    if begun.anew:  # at the start of a run, and when the brokers do not know what this driver remembers
         start.after(begun)
     memory.keep(run, *key)
     if last_run is None or last_run.incarnation != run.incarnation:
@@ -85,8 +85,8 @@ def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | 
 
 
 def _begin_plainly(options: SinkOptions, view: View, runner: Runner) -> None:
-    """A micro-batch of at_least_once. First what whoever had the checkpoint has decided is carried out; and,
-    once a run, what whoever had the name has."""
+    """A micro-batch of at_least_once. First carries out what earlier users of the checkpoint have decided;
+    and, once a run, what earlier users of the name have."""
     leave_for_none(options, runner, view)
     if options.transactional_id is None:
         return

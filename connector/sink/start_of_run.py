@@ -1,7 +1,7 @@
-"""The start of a sink's run: reads what crosscheck.py compares, and says what it warns of.
+"""The start of a sink's run: reads what crosscheck.py compares, and logs its warnings.
 
-Once a run, around its first begin: a constant number of round trips, however many partitions there are
-(Metadata before it; OffsetFetch after it, besides finding the group's coordinator).
+Happens once a run, around its first begin, in a constant number of round trips however many partitions there
+are (Metadata before it; OffsetFetch after it, besides finding the group's coordinator).
 """
 
 import logging

@@ -1,7 +1,8 @@
-"""The task's side of the sink: write all rows in a transaction of the task's own, and report.
+"""The task's writer: writes all rows in the task's own transaction, and reports it to the driver.
 
-Nothing a task does makes a row visible (exactly_once, at_most_once): its transaction stays open for the
-driver to decide. A task that fails aborts its own; one that is killed leaves it to the next begin.
+With exactly_once and at_most_once a task makes no row visible: its transaction stays open until the driver
+has decided. A task that fails aborts its transaction; a killed task's transaction is aborted by the next
+begin.
 """
 
 import logging
@@ -94,7 +95,7 @@ def _prepare(
 
 
 def _give_up(cluster: Cluster, name: str, identity: ProducerIdentity, error: BaseException) -> None:
-    """Abort the task's own transaction: it must not hold back readers until its time-out."""
+    """Abort the task's own transaction, so that it does not hold back readers until its time-out."""
     try:
         transactions.end_txn(cluster, name, identity, commit=False)
     except Exception as second:  # the first error is the one to report; the next begin clears this up
@@ -102,7 +103,7 @@ def _give_up(cluster: Cluster, name: str, identity: ProducerIdentity, error: Bas
 
 
 def _write_plainly(options: SinkOptions, attempt: Attempt, rows: Iterator[pa.RecordBatch]) -> None:
-    """at_least_once: every row acknowledged, retries without doubles within this attempt."""
+    """at_least_once: every row is acknowledged; retries within this attempt make no duplicates."""
     cluster = shared_cluster(options.client)
     first = next((batch for batch in rows if len(batch)), None)
     if first is None:
@@ -119,7 +120,8 @@ def _write_plainly(options: SinkOptions, attempt: Attempt, rows: Iterator[pa.Rec
 def _sender(
     options: SinkOptions, cluster: Cluster, producer: Producer, seed: int
 ) -> Callable[[pa.RecordBatch], None]:
-    """What takes the task's rows: to their partitions, or to the dead letter topic if there is one."""
+    """A function that sends rows to their partitions, and bad ones to the dead letter topic if there is
+    one."""
     partitions_of = _partitions_of(cluster)
     router = _router(options, partitions_of, options.topic, seed)
 
@@ -149,8 +151,8 @@ def _limits(cluster: Cluster, topic: str, partitions: int) -> Limits:
 
 
 def _partitions_of(cluster: Cluster) -> Callable[[str], int]:
-    """How many partitions a topic has. Asking for it may create it, but only once: a topic that was there
-    and is gone has taken rows of this task with it."""
+    """How many partitions a topic has. The first call may create the topic. Later ones must not: a topic that
+    has gone in between has taken rows of this task with it."""
     seen: set[str] = set()
 
     def partitions_of(topic: str) -> int:
@@ -181,7 +183,7 @@ def _router(
 
 
 class _Slots(NamedTuple):
-    """Names that this process has used in a batch: its own word, and how many."""
+    """Transaction names that this process has used in a batch: its random word, and how many."""
 
     process: int
     worker: str
@@ -192,10 +194,10 @@ _slots = _Slots(-1, "", {})
 
 
 def _next_slot(stamp: Stamp) -> tuple[str, int]:
-    """This process's word and the number of its next transaction in the batch.
+    """This process's random word and the number of its next transaction in the batch.
 
-    The word is random and made once a process, so no other process ever uses these names; within
-    the process tasks run one after another, and numbers start again with every batch.
+    The word is made once for each process, so no other process ever uses these names. Within a process tasks
+    run one after another, and the numbers start again with every batch.
     """
     global _slots
     if _slots.process != os.getpid():

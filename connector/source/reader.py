@@ -139,7 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next batch.
 
         Spark stores only ends. A query that began at `latest` and fell over in its first batch would ask
-        for the beginning anew and get a later one; what arrived between would be lost without a word.
+        for the beginning again and get a later one; what arrived in between would be lost silently.
         So such a query's first batch is empty: its end stores where the query began.
         """
         stood = offsets.position_from_json(start)
@@ -319,7 +319,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self._initial, **{tp: max(at, self._initial.get(tp, at)) for tp, at in target.items()}}
 
     def _begin(self, start: tuple[Offsets, TopicIds], end: tuple[Offsets, TopicIds]) -> Offsets:
-        """Where a batch begins. Partitions that were not there before, those of topics made anew among
+        """Where a batch begins. Partitions that were not there before, those of topics created again among
         them, begin at 0, unless the log has lost that already."""
         known = plan.without(start[0], plan.made_anew(start[1], end[1]))
         keys = {tp: (tp, end[1].get(tp[0])) for tp in end[0] if tp not in known}

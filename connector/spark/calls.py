@@ -1,4 +1,4 @@
-"""What every call of Spark's into our code begins with."""
+"""What our code does first whenever Spark calls it."""
 
 import signal
 import threading

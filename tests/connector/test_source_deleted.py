@@ -108,7 +108,7 @@ def test_a_topic_made_anew(kafka: Kafka, kind: str) -> None:
     options, _, deleted, _, done, end = planned_on_two(kafka, kind)
     kafka.make_anew(deleted)
     kafka.put(deleted, [b"anew"] * 9)
-    with pytest.raises(DataLoss, match=f"topic {deleted} was deleted and made anew.*failOnDataLoss"):
+    with pytest.raises(DataLoss, match=f"topic {deleted} was deleted and created again.*failOnDataLoss"):
         of(kafka, **options).partitions(done, end)
     careless = of(kafka, failOnDataLoss="false", **options)
     assert values(careless, done, end) == [b"two"] * 2

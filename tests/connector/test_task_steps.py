@@ -70,7 +70,7 @@ def test_a_task_without_rows_opens_nothing() -> None:
 
 
 def test_a_topic_is_created_once() -> None:
-    """One that was there and is gone has taken rows of this task along: made anew, it would hold the rest."""
+    """One that was there and is gone has taken rows of this task along: a new one would hold the rest."""
     created: list[bool] = []
 
     class There:

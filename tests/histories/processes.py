@@ -99,7 +99,7 @@ class Application:
         return self.planners[number % len(self.planners)]
 
     def worker(self, number: int) -> Worker:
-        """A task's process; one that died is made anew."""
+        """A task's process; one that died is created again."""
         at = number % len(self.tasks)
         if self.tasks[at].dead:
             self.tasks[at] = Worker(self, "task")

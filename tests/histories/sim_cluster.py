@@ -34,7 +34,7 @@ _epochs = itertools.count(1)
 
 @dataclass
 class Topic:
-    """A topic: made anew it has another id."""
+    """A topic: created again it has another id."""
 
     id: bytes
     logs: list[Log]

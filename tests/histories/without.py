@@ -176,7 +176,7 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
     "a checkpoint's line by hand": lambda: [
         (discover.Log, "_as_stored", lambda self, option, wanted: self._within(option, wanted)),
     ],
-    "topics made anew": lambda: [(plan, "made_anew", lambda then, now: {})],
+    "topics created again": lambda: [(plan, "made_anew", lambda then, now: {})],
     "a first batch that is replayed": _pinned_again,
     "anonymous writes are not sealed": lambda: [
         (of_sink, "of_write", lambda policy, *, named: policy),

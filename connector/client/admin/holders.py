@@ -1,6 +1,6 @@
-"""Who holds back readers of committed records, and what there is to do about it.
+"""Who holds back readers of committed records, and what to do about it.
 
-They stop at the last stable offset of a partition: where the oldest transaction begins that is open there.
+Readers stop at the last stable offset of a partition: at the beginning of its oldest open transaction.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""CommittedOffset offsets of a consumer group, read and written outside transactions."""
+"""Committed offsets of a consumer group, read and written outside transactions."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping

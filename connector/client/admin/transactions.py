@@ -1,9 +1,9 @@
 """Transactions as the coordinator keeps them: open, end, look at, commit offsets within.
 
-Each call is tried again while a failure may pass (see retry.py): all of them may be repeated when
-their first answer was lost. InitProducerId then merely bumps the epoch once more; EndTxn answers a
-repeated request by its outcome as long as version and epoch stay the same (KIP-890), so a call keeps
-to the version of its first try. TV2 is transaction.version >= 2: no AddPartitionsToTxn, no
+Each call is retried while its failure may pass (see retry.py). All of them may be repeated when their
+first answer was lost: InitProducerId then merely bumps the epoch once more; EndTxn answers a repeated
+request with its outcome as long as version and epoch stay the same (KIP-890), so all tries of a call use
+one version. TV2 is transaction.version >= 2: no AddPartitionsToTxn, no
 AddOffsetsToTxn, and EndTxn 5 returns a bumped epoch. Ends and take-overs of many transactional ids
 are under way together (pipelined.py); the bundled broker ends them by one request, all visible at once.
 """
@@ -146,7 +146,7 @@ def keep_prepared(
 ) -> dict[str, Kept | EoslogError | KafkaError]:
     """Take over open transactions as they are, to be ended by the new holder and by no time-out (KIP-939).
 
-    A transactional id without an open transaction starts anew. The requests are under way together.
+    A transactional id without an open transaction starts a new one. The requests are sent together.
     UnsupportedByBroker where the broker has no InitProducerId 6 (`timeout_ms` counts only for that of
     brokers that heed it).
     """

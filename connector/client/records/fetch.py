@@ -5,7 +5,7 @@ does. Only batch headers are looked at one by one; records of all batches of an 
 once. Control batches and records of aborted transactions are passed over.
 
 With client.rack a leader may send its reader to a replica near by (KIP-392), giving no records itself.
-Whatever goes wrong there, or is not there yet, is asked of the leader, whose word counts.
+If that fails, or the replica does not have the records yet, the leader is asked; its answer counts.
 """
 
 from base64 import urlsafe_b64decode
@@ -316,7 +316,7 @@ class _Reader:
         now = self.cluster.topic(self.topic).topic_id
         if now is not None and now != self.topic_id:
             raise TopicMadeAnew(
-                f"topic {self.topic} was deleted and made anew: its id is {now}, but records of "
+                f"topic {self.topic} was deleted and created again: its id is {now}, but records of "
                 f"{self.topic_id} were to be read from {self.name}"
             )
 

@@ -1,7 +1,7 @@
-"""Some small ranges at once: one Fetch for each leader, and another for what it left out.
+"""Reads several small ranges at once: one Fetch for each leader, and another for what it left out.
 
-For a micro-batch of a handful of rows, whose tasks would cost more than its reading. Whatever does not come
-as expected is left to fetch.py, which knows every failure: nothing is decided here.
+For a micro-batch of a few rows, where tasks would cost more than the reading. Anything unexpected is left to
+fetch.py, which handles every failure.
 """
 
 import logging

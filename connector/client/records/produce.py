@@ -1,7 +1,7 @@
 """Producing record batches: several requests in flight, in order, acknowledged or failed loudly.
 
-A topic is written to by its id where the broker can (Produce 13): one that is deleted and made anew is not
-the same topic, and gets nothing of what was begun for the old one.
+A topic is written to by its id where the broker supports it (Produce 13): a topic that is deleted and created
+again is another topic, and gets none of the rows meant for the old one.
 
 One thread, no background work: `send` puts a batch on the wire (or waits for room), `flush` waits for
 every acknowledgement. After a failure that may pass, everything in flight is first settled (answered
@@ -196,9 +196,9 @@ class Producer:
             return
         if pinned is not None and any(topic == written for written, _ in self.partitions):
             raise TopicMadeAnew(
-                f"topic {topic} was deleted and made anew while rows were written to it (its id was {pinned} "
-                f"and is {now}). The rows written so far went with the old topic, so nothing of the batch "
-                "goes to the new one. Start the query again: it writes the batch as a whole"
+                f"topic {topic} was deleted and created again while rows were written to it (its id was "
+                f"{pinned} and is {now}). The rows written so far went with the old topic, so nothing of the "
+                "batch goes to the new one. Start the query again: it writes the batch as a whole"
             )
         self.topic_ids[topic] = now
 

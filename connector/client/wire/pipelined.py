@@ -1,6 +1,6 @@
-"""Many requests under way together: one for each transactional id, at the coordinators of all of them.
+"""Sends many requests together: one for each transactional id, to its coordinator.
 
-A micro-batch ends as many transactions as it has tasks; one after another that is a round trip each.
+A micro-batch ends as many transactions as it has tasks. One by one, each would cost a round trip.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -362,7 +362,7 @@ def test_an_old_broker_beside_new_ones_is_not_written_to_in_a_transaction() -> N
 
 
 def test_topics_are_told_by_their_ids() -> None:
-    """A topic that was deleted and made anew gets nothing of what was begun for the old one."""
+    """A topic that was deleted and created again gets nothing of what was begun for the old one."""
     log, number = FakeLog(), bytes(range(16))
 
     def metadata(version: int, body: Any) -> Any:

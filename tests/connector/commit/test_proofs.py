@@ -330,7 +330,7 @@ def test_reports_of_another_sink_decide_nothing() -> None:
 
 
 def test_tasks_that_wrote_to_two_topics_of_one_name_decide_nothing() -> None:
-    """The topic was deleted and made anew between them: rows of one are gone with the old one."""
+    """The topic was deleted and created again between them: rows of one are gone with the old one."""
     bench = Bench()
     first, second = bench.prepare_all(bench.begin(0))
     one = replace(first, topic_ids=(("out", "old"),))  # type: ignore[type-var]
@@ -339,7 +339,7 @@ def test_tasks_that_wrote_to_two_topics_of_one_name_decide_nothing() -> None:
         if fit:
             bench.commit(reports, 0)  # type: ignore[arg-type]
         else:
-            with pytest.raises(BatchRefused, match="topic out was deleted and made anew"):
+            with pytest.raises(BatchRefused, match="topic out was deleted and created again"):
                 bench.commit(reports, 0)  # type: ignore[arg-type]
 
 
