@@ -1,7 +1,7 @@
 """Begin: own the sink, roll the last decision forward, clear what is left over. Then tasks may run.
 
-The order is the rule: no participant is touched before the last decision has been read and carried
-out, and nothing is aborted before it is sure that no newer driver owns the sink.
+The order matters: no participant is touched before the last decision has been read and carried out,
+and nothing is aborted before it is certain that no newer driver owns the sink.
 """
 
 from typing import NamedTuple
@@ -132,7 +132,7 @@ def _roll_forward(sink: Sink, last: Decision, batch: Batch, on_lost: OnLost) -> 
 
 
 def acquire(sink: Sink) -> Rules[Owned]:
-    """Own the sink from now on, whoever did before. Raises CommitFault."""
+    """Take over the sink from its owner, whoever that is. Raises CommitFault."""
     yield from write_lost_markers(sink)  # before the state that tells how the last transaction ended is gone
     identity = yield from demand(Acquire(sink.coordinator), f"sink {sink.id} cannot be acquired")
     return Owned(identity, identity, (yield from fetch_stored(sink, identity)), True)

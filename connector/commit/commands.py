@@ -1,9 +1,9 @@
-"""What the rules ask of the outer world, one request a command, and the answers they understand.
+"""What the rules ask of the outside world: one command for each request, and the possible answers.
 
-A rule is a generator: it yields a command and is sent an answer: the command's result, `Refused`
-(the cluster said no: nothing was done), or `Unknown` (tried for the time-out, no answer: it may or
-may not have been done, once or more often). Whoever runs the generators (driver.py, and the model
-in the tests) never interprets; whoever writes rules never waits.
+A rule is a generator: it yields a command and receives an answer: the command's result, `Refused`
+(the cluster said no: nothing was done), or `Unknown` (no answer within the time-out: it may or may
+not have been done, once or more often). The code that runs the generators (runner.py, and the model
+in the tests) does not interpret answers; the rules do no waiting.
 """
 
 from collections.abc import Generator, Mapping

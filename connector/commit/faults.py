@@ -1,6 +1,6 @@
-"""How a batch may stop. Every one is loud, names the batch or the transactions, and says what to do.
+"""The errors that stop a batch. Each names the batch or the transactions, and says what to do.
 
-All pickle with their message alone, since Spark carries them between processes.
+They are pickled with their message alone, since Spark carries them between processes.
 """
 
 from eoslog.connector.commit.winner import Winner

@@ -2,10 +2,10 @@
 
 What the driver decides lies in a transaction of the sink's own id, on partitions of the anchor topic. A node
 that is killed right after EndTxn's answer may come back with a coordinator that says CompleteCommit and has
-lost a marker there (prove.py has the same for participants). The group's offsets are pending for ever then:
-no start could read its last decision. So where they do not become stable the coordinator is asked, the
-partitions after it, and the marker is written that matches the coordinator's word, if the transaction that
-is held open is surely the one it speaks of:
+lost a marker there (prove.py has the same for participants). Then the group's offsets are pending forever,
+and no start could read the last decision. So if they do not become stable, first the coordinator is asked,
+then the partitions, and the marker that matches the coordinator's state is written, if the transaction that
+is held open is certainly the one that this state describes:
 
 - transaction.version 2: every end raises the epoch by one, so each epoch has one transaction at most, and
   "Complete at (id, epoch + 1)" tells how that of (id, epoch) ended, whoever has opened others since: they
@@ -15,8 +15,8 @@ is held open is surely the one it speaks of:
   each batch and opens one transaction under it, after which nothing of it is written any more. And nobody
   may have acquired the sink since, for that would be another identity.
 
-Anything else is not written but said: a wrong marker loses rows, or doubles them. Acquiring the sink destroys
-the evidence (its state is Empty then), so it is looked at before.
+Otherwise no marker is written, and an error says so: a wrong marker loses or duplicates rows. Acquiring the
+sink destroys the evidence (its state is Empty then), so this check comes first.
 """
 
 from typing import NamedTuple

@@ -1,8 +1,8 @@
 """Proof by the partitions: a coordinator's word that a transaction is complete is not enough.
 
 A node that is killed right after EndTxn's answer may come back with a coordinator that says CompleteCommit
-and has lost markers on the way. Those partitions then hold the transaction open for ever, and readers of
-committed data stand still there. After a recovery, and whenever a broker was lost, the partitions are asked
+and has lost markers on the way. Those partitions then hold the transaction open forever, and readers of
+committed data wait there. So after a recovery, and whenever a broker was lost, the partitions are asked
 (DescribeProducers, KIP-664).
 """
 

@@ -1,9 +1,9 @@
 """Seal: keep prepared participants from timing out, where the cluster offers it (KIP-939).
 
-A participant is opened with a time-out, so that nobody's rows hold readers back for longer while nothing is
-decided. Right before the decision the driver takes its transaction over, which stays open as it is: from then
-on only the new holder can end it, and no time-out does. It is sealed while it is undecided; once the decision
-is made, its state must stay readable, and sealing a transaction that has ended starts a new one.
+A participant is opened with a time-out, which limits how long undecided rows hold readers back. Right before
+the decision the driver takes the open transaction over: from then on only the new holder can end it, and no
+time-out does. It is sealed only before the decision: later its state must stay readable, and sealing a
+transaction that has ended starts a new one.
 """
 
 from collections.abc import Iterable, Mapping

@@ -271,7 +271,7 @@ class Programs:
         return Prepared(stamp, partition, participant, len(rows), (("out", partition),))
 
     def _next_number(self, worker: int, batch_id: int) -> int:
-        """As task.py counts: a process never uses a name again in a batch, nor in the one after."""
+        """As task_writer.py counts: a process never uses a name again in a batch, nor in the one after."""
         of_batch, number = self.numbers.get((worker, batch_id % 2), (-1, 0))
         number = number + 1 if of_batch == batch_id else 0
         self.numbers[worker, batch_id % 2] = (batch_id, number)
