@@ -36,9 +36,9 @@ from eoslog.connector.commit.commands import Command, End
 from eoslog.connector.commit.decide import commit
 from eoslog.connector.commit.finish import await_readable
 from eoslog.connector.commit.messages import Batch, Begun, Prepared, Run
-from eoslog.connector.commit.names import Identity, Participant, Sink
+from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.commit.prepare import judge, participant_name
-from eoslog.connector.run.driver import Driver
+from eoslog.connector.run.runner import Runner
 from eoslog.protocol.records import encode_batches
 from eoslog.testing import EmbeddedBroker
 
@@ -77,14 +77,14 @@ class Query:
     def start(self) -> None:
         """A new driver, which remembers nothing."""
         self.cluster, self.last = Cluster(self.config), None
-        self.driver = Driver(self.cluster, 60_000)
+        self.runner = Runner(self.cluster, 60_000)
 
     def begin(self) -> tuple[Begun, float]:
         """The next batch; a new driver replays the last one of the one before, as Spark does."""
         completed = self.number - 1 if self.number else None
         batch = Batch("q", self.number, str(self.number))
         started = time.perf_counter()
-        begun, self.last = self.driver.run(begin(self.sink, batch, last_run=self.last, completed=completed))
+        begun, self.last = self.runner.run(begin(self.sink, batch, last_run=self.last, completed=completed))
         return begun, _ms(started)
 
     def prepare(self, begun: Begun) -> list[Prepared]:
@@ -102,13 +102,13 @@ class Query:
             for batch in rows:
                 producer.send(*place, batch)
             producer.flush()
-        who = Participant(name, Identity(identity.producer_id, identity.epoch))
+        who = Participant(name, identity)
         return Prepared(stamp, number, who, ROWS, (place,))
 
-    def commit(self, reports: list[Prepared], driver: Driver | None = None) -> float:
+    def commit(self, reports: list[Prepared], runner: Runner | None = None) -> float:
         """Until readers see all of it."""
         started = time.perf_counter()
-        run = driver or self.driver
+        run = runner or self.runner
         last = run.run(commit(self.sink, reports, self.number))
         assert last is not None
         assert run.run(await_readable(last)) is None, "markers have not come"
@@ -123,7 +123,7 @@ class Query:
                 raise Killed
 
         try:
-            self.commit(reports, Driver(self.cluster, 60_000, after=dies))
+            self.commit(reports, Runner(self.cluster, 60_000, after=dies))
         except Killed:
             return
         raise AssertionError("it was not killed")

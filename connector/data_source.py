@@ -1,6 +1,6 @@
 """`format("eoslog")`: which reader or writer Spark gets for which call.
 
-Spark asks in six kinds of Python processes, which begin anew for each query: each imports what it needs
+Spark asks in six kinds of Python processes, which are started for each query: each imports what it needs
 when it is asked, and no more.
 """
 

@@ -1,6 +1,6 @@
-"""The command line. A command's room is imported when the command is called, and not before.
+"""The command line. A command's modules are imported only when the command is called.
 
-So a broker is up without waiting for the libraries of the others, and `eoslog --help` for none.
+So a broker starts without the libraries of other commands, and `eoslog --help` without any.
 """
 
 from __future__ import annotations

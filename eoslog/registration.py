@@ -2,8 +2,9 @@
 
 Where pip has installed eoslog, Spark finds it by itself and this changes nothing. A jar reaches the driver
 only as far as Spark is asked to; the connector must be a real module in every Python process of the
-application: its connections, and the names of its transactions, live in modules (connector/sink/task.py), and
-classes that travel by value would each have others. So the jar itself is handed on, and classes by name.
+application: its connections, and the names of its transactions, live in modules
+(connector/sink/task_writer.py), and classes that travel by value would each have others. So the jar itself is
+handed on, and classes by name.
 """
 
 from __future__ import annotations

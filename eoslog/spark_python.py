@@ -1,7 +1,7 @@
 """`eoslog-python`: the Python that Spark is to start: PYSPARK_PYTHON=eoslog-python (docs/starts.md).
 
-What Spark starts for itself becomes a fork of a warm process (eoslog.warm). All else, and what cannot,
-becomes the Python that eoslog is installed in, with the same arguments, and with PySpark from its folder.
+A process that Spark starts for itself becomes a fork of a warm process (eoslog.warm), if possible. Any other
+call runs the Python that eoslog is installed in, with the same arguments, and with PySpark from its folder.
 """
 
 import os

@@ -3,8 +3,8 @@
 Layout: `metadata` holds {"id": ...}; `offsets/<batch>` the end offsets of each planned batch, written
 before its tasks start; `commits/<batch>` is written after the sink's commit has returned. A log file
 is a version line, then in offsets a line of settings and one line of JSON for each source; in version 2, of
-queries whose sources have names, that stands behind `<name>:`. All of that is read only; notes of ours are
-files in `eoslog/`, which Spark does not look at.
+queries whose sources have names, that stands behind `<name>:`. All of that is only read; our own
+notes are files in `eoslog/`, which Spark ignores.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """What is compared when a query starts: its checkpoint, the sink's decision, the group.
 
-Pure rules: what was read goes in; out come warnings, or one of the errors that stop the query before a row
-is written. What the log itself still holds is compared in plan.py (`losses`), since that is asked anew for
-every micro-batch. `docs/troubleshooting.md` has the way out of each.
+Pure rules: they take what was read, and return warnings or raise an error that stops the query before a row
+is written. What the log still holds is compared in plan.py (`losses`), since that is done for every
+micro-batch. `docs/troubleshooting.md` says what to do about each error.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -18,7 +18,7 @@ from eoslog.connector.commit.faults import (
     TakenOver,
 )
 from eoslog.connector.commit.messages import Batch
-from eoslog.connector.offsets.group_notes import Committed
+from eoslog.connector.offsets.group_notes import NotedOffset
 from eoslog.connector.offsets.offsets import Offsets, TakenFrom, TopicPartition
 
 
@@ -43,7 +43,7 @@ def check_taken_over(
     sink: str,
     batch: Batch,
     group: str | None,
-    committed: Mapping[TopicPartition, Committed],
+    committed: Mapping[TopicPartition, NotedOffset],
     stands: Offsets,
     accepted: Collection[str],
     *,
@@ -97,7 +97,7 @@ class Story(NamedTuple):
     decided: Batch | None
     ended: tuple[str, Offsets] | None
     group: str | None
-    committed: Mapping[TopicPartition, Committed]
+    committed: Mapping[TopicPartition, NotedOffset]
     taken: Collection[TakenFrom] = ()
     since: int | None = None
     rested: bool = False

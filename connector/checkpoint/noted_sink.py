@@ -1,10 +1,10 @@
-"""Which sink a checkpoint's batches are given to, noted inside of the checkpoint.
+"""Notes in the checkpoint which sink its batches are given to.
 
-Spark knows the sink's options only while the query runs. A batch that was decided by one sink and not noted
-by Spark is run again, perhaps under another transactional.id: nobody would find the decision. So the sink's
-name stands in the checkpoint, in `eoslog/sink`, before it gets its first batch. Batches from `since` on are
-its. Beside it stands the group of the source offsets: a query that has taken this one's place is known by the
-names that both had then, whatever they are now.
+Spark knows the sink's options only while the query runs. A batch that one sink has decided, and that Spark
+has not recorded, runs again, perhaps under another transactional.id: then nobody would find the decision. So
+the sink's name is written into the checkpoint, in `eoslog/sink`, before the sink gets its first batch.
+Batches from `since` on are given to that sink. The note also has the group of the source offsets: a query
+that has taken this one's place is recognised by the names that both had then, even if they have changed.
 """
 
 import json

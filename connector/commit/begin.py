@@ -1,7 +1,7 @@
 """Begin: own the sink, roll the last decision forward, clear what is left over. Then tasks may run.
 
-The order is the rule: no participant is touched before the last decision has been read and carried
-out, and nothing is aborted before it is sure that no newer driver owns the sink.
+The order matters: no participant is touched before the last decision has been read and carried out,
+and nothing is aborted before it is certain that no newer driver owns the sink.
 """
 
 from typing import NamedTuple
@@ -24,11 +24,12 @@ from eoslog.connector.commit.decision import ANCHOR, Decision, Stored, decode
 from eoslog.connector.commit.faults import CheckpointMismatch, CheckpointOlder, CommitFault, ParticipantsLost
 from eoslog.connector.commit.finish import clear, fenced, finish
 from eoslog.connector.commit.messages import Batch, Begun, Run
-from eoslog.connector.commit.names import Identity, Sink
-from eoslog.connector.commit.own import fetch_stored, settle
+from eoslog.connector.commit.names import Sink
+from eoslog.connector.commit.own import fetch_stored, write_lost_markers
 from eoslog.connector.commit.prove import prove
 from eoslog.connector.commit.replay import OnLost, to_replay
 from eoslog.connector.commit.seal import TwoPhase, check_offered
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 LAST_EPOCH = 32_766
 """The highest epoch of a producer id: while a commit under it is prepared, Kafka names one more, and a new id
@@ -38,8 +39,8 @@ when it is complete."""
 class Owned(NamedTuple):
     """The sink is ours: since when, as what, and what its group holds. `anew`: acquired just now."""
 
-    incarnation: Identity
-    identity: Identity
+    incarnation: ProducerIdentity
+    identity: ProducerIdentity
     stored: Stored
     anew: bool
 
@@ -131,8 +132,8 @@ def _roll_forward(sink: Sink, last: Decision, batch: Batch, on_lost: OnLost) -> 
 
 
 def acquire(sink: Sink) -> Rules[Owned]:
-    """Own the sink from now on, whoever did before. Raises CommitFault."""
-    yield from settle(sink)  # before the state that tells how the last transaction ended is gone
+    """Take over the sink from its owner, whoever that is. Raises CommitFault."""
+    yield from write_lost_markers(sink)  # before the state that tells how the last transaction ended is gone
     identity = yield from demand(Acquire(sink.coordinator), f"sink {sink.id} cannot be acquired")
     return Owned(identity, identity, (yield from fetch_stored(sink, identity)), True)
 
@@ -172,7 +173,7 @@ def _keep(sink: Sink, run: Run) -> Rules[Owned | None]:
     return Owned(run.incarnation, identity, stored, False)
 
 
-def raise_epoch(sink: Sink, identity: Identity) -> Rules[Identity]:
+def raise_epoch(sink: Sink, identity: ProducerIdentity) -> Rules[ProducerIdentity]:
     """The sink's next identity, if this one still owns it."""
     raised = yield from ask(Acquire(sink.coordinator, identity))
     if isinstance(raised, Refused) and raised.code in FENCED:

@@ -1,9 +1,9 @@
-"""What the rules ask of the outer world, one request a command, and the answers they understand.
+"""What the rules ask of the outside world: one command for each request, and the possible answers.
 
-A rule is a generator: it yields a command and is sent an answer: the command's result, `Refused`
-(the cluster said no: nothing was done), or `Unknown` (tried for the time-out, no answer: it may or
-may not have been done, once or more often). Whoever runs the generators (driver.py, and the model
-in the tests) never interprets; whoever writes rules never waits.
+A rule is a generator: it yields a command and receives an answer: the command's result, `Refused`
+(the cluster said no: nothing was done), or `Unknown` (no answer within the time-out: it may or may
+not have been done, once or more often). The code that runs the generators (runner.py, and the model
+in the tests) does not interpret answers; the rules do no waiting.
 """
 
 from collections.abc import Generator, Mapping
@@ -13,8 +13,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from eoslog.connector.commit.decision import Stored
 from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.messages import TopicPartition
-from eoslog.connector.commit.names import Identity, Participant
+from eoslog.connector.commit.names import Participant
 from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 T = TypeVar("T")
 
@@ -56,21 +57,21 @@ class NotOffered(NamedTuple):
         return self.text
 
 
-class Kept(NamedTuple):
+class Sealed(NamedTuple):
     """A participant is sealed: only `holder` can end its transaction, and no time-out does.
 
     `wrote` is the identity that wrote the transaction; None: nothing was open, and nothing is.
     """
 
-    holder: Identity
-    wrote: Identity | None
+    holder: ProducerIdentity
+    wrote: ProducerIdentity | None
 
 
 class Description(NamedTuple):
     """A transaction as its coordinator sees it (DescribeTransactions). Times in ms, by its clock."""
 
     state: str
-    identity: Identity
+    identity: ProducerIdentity
     timeout_ms: int
     start_ms: int
 
@@ -83,14 +84,14 @@ Rules = Generator[Command[Any], Any, T]
 
 
 @dataclass(frozen=True)
-class Acquire(Command[Identity]):
+class Acquire(Command[ProducerIdentity]):
     """InitProducerId on the sink's own id: fences older drivers, ends their open decision.
 
     `current`: only if this is its identity still, else refused.
     """
 
     name: str
-    current: Identity | None = None
+    current: ProducerIdentity | None = None
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class CommitOffsets(Command[None]):
 
 
 @dataclass(frozen=True)
-class End(Command[Mapping[str, "Identity | Failure"]]):
+class End(Command[Mapping[str, "ProducerIdentity | Failure"]]):
     """EndTxn on each participant; the result holds each one's new identity or failure, by name."""
 
     commit: bool
@@ -137,7 +138,7 @@ class End(Command[Mapping[str, "Identity | Failure"]]):
 
 
 @dataclass(frozen=True)
-class Seal(Command[Mapping[str, "Kept | NotOffered | Failure"]]):
+class Seal(Command[Mapping[str, "Sealed | NotOffered | Failure"]]):
     """InitProducerId with enable2Pc and keepPreparedTxn on each participant; the answers by name.
 
     Mind: where nothing is open any more it starts anew, and what became of the last transaction

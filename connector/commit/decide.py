@@ -44,12 +44,13 @@ from eoslog.connector.commit.messages import (
     Stamp,
     TopicPartition,
 )
-from eoslog.connector.commit.names import Identity, Participant, Sink, parity
+from eoslog.connector.commit.names import Participant, Sink, parity
 from eoslog.connector.commit.own import ask_stored, fetch_stored
 from eoslog.connector.commit.replay import check_replay
 from eoslog.connector.commit.seal import TwoPhase, seal
 from eoslog.connector.commit.token import Content, Token, Tokens
 from eoslog.connector.commit.winner import Winner
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 SAFETY_MS = 10_000
 """A participant must have this much of its time left when the batch is decided, or a quarter of its
@@ -115,9 +116,9 @@ def _check_topics(sink: Sink, batch: Batch, reports: Sequence[Prepared]) -> None
         for topic, number in report.topic_ids:
             if ids.setdefault(topic, number) != number:
                 raise BatchRefused(
-                    f"sink {sink.id}, {batch}: not decided: topic {topic} was deleted and made anew since "
-                    f"(its id was {ids[topic]} for some tasks and {number} for others), so rows of it are "
-                    "gone with the old topic. Start the query again: it writes the batch as a whole"
+                    f"sink {sink.id}, {batch}: not decided: topic {topic} was deleted and created again "
+                    f"since (its id was {ids[topic]} for some tasks and {number} for others), so rows of it "
+                    "are gone with the old topic. Start the query again: it writes the batch as a whole"
                 )
 
 
@@ -242,7 +243,7 @@ def _decide(
     yield from _verify(sink, own, decision, began_ms, last)
     answers = yield from ask(End(True, (own,)))
     outcome = answers if isinstance(answers, (Refused, Unknown)) else answers[own.name]
-    if isinstance(outcome, Identity):
+    if isinstance(outcome, ProducerIdentity):
         return decision
     return (yield from _find_out(sink, own, decision, began_ms, outcome))
 

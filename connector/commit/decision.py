@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
 from eoslog.connector.commit.messages import Batch, TopicPartition
-from eoslog.connector.commit.names import Identity, Participant, Sink, Slot, parity
+from eoslog.connector.commit.names import Participant, Sink, Slot, parity
 from eoslog.connector.commit.token import PASSED, Content, Token, Tokens
 from eoslog.connector.commit.winner import Winner
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.sink_names import ANCHOR as ANCHOR
 
 KEPT_QUERIES = 16
@@ -43,7 +44,7 @@ class Decision(NamedTuple):
 
     sequence: int
     batch: Batch
-    incarnation: Identity
+    incarnation: ProducerIdentity
     winners: tuple[Winner, ...]
     written: tuple[TopicPartition, ...]
     rows: tuple[int, ...] = ()
@@ -200,12 +201,14 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
     try:
         found = json.loads(text)
         batch = Batch(found["query"], found["batch"], found["digest"])
-        incarnation = Identity(*found["run"])
+        incarnation = ProducerIdentity(*found["run"])
         winners = [
             Winner(
                 partition,
-                Participant(_name(sink, incarnation, batch, worker, number), Identity(producer_id, epoch)),
-                _holder(Identity(producer_id, epoch), held),
+                Participant(
+                    _name(sink, incarnation, batch, worker, number), ProducerIdentity(producer_id, epoch)
+                ),
+                _holder(ProducerIdentity(producer_id, epoch), held),
             )
             for worker, slots in found["won"].items()
             for number, partition, producer_id, epoch, *held in slots
@@ -225,7 +228,7 @@ def _from_json(sink: Sink, sequence: int, text: str) -> Decision:
     return Decision(sequence, batch, incarnation, tuple(sorted(winners)), written, *told)
 
 
-def _held(identity: Identity, holder: Identity | None) -> tuple[int, ...]:
+def _held(identity: ProducerIdentity, holder: ProducerIdentity | None) -> tuple[int, ...]:
     """The holder in short: nothing where there is none; epochs after the writer's; or the whole of it."""
     if holder is None:
         return ()
@@ -234,17 +237,17 @@ def _held(identity: Identity, holder: Identity | None) -> tuple[int, ...]:
     return tuple(holder)
 
 
-def _holder(identity: Identity, held: list[int]) -> Identity | None:
+def _holder(identity: ProducerIdentity, held: list[int]) -> ProducerIdentity | None:
     if not held:
         return None
-    return _later(identity, *held) if len(held) == 1 else Identity(*held)
+    return _later(identity, *held) if len(held) == 1 else ProducerIdentity(*held)
 
 
-def _later(identity: Identity, epochs: int) -> Identity:
+def _later(identity: ProducerIdentity, epochs: int) -> ProducerIdentity:
     return identity._replace(epoch=identity.epoch + epochs)
 
 
-def _name(sink: Sink, incarnation: Identity, batch: Batch, worker: str, number: int) -> str:
+def _name(sink: Sink, incarnation: ProducerIdentity, batch: Batch, worker: str, number: int) -> str:
     return sink.participant(Slot(incarnation, parity(batch.batch_id), worker, number))
 
 

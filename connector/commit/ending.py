@@ -1,14 +1,17 @@
-"""The end of a run in the middle of a batch: nobody decides it any more, and nothing of it stays open.
+"""Ends a run in the middle of a batch: afterwards nobody can decide the batch, and none of its transactions
+is open.
 
-Spark calls abort before its tasks are dead, and perhaps while the process that commits still works. So the
-end is marked first, by raising the epoch of the sink's own id, if it is this run's still. From then on
+Spark calls abort while its tasks are still alive, and perhaps while the process that commits is still
+working. So the end is marked first: the epoch of the sink's own id is raised, if it still belongs to this
+run. From then on
 
-- no commit under the run's identity can decide: whether the batch is decided does not change any more;
-- an attempt that has written its rows sees that nobody waits for it, and aborts its own (prepare.py). What it
-  opened before the mark is in the list that is made after it.
+- no commit under the run's identity can decide: whether the batch is decided is final;
+- an attempt that has written its rows sees that nobody waits for it, and aborts its transaction (prepare.py).
+  What it opened before the mark is in the list that is made after the mark.
 
-What is decided is carried out, as the next begin would do. What is aborted bears the run's own incarnation in
-its name, so it is never a newer driver's. Nobody is fenced who has acquired the sink since.
+If the batch is decided, it is carried out, as the next begin would do. Only transactions with the run's own
+incarnation in their names are aborted, so never those of a newer driver. A driver that has acquired the sink
+since is not fenced.
 """
 
 from collections.abc import Sequence
@@ -30,7 +33,7 @@ from eoslog.connector.commit.faults import CommitFault
 from eoslog.connector.commit.finish import clear_run, finish, is_of
 from eoslog.connector.commit.messages import Begun, Report, Run
 from eoslog.connector.commit.names import Participant, Sink
-from eoslog.connector.commit.own import settle
+from eoslog.connector.commit.own import write_lost_markers
 
 
 class Aborted(Enum):
@@ -78,7 +81,7 @@ def end_run(sink: Sink, run: Run) -> Rules[Ended]:
     """
     try:
         # before the state that tells how the last transaction ended is gone
-        yield from settle(sink)
+        yield from write_lost_markers(sink)
     except CommitFault as fault:
         return Ended(Aborted.LEFT, left=(str(fault),))
     raised = yield from ask(Acquire(sink.coordinator, run.identity))

@@ -1,6 +1,6 @@
-"""How a batch may stop. Every one is loud, names the batch or the transactions, and says what to do.
+"""The errors that stop a batch. Each names the batch or the transactions, and says what to do.
 
-All pickle with their message alone, since Spark carries them between processes.
+They are pickled with their message alone, since Spark carries them between processes.
 """
 
 from eoslog.connector.commit.winner import Winner
@@ -47,8 +47,8 @@ class TokenReused(CommitFault):
     """Other rows came under a write.token whose rows are written already. They were not."""
 
     advice = (
-        "Are these other rows, of a second write under one token, or of a checkpoint that was made anew, so "
-        "that batch ids count from 0 again? Give them another write.token, with another text before its "
+        "Are these other rows, of a second write under one token, or of a checkpoint that was created again, "
+        "so that batch ids count from 0 again? Give them another write.token, with another text before its "
         "number. Was the checkpoint restored from an older copy? Bring the right checkpoint back: under "
         "another token rows would be written again that are visible. Is it the same write, which does not "
         "make the same rows twice? Those of the first time are visible: leave this write out, once"

@@ -21,9 +21,10 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import CommitFault, ParticipantsLost, SinkFenced, Unfinished
-from eoslog.connector.commit.names import Identity, Participant, Sink, Slot
+from eoslog.connector.commit.names import Participant, Sink, Slot
 from eoslog.connector.commit.seal import end_sealed
 from eoslog.connector.commit.winner import Winner
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 ONGOING = "Ongoing"
 COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
@@ -45,7 +46,7 @@ def finish(decision: Decision) -> Rules[None]:
         return
     command = End(True, decision.enders)
     answers = dict((yield from demand(command, f"{decision.batch} cannot be finished", Unfinished)))
-    doubtful = [w for w in decision.winners if not isinstance(answers[w.participant.name], Identity)]
+    doubtful = [w for w in decision.winners if not isinstance(answers[w.participant.name], ProducerIdentity)]
     if not doubtful:
         return
     names = tuple(w.participant.name for w in doubtful)
@@ -57,7 +58,9 @@ def finish(decision: Decision) -> Rules[None]:
     taken = [w.participant for w in still if _is_held_elsewhere(w, answers[w.participant.name])]
     if taken:
         answers |= yield from end_sealed(True, taken)
-    unfinished = [w.participant for w in still if not isinstance(answers[w.participant.name], Identity)]
+    unfinished = [
+        w.participant for w in still if not isinstance(answers[w.participant.name], ProducerIdentity)
+    ]
     if lost:
         proven = all(is_aborted(states[w.participant.name], w.participant) for w in lost)
         text = _lost_text(decision, lost, states, proven)
@@ -81,7 +84,9 @@ def await_readable(decision: Decision) -> Rules[str | None]:
     return f"markers of {len(answer)} of its transactions are on their way: {answer[0]}" if answer else None
 
 
-def is_open(state: Description | None, participant: Participant, holder: Identity | None = None) -> bool:
+def is_open(
+    state: Description | None, participant: Participant, holder: ProducerIdentity | None = None
+) -> bool:
     """Whether the transaction is open under exactly this identity, or that of its holder.
 
     Of a sealed one coordinators name the identity that wrote it.
@@ -98,7 +103,7 @@ def _may_be_open(state: Description | None, winner: Winner) -> bool:
     return held or is_open(state, winner.participant, winner.holder)
 
 
-def _is_held_elsewhere(winner: Winner, answer: Identity | Failure) -> bool:
+def _is_held_elsewhere(winner: Winner, answer: ProducerIdentity | Failure) -> bool:
     return winner.holder is not None and isinstance(answer, Refused)
 
 
@@ -148,8 +153,8 @@ def clear(
     sink: Sink,
     keep: Iterable[Participant],
     *,
-    owner: Identity | None = None,
-    only: tuple[Identity, int] | None = None,
+    owner: ProducerIdentity | None = None,
+    only: tuple[ProducerIdentity, int] | None = None,
     asked: bool = False,
 ) -> Rules[tuple[str, ...]]:
     """Abort what is open of this sink's participants, `keep` excepted; returns which of those are open.
@@ -180,7 +185,7 @@ def clear(
 
 
 def clear_run(
-    sink: Sink, incarnation: Identity, decided: Iterable[Participant]
+    sink: Sink, incarnation: ProducerIdentity, decided: Iterable[Participant]
 ) -> Rules[tuple[tuple[str, ...], dict[str, Failure]]]:
     """Abort what is open of a run that can decide nothing more, `decided` excepted. Which transactions were
     aborted; and which may be open still, and why."""
@@ -200,23 +205,23 @@ def clear_run(
     return tuple(p.name for p in seen if p not in left), {p.name: why for p, why in left.items()}
 
 
-def is_of(sink: Sink, name: str, incarnation: Identity) -> bool:
+def is_of(sink: Sink, name: str, incarnation: ProducerIdentity) -> bool:
     """Whether the transactional id is that of a task of this run."""
     slot = sink.slot_of(name)
     return slot is not None and slot.incarnation == incarnation
 
 
-def _within(slot: Slot | None, only: tuple[Identity, int] | None) -> bool:
+def _within(slot: Slot | None, only: tuple[ProducerIdentity, int] | None) -> bool:
     return slot is not None and (only is None or only == (slot.incarnation, slot.parity))
 
 
-def check_owner(sink: Sink, owner: Identity, state: Description | None) -> None:
+def check_owner(sink: Sink, owner: ProducerIdentity, state: Description | None) -> None:
     """Raise SinkFenced unless the sink's own transactional id still has this identity."""
     if state is None or state.identity != owner:
         raise lost_to(sink, owner, state)
 
 
-def lost_to(sink: Sink, owner: Identity, state: Description | None) -> SinkFenced:
+def lost_to(sink: Sink, owner: ProducerIdentity, state: Description | None) -> SinkFenced:
     """The error for `owner`, whose sink is in this state."""
     return fenced(sink, f"it is at {state.identity if state else 'no identity'}, this driver at {owner}")
 
@@ -265,7 +270,7 @@ def try_abort(participants: Iterable[Participant]) -> Rules[dict[Participant, Fa
 
 
 def _failed(
-    participants: Iterable[Participant], answers: Mapping[str, Identity | Failure]
+    participants: Iterable[Participant], answers: Mapping[str, ProducerIdentity | Failure]
 ) -> dict[Participant, Failure]:
     asked = [(p, answers[p.name]) for p in participants]
     return {p: answer for p, answer in asked if isinstance(answer, (Refused, Unknown))}

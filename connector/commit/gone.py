@@ -1,7 +1,6 @@
 """Why the sink's own transaction is not open any more when its batch is to be decided.
 
-Another driver has it, or is about to; or it timed out. Whoever restarts the query is told the one by
-SinkFenced and the other by BatchRefused.
+Another driver has taken it, or is about to: SinkFenced. Or it timed out: BatchRefused.
 """
 
 from eoslog.connector.commit.commands import (

@@ -4,8 +4,9 @@ from eoslog.connector.commit.begin import acquire, begin, make_ready
 from eoslog.connector.commit.commands import Rules
 from eoslog.connector.commit.decision import decode
 from eoslog.connector.commit.messages import Batch
-from eoslog.connector.commit.names import Identity, Sink
+from eoslog.connector.commit.names import Sink
 from eoslog.connector.commit.own import fetch_stored
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 
 def leave(old: Sink, batch: Batch, completed: int | None) -> Rules[None]:
@@ -25,7 +26,7 @@ def decided_by(sink: Sink, query_id: str) -> Rules[Batch | None]:
     return last.last_of(query_id) if last else None
 
 
-def fence(sink: Sink) -> Rules[Identity]:
+def fence(sink: Sink) -> Rules[ProducerIdentity]:
     """Stop who holds the sink, so that the source offsets it has committed stay where they are, and carry out
     what it has decided: whoever begins at these offsets leaves those rows to it. Returns the sink's identity.
 

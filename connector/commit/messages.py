@@ -1,13 +1,14 @@
 """What travels between the driver and its tasks; picklable values without behaviour.
 
-Spark builds the writer anew for every batch and commits in another process, so all that commit
+Spark builds a new writer for every batch and commits in another process, so all that commit
 needs, above all the identity that begin got, comes back in the tasks' reports.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from eoslog.connector.commit.names import Identity, Participant
+from eoslog.connector.commit.names import Participant
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 TopicPartition = tuple[str, int]
 
@@ -35,8 +36,8 @@ class Run:
     EndTxn version 5 raises the epoch with every decision (KIP-890). `batch` is the last one begun.
     """
 
-    incarnation: Identity
-    identity: Identity
+    incarnation: ProducerIdentity
+    identity: ProducerIdentity
     batch: Batch
 
 
@@ -53,8 +54,8 @@ class Begun:
     """
 
     sink_id: str
-    incarnation: Identity
-    identity: Identity
+    incarnation: ProducerIdentity
+    identity: ProducerIdentity
     sequence: int
     anchors: int
     batch: Batch
@@ -69,8 +70,8 @@ class Stamp:
     """Under what a task worked; the same in all reports of a batch. `lost`: as in Begun."""
 
     sink_id: str
-    incarnation: Identity
-    identity: Identity
+    incarnation: ProducerIdentity
+    identity: ProducerIdentity
     sequence: int
     anchors: int
     batch: Batch

@@ -7,24 +7,15 @@ id a prefix ("a" and "a-b") or contain the delimiter ("a" and "a/1.0/0/w.0").
 
 from typing import NamedTuple
 
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.sink_names import REST
-
-
-class Identity(NamedTuple):
-    """Producer id and epoch: who may act on a transactional id (InitProducerId's answer)."""
-
-    producer_id: int
-    epoch: int
-
-    def __str__(self) -> str:
-        return f"{self.producer_id}.{self.epoch}"
 
 
 class Participant(NamedTuple):
     """One transaction of a task: its transactional id and the identity it runs under."""
 
     name: str
-    identity: Identity
+    identity: ProducerIdentity
 
 
 class Slot(NamedTuple):
@@ -37,7 +28,7 @@ class Slot(NamedTuple):
     at 0 when a stage is tried again, and Python tasks are not told the stage's attempt.)
     """
 
-    incarnation: Identity
+    incarnation: ProducerIdentity
     parity: int
     worker: str
     number: int
@@ -90,7 +81,7 @@ class Sink(NamedTuple):
         if match is None:
             return None
         producer_id, epoch, parity, worker, number = match.groups()
-        return Slot(Identity(int(producer_id), int(epoch)), int(parity), worker, int(number))
+        return Slot(ProducerIdentity(int(producer_id), int(epoch)), int(parity), worker, int(number))
 
 
 def parity(batch_id: int) -> int:

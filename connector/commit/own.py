@@ -2,10 +2,10 @@
 
 What the driver decides lies in a transaction of the sink's own id, on partitions of the anchor topic. A node
 that is killed right after EndTxn's answer may come back with a coordinator that says CompleteCommit and has
-lost a marker there (prove.py has the same for participants). The group's offsets are pending for ever then:
-no start could read its last decision. So where they do not become stable the coordinator is asked, the
-partitions after it, and the marker is written that matches the coordinator's word, if the transaction that
-is held open is surely the one it speaks of:
+lost a marker there (prove.py has the same for participants). Then the group's offsets are pending forever,
+and no start could read the last decision. So if they do not become stable, first the coordinator is asked,
+then the partitions, and the marker that matches the coordinator's state is written, if the transaction that
+is held open is certainly the one that this state describes:
 
 - transaction.version 2: every end raises the epoch by one, so each epoch has one transaction at most, and
   "Complete at (id, epoch + 1)" tells how that of (id, epoch) ended, whoever has opened others since: they
@@ -15,8 +15,8 @@ is held open is surely the one it speaks of:
   each batch and opens one transaction under it, after which nothing of it is written any more. And nobody
   may have acquired the sink since, for that would be another identity.
 
-Anything else is not written but said: a wrong marker loses rows, or doubles them. Acquiring the sink destroys
-the evidence (its state is Empty then), so it is looked at before.
+Otherwise no marker is written, and an error says so: a wrong marker loses or duplicates rows. Acquiring the
+sink destroys the evidence (its state is Empty then), so this check comes first.
 """
 
 from typing import NamedTuple
@@ -38,8 +38,9 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decision import Stored
 from eoslog.connector.commit.faults import CommitFault, MarkersMissing
-from eoslog.connector.commit.names import Identity, Sink
+from eoslog.connector.commit.names import Sink
 from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 LOOKS = 6
 """How often pending offsets, or a coordinator that has yet to write markers, are looked at. One look at
@@ -59,7 +60,9 @@ class _Left(NamedTuple):
     sure: bool = False
 
 
-def fetch_stored(sink: Sink, own: Identity | None, fault: type[CommitFault] = CommitFault) -> Rules[Stored]:
+def fetch_stored(
+    sink: Sink, own: ProducerIdentity | None, fault: type[CommitFault] = CommitFault
+) -> Rules[Stored]:
     """What the sink's group holds, nothing pending. `own`: the identity under which this driver owns the
     sink, if it does, no transaction of its own being under way. Raises `fault`, MarkersMissing."""
     answer = yield from ask_stored(sink, own)
@@ -71,7 +74,7 @@ def fetch_stored(sink: Sink, own: Identity | None, fault: type[CommitFault] = Co
     return answer
 
 
-def ask_stored(sink: Sink, own: Identity | None) -> Rules[Stored | Failure]:
+def ask_stored(sink: Sink, own: ProducerIdentity | None) -> Rules[Stored | Failure]:
     """The same or why not. While the coordinator has yet to end the transaction, or to write its markers,
     that is waited for; what it has lost is written. Raises MarkersMissing."""
     answer = yield from ask(FetchStored(sink.group))
@@ -90,7 +93,7 @@ def ask_stored(sink: Sink, own: Identity | None) -> Rules[Stored | Failure]:
     return answer
 
 
-def settle(sink: Sink, own: Identity | None = None) -> Rules[None]:
+def write_lost_markers(sink: Sink, own: ProducerIdentity | None = None) -> Rules[None]:
     """Write what the cluster has lost of the sink's own last transaction, on whichever partition, that of a
     user's group too. To be called before the sink is acquired, and when a broker was lost.
 
@@ -112,7 +115,7 @@ def settle(sink: Sink, own: Identity | None = None) -> Rules[None]:
         yield from ask(FindOwn(sink.coordinator, state.identity.producer_id))  # waits for its markers
 
 
-def is_ended(state: Description, held: Identity, own: Identity | None, version: int) -> bool:
+def is_ended(state: Description, held: ProducerIdentity, own: ProducerIdentity | None, version: int) -> bool:
     """Whether the coordinator's state tells how just this transaction ended (see above). `version`: that of
     transactions."""
     if version >= TV2:
@@ -124,7 +127,7 @@ def _is_pending(answer: object) -> bool:
     return isinstance(answer, Refused) and answer.code == ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 
-def _close(sink: Sink, state: Description, own: Identity | None) -> Rules[_Left]:
+def _close(sink: Sink, state: Description, own: ProducerIdentity | None) -> Rules[_Left]:
     """Write the markers that are missing for sure. The coordinator has been asked before, so what the
     partitions say now is later: a marker on its way is not taken for a lost one."""
     question = FindOwn(sink.coordinator, state.identity.producer_id)

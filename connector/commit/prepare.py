@@ -1,5 +1,5 @@
-"""Prepare: what a task does with its rows, judged from what begin found out; and once they are written,
-whether anybody still waits for them."""
+"""Prepare: decides what a task does with its rows, from what begin found out; and, once they are written,
+whether the batch still waits for them."""
 
 from enum import Enum
 

@@ -1,8 +1,8 @@
 """Proof by the partitions: a coordinator's word that a transaction is complete is not enough.
 
 A node that is killed right after EndTxn's answer may come back with a coordinator that says CompleteCommit
-and has lost markers on the way. Those partitions then hold the transaction open for ever, and readers of
-committed data stand still there. After a recovery, and whenever a broker was lost, the partitions are asked
+and has lost markers on the way. Those partitions then hold the transaction open forever, and readers of
+committed data wait there. So after a recovery, and whenever a broker was lost, the partitions are asked
 (DescribeProducers, KIP-664).
 """
 
@@ -19,8 +19,9 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decision import Decision, decode
 from eoslog.connector.commit.faults import MarkersMissing
-from eoslog.connector.commit.names import Identity, Sink
-from eoslog.connector.commit.own import fetch_stored, settle
+from eoslog.connector.commit.names import Sink
+from eoslog.connector.commit.own import fetch_stored, write_lost_markers
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 LOOKS = 10
 """How often a coordinator that has yet to write markers is asked, with FindHeld's patience in between."""
@@ -47,10 +48,10 @@ def prove(decision: Decision) -> Rules[None]:
         raise MarkersMissing(_text(decision, held, answer))
 
 
-def prove_last(sink: Sink, own: Identity | None) -> Rules[None]:
+def prove_last(sink: Sink, own: ProducerIdentity | None) -> Rules[None]:
     """The same for the sink's last decision, which has been carried out, and for the sink's own transaction
     that holds it. `own`: the identity under which this driver owns the sink. Raises MarkersMissing."""
-    yield from settle(sink, own)
+    yield from write_lost_markers(sink, own)
     stored = yield from fetch_stored(sink, own, MarkersMissing)
     last = decode(sink, stored.chunks)
     if last is not None:

@@ -1,6 +1,6 @@
 """Replay: rows of a decided batch that the broker has aborted are written again (on.lost.transaction).
 
-It happens only where transactions are not sealed, and nobody could finish a batch for a whole
+It is needed only where transactions are not sealed, when nobody finished a batch within
 kafka.transaction.timeout.ms after its decision. The next run of the same batch then writes the lost
 partitions under a new decision, which takes the place of the old one. Everything else of the batch is
 committed by then, and stays as it is. Before anything is decided, what Spark gave to *all* tasks of the

@@ -1,9 +1,9 @@
 """Seal: keep prepared participants from timing out, where the cluster offers it (KIP-939).
 
-A participant is opened with a time-out, so that nobody's rows hold readers back for longer while
-nothing is decided. Right before the decision the driver takes its transaction over, which stays open as
-it is: from then on only the new holder can end it, and no time-out does. It is sealed while it is
-undecided; once the decision is made, its state must stay readable, and sealing what has ended starts anew.
+A participant is opened with a time-out, which limits how long undecided rows hold readers back. Right before
+the decision the driver takes the open transaction over: from then on only the new holder can end it, and no
+time-out does. It is sealed only before the decision: later its state must stay readable, and sealing a
+transaction that has ended starts a new one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,21 +12,22 @@ from enum import Enum
 from eoslog.connector.commit.commands import (
     End,
     Failure,
-    Kept,
     NotOffered,
     Refused,
     Rules,
     Seal,
+    Sealed,
     Unknown,
     ask,
     demand,
 )
 from eoslog.connector.commit.decision import Decision
 from eoslog.connector.commit.faults import CommitFault
-from eoslog.connector.commit.names import Identity, Participant, Sink
+from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.commit.winner import Winner
+from eoslog.protocol.producer_identity import ProducerIdentity
 
-Answer = Kept | NotOffered | Failure
+Answer = Sealed | NotOffered | Failure
 
 
 class TwoPhase(Enum):
@@ -45,7 +46,7 @@ def of_write(policy: TwoPhase, *, named: bool) -> TwoPhase:
 
 def check_offered(sink: Sink) -> Rules[None]:
     """Raise CommitFault where the cluster does not keep transactions: asked with an id that is not in use."""
-    probe = Participant(sink.probe, Identity(-1, -1))
+    probe = Participant(sink.probe, ProducerIdentity(-1, -1))
     what = f"whether the cluster keeps transactions of sink {sink.id} cannot be found out"
     answer = (yield from demand(Seal((probe,)), what))[probe.name]
     if isinstance(answer, NotOffered):
@@ -81,12 +82,14 @@ def _unfit(winner: Winner, answer: Answer, policy: TwoPhase) -> str | None:
     return None if answer.wrote == identity else f"{name} is open as {answer.wrote}, not as {identity}"
 
 
-def _holder_of(participant: Participant, answer: Answer) -> Identity | None:
+def _holder_of(participant: Participant, answer: Answer) -> ProducerIdentity | None:
     """The holder of exactly this transaction."""
-    return answer.holder if isinstance(answer, Kept) and answer.wrote == participant.identity else None
+    return answer.holder if isinstance(answer, Sealed) and answer.wrote == participant.identity else None
 
 
-def end_sealed(commit: bool, participants: Iterable[Participant]) -> Rules[Mapping[str, Identity | Failure]]:
+def end_sealed(
+    commit: bool, participants: Iterable[Participant]
+) -> Rules[Mapping[str, ProducerIdentity | Failure]]:
     """End transactions that were seen open under these identities and are held by somebody unknown.
 
     Take each over once more and end it if it still is the one that was seen: of a driver that died
@@ -96,7 +99,7 @@ def end_sealed(commit: bool, participants: Iterable[Participant]) -> Rules[Mappi
     held = yield from ask(Seal(wanted))
     if isinstance(held, (Refused, Unknown)):
         return {p.name: held for p in wanted}
-    ends: dict[str, Identity | Failure] = {p.name: _not_held(held[p.name]) for p in wanted}
+    ends: dict[str, ProducerIdentity | Failure] = {p.name: _not_held(held[p.name]) for p in wanted}
     ours = [Participant(p.name, h) for p in wanted if (h := _holder_of(p, held[p.name])) is not None]
     if ours:
         answers = yield from ask(End(commit, tuple(ours)))

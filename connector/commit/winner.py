@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from eoslog.connector.commit.names import Identity, Participant
+from eoslog.connector.commit.names import Participant
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 
 class Winner(NamedTuple):
@@ -14,7 +15,7 @@ class Winner(NamedTuple):
 
     partition: int
     participant: Participant
-    holder: Identity | None = None
+    holder: ProducerIdentity | None = None
 
     @property
     def ender(self) -> Participant:

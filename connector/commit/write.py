@@ -1,11 +1,11 @@
-"""Batch writes with a token: each is written once, and another one under the same token is said.
+"""Batch writes with a token: each is written once; other rows under the same token are an error.
 
-A write that is run again finds its token in the last decision of its sink, or in that decision's memory
-(token.py). Its rows pass then, are counted, and compared with those of the first time.
+A write that runs again finds its token in the last decision of its sink, or in that decision's memory
+(token.py). Then its rows are not written but counted, and compared with those of the first run.
 
-When a write is carried out in full, that is noted beside the decision: brokers forget idle transactional ids,
-and a transaction that is forgotten must not be taken for one that is lost. So the note comes last, after
-every winner is committed.
+When a write is carried out in full, this is noted beside the decision: brokers forget idle transactional ids,
+and a forgotten transaction must not be taken for a lost one. So the note is written last, after every winner
+is committed.
 """
 
 from eoslog.connector.commit.begin import LAST_EPOCH, Owned, acquire, left_by, make_ready, raise_epoch

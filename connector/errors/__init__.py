@@ -129,7 +129,7 @@ def report_loss(fail: bool, what: str) -> None:
     """Records a query should have read are gone: raise DataLoss, or warn where failOnDataLoss is false."""
     if fail:
         raise DataLoss(
-            f"{what}. To go on with what is there (a topic that was made anew: from its beginning), set "
+            f"{what}. To go on with what is there (a topic that was created again: from its beginning), set "
             "failOnDataLoss to false"
         )
     logging.getLogger("eoslog").warning(

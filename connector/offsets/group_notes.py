@@ -58,7 +58,7 @@ def check_notes(group: str, notes: Mapping[TopicPartition, Note | None]) -> list
     return []
 
 
-class Committed(NamedTuple):
+class NotedOffset(NamedTuple):
     """What the group of kafka.group.id holds of a partition."""
 
     offset: int

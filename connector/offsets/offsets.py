@@ -3,7 +3,7 @@
 JSON is that of Spark's Kafka source, `{"topic":{"0":123}}`; in options, -2 stands for the earliest
 offset and -1 for the latest, as in Kafka's ListOffsets. Pure: no sockets.
 
-A stream's offsets also say which topics they are of, for a topic that was made anew has the name of the
+A stream's offsets also say which topics they are of, for a topic that was created again has the name of the
 old one: for each topic an entry `"topic-id:<topic>:<id>": {}`; of which cluster, as `"cluster-id:<id>": {}`;
 and in which leader epochs the log reached them, for a log that was cut or restored and has grown again has
 the same offsets: `"leader-epoch:<topic>:<epoch>:<partitions>": {}`, the partitions as in `0,2-7`. Where a
@@ -136,7 +136,7 @@ def taken_from_json(nested: Mapping[str, Any]) -> frozenset[TakenFrom]:
     return frozenset(TakenFrom(unquote(sink), unquote(group)) for _, sink, group in parts)
 
 
-class Stood(NamedTuple):
+class SourcePosition(NamedTuple):
     """Offsets that Spark hands back, read: of which topics and cluster they are, in which leader epochs, and
     from whom a query has taken them that has only begun."""
 
@@ -147,9 +147,9 @@ class Stood(NamedTuple):
     taken: frozenset[TakenFrom] = frozenset()
 
 
-def stood(nested: Mapping[str, Mapping[str, int]]) -> Stood:
+def position_from_json(nested: Mapping[str, Mapping[str, int]]) -> SourcePosition:
     """The reverse of to_json."""
-    return Stood(
+    return SourcePosition(
         from_json(nested),
         ids_from_json(nested),
         cluster_from_json(nested),
@@ -167,7 +167,7 @@ _SOURCE_NAME = re.compile(r"^\s*\w+:(?=\s*\{)")
 """What stands before a source's offsets in version 2 of Spark's offset log."""
 
 
-def parse_bound(option: str, text: str) -> Bound | Stood:
+def parse_bound(option: str, text: str) -> Bound | SourcePosition:
     """The value of startingOffsets or endingOffsets; OptionError says what is wrong with it.
 
     A beginning may be a line of a checkpoint's offset log as it stands there, its source's name included:
@@ -200,9 +200,9 @@ def _entries(nested: Any) -> dict[str, Any]:
     return {key: parts for key, parts in nested.items() if key.partition(":")[0] in entries}
 
 
-def _as_stored(option: str, found: Offsets, told: dict[str, Any], example: str) -> Stood:
+def _as_stored(option: str, found: Offsets, told: dict[str, Any], example: str) -> SourcePosition:
     try:
-        said = Stood(found, ids_from_json(told), cluster_from_json(told), epochs_from_json(told))
+        said = SourcePosition(found, ids_from_json(told), cluster_from_json(told), epochs_from_json(told))
     except ValueError as error:
         raise OptionError(f"{option}: {', '.join(told)} cannot be read: {error}; {example}") from error
     return said._replace(epochs={tp: n for tp, n in said.epochs.items() if found.get(tp, EARLIEST) >= 0})

@@ -60,21 +60,21 @@ def ranges(
 def split(whole: list[Range], min_partitions: int | None, max_records: int | None) -> list[Range]:
     """Ranges cut so that none has more than `max_records` offsets, and then so that there are about
     `min_partitions`, larger ranges giving more pieces."""
-    pieces = [piece for r in whole for piece in _cut(r, -(-r.size // max_records) if max_records else 1)]
+    pieces = [piece for r in whole for piece in _pieces(r, -(-r.size // max_records) if max_records else 1)]
     if min_partitions is None or len(pieces) >= min_partitions:
         return pieces
     total = sum(piece.size for piece in pieces)
-    return [p for piece in pieces for p in _cut(piece, max(round(piece.size * min_partitions / total), 1))]
+    return [p for piece in pieces for p in _pieces(piece, max(round(piece.size * min_partitions / total), 1))]
 
 
-def _cut(whole: Range, count: int) -> list[Range]:
+def _pieces(whole: Range, count: int) -> list[Range]:
     """A range in `count` pieces of nearly equal size."""
     count = min(max(count, 1), whole.size)
     bounds = [whole.start + whole.size * i // count for i in range(count + 1)]
     return [replace(whole, start=a, end=b) for a, b in itertools.pairwise(bounds)]
 
 
-class Parted(NamedTuple):
+class Divergence(NamedTuple):
     """Up to where the log still is the one that a query has read to `position`, in leader epoch `epoch`.
 
     `now`: the leader epoch that ends at `offset` in the log there is now; both -1 where it has no epoch as
@@ -106,7 +106,7 @@ class Losses:
     """What does not fit between where a query stands and what the log offers now.
 
     `gone`: partitions that are no longer there. `back`: partitions that end before the query's
-    position, as (position, end), because the topic was made anew or truncated. `anew`: topics that have
+    position, as (position, end), because the topic was created again or truncated. `anew`: topics that have
     another id now, as (then, now), wherever they end. `early`: partitions that begin after the query's
     position, as (position, beginning, end), because records were deleted. `parted`: partitions whose log
     is another one below the query's position, by their leader epochs.
@@ -116,14 +116,14 @@ class Losses:
     back: dict[TopicPartition, tuple[int, int]]
     anew: dict[str, tuple[str, str]] = field(default_factory=dict)
     early: dict[TopicPartition, tuple[int, int, int]] = field(default_factory=dict)
-    parted: dict[TopicPartition, Parted] = field(default_factory=dict)
+    parted: dict[TopicPartition, Divergence] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.gone or self.back or self.anew or self.early or self.parted)
 
     def __str__(self) -> str:
         said = [
-            f"topic {topic} was deleted and made anew: the query's offsets are of the one with the id "
+            f"topic {topic} was deleted and created again: the query's offsets are of the one with the id "
             f"{old}, and now its id is {new}"
             for topic, (old, new) in self.anew.items()
         ]

@@ -56,7 +56,7 @@ DIFFERENCES: dict[str, Difference] = {
     "endingTimestamp": Difference("", "Refused in a stream, where Spark's connector passes over it."),
     "failOnDataLoss": Difference(
         "",
-        "Also stops for a topic that was deleted and made anew, which Spark's "
+        "Also stops for a topic that was deleted and created again, which Spark's "
         "connector notices only if the new one is shorter than the query's position; "
         "with false the new topic is read from its beginning.",
     ),

@@ -23,7 +23,7 @@ class SourceOptions:
     pattern: str | None
     assign: tuple[offsets.TopicPartition, ...] | None
     starting: offsets.Bound
-    stored: offsets.Stood | None
+    stored: offsets.SourcePosition | None
     ending: offsets.Bound
     max_offsets: int | None
     min_offsets: int | None
@@ -56,7 +56,7 @@ def source_options(raw: Mapping[str, str], *, stream: bool, quiet: bool = False)
     _check_where_from(values)
     _check_limits(values)
     start = values["startingoffsets"]
-    stored = start if isinstance(start, offsets.Stood) else None
+    stored = start if isinstance(start, offsets.SourcePosition) else None
     values["startingoffsets"] = start if stored is None else stored.offsets
     begin = _start(values, stream)
     values["endingoffsets"] = _end(values)

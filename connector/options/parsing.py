@@ -1,6 +1,6 @@
 """From the strings that Spark hands over to values by name: which options there are, and which are refused.
 
-The table itself is option_table.py, what a value's text means option_values.py. Names are case-insensitive,
+The table is table.py; what a value's text means is values.py. Names are case-insensitive,
 as everywhere in Spark.
 """
 

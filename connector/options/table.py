@@ -1,8 +1,8 @@
 """Every option of `format("eoslog")`, as one table: name, type, default, where it applies, meaning.
 
-Parsing (options.py) and the documentation's table are both made from it. Names and defaults are
+parsing.py and the documentation's table are both made from it. Names and defaults are
 those of Spark's Kafka connector, but for `kafka.isolation.level`, which is read_committed here.
-What has no effect here, and what is refused, is option_refusals.py.
+What has no effect here, and what is refused, is in refusals.py.
 """
 
 from dataclasses import dataclass
@@ -112,8 +112,8 @@ TABLE: tuple[Option, ...] = (
     Option("includeHeaders", Kind.BOOL, False, Use.SOURCE,
            "Adds the column headers."),
     Option("failOnDataLoss", Kind.BOOL, True, Use.SOURCE,
-           "Stop when records of the range are gone from the log (retention, deleted topics, topics made "
-           "anew); false: warn and go on with what is left."),
+           "Stop when records of the range are gone from the log (retention, deleted topics, topics "
+           "created again); false: warn and go on with what is left."),
     Option("cluster.moved.to", Kind.TEXT, None, Use.READ_STREAM,
            "The id of the cluster to which the topics were moved with their offsets as they are: a "
            "checkpoint of another cluster is then taken to be of this one. Else the query stops."),
@@ -188,7 +188,7 @@ TABLE: tuple[Option, ...] = (
     Option("kafka.max.request.size", Kind.BYTES, 1 << 20, Use.SINK,
            "Batches for several partitions share one request up to this size."),
     Option("kafka.metadata.max.age.ms", Kind.MILLIS, 300_000, Use.ALL,
-           "Leaders and partition counts are asked for anew after this time. A reading stream asks for each "
+           "Leaders and partition counts are asked for again after this time. A reading stream asks for each "
            "batch all the same."),
     Option("kafka.fetch.min.bytes", Kind.BYTES, 1, Use.SOURCE,
            "A broker waits with its answer until there is so much, or kafka.fetch.max.wait.ms is over."),

@@ -1,16 +1,17 @@
-"""Ends a run that nobody goes on with: at once where Spark calls abort, and from a process of its own.
+"""Ends an abandoned run: in the abort call that Spark makes, and from background processes.
 
-Spark calls abort before its tasks are dead; and not at all where the driver application is ended by a signal
-or killed. So two processes are forked, which outlive whoever forked them, hold none of their sockets, and
-have nothing to do with Spark:
+Spark calls abort while its tasks are still alive, and does not call it at all when the driver application is
+killed or ended by a signal. So two background processes are forked. They outlive the process that forked
+them, hold none of its sockets, and are independent of Spark:
 
-- by abort: it looks again until the killed tasks must be gone, so that query.stop() need not wait for that;
-- by the first begin of a run, and by that of a batch write: it waits until who begins batches is gone, a
-  Python daemon of Spark's, which dies with its JVM and with its SparkSession; and ends what the last batch
-  left.
+- abort forks one that looks for open transactions until the killed tasks must be gone, so that query.stop()
+  need not wait for that;
+- the first begin of a run, and the begin of a batch write, fork one that waits until the process that begins
+  batches is gone (a Python daemon of Spark's, which dies with its JVM and with its SparkSession), and then
+  ends what the last batch has left open.
 
-They do what the next begin would do, and nothing that could hurt a newer driver (commit/ending.py). A machine
-or a container that dies as a whole takes them with it: then the time-out and the next start remain.
+They do what the next begin would do, and nothing that could hurt a newer driver (commit/ending.py). If the
+whole machine or container dies, they die too: then the time-out and the next start do the work.
 """
 
 import contextlib
@@ -23,67 +24,68 @@ from collections.abc import Callable
 
 from eoslog.connector.commit.ending import Aborted, Ended, clear_again, end_run, rests
 from eoslog.connector.commit.messages import Run
-from eoslog.connector.commit.names import Identity, Sink
+from eoslog.connector.commit.names import Sink
 from eoslog.connector.run import memory
-from eoslog.connector.run.driver import Driver
+from eoslog.connector.run.runner import Runner
 from eoslog.connector.spark import processes
 from eoslog.connector.spark.drivers_stderr import stderr_of
 from eoslog.connector.spark.logs import look_as_sparks
 from eoslog.connector.spark.longlived import is_sparks
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 log = logging.getLogger(__name__)
 
 TASK_KILL_SECONDS = 3.0
-"""How long a killed task's Python process may go on: spark.python.task.killTimeout is 2 s, and a margin."""
+"""How long a killed task's Python process may live: spark.python.task.killTimeout is 2 s, plus a margin."""
 LOOK_AGAIN_SECONDS = 0.2
-"""How often is looked for transactions of tasks that are dying."""
+"""Pause between two looks for transactions of tasks that are dying."""
 LATE_SECONDS = 30.0
-"""How long is looked for tasks that die later still: Spark cancels a stopped query's jobs once more when
-abort has returned; a busy machine is late; spark.python.task.killTimeout may be longer."""
+"""How long to look for tasks that die even later: Spark cancels a stopped query's jobs once more when abort
+has returned, a busy machine is late, spark.python.task.killTimeout may be longer."""
 LATE_LOOK_SECONDS = 1.0
-"""How often."""
+"""Pause between two of these looks."""
 WATCH_SECONDS = 0.25
 """How often a guard looks whether its driver is there."""
 _PATIENCE_SECONDS = 90
 """A guard or a looker whose cluster does not answer gives up after this."""
 
-Drivers = Callable[[], Driver]
-"""Makes a driver in whichever process it is called."""
+Runners = Callable[[], Runner]
+"""Makes a runner in the process that calls it."""
 
 
-def end(sink: Sink, run: Run, drivers: Drivers, *, going_on: bool) -> None:
-    """End what is open of the run, and say so. `going_on`: tasks may be dying still; that is looked after in
-    the background, in a process of Spark's."""
-    ended = drivers().run(end_run(sink, run))
+def end(sink: Sink, run: Run, runners: Runners, *, going_on: bool) -> None:
+    """End what the run has left open, and log it. `going_on`: tasks may still be dying; in a process of
+    Spark's a background process waits for them."""
+    ended = runners().run(end_run(sink, run))
     if not going_on:
         _tell(sink, run, ended)
     elif is_sparks():
         _tell(sink, run, ended)
-        detached(lambda: _look_late(sink, run, ended, drivers()))
+        detached(lambda: _look_late(sink, run, ended, runners()))
     else:
-        _tell(sink, run, _look_again(sink, run, ended, drivers(), TASK_KILL_SECONDS))
+        _tell(sink, run, _look_again(sink, run, ended, runners(), TASK_KILL_SECONDS))
 
 
-def _look_late(sink: Sink, run: Run, before: Ended, driver: Driver) -> None:
-    """For as long as any task may open a transaction, in a process of its own; says what more it has found
+def _look_late(sink: Sink, run: Run, before: Ended, runner: Runner) -> None:
+    """In a background process, for as long as any task may open a transaction. Logs what else it has found
     when most tasks are gone, and at the end."""
     signal.alarm(_PATIENCE_SECONDS)
-    ended = _look_again(sink, run, before, driver, TASK_KILL_SECONDS)
+    ended = _look_again(sink, run, before, runner, TASK_KILL_SECONDS)
     _tell_more(sink, run, before, ended)
-    late = _look_again(sink, run, ended, driver, LATE_SECONDS - TASK_KILL_SECONDS, LATE_LOOK_SECONDS)
+    late = _look_again(sink, run, ended, runner, LATE_SECONDS - TASK_KILL_SECONDS, LATE_LOOK_SECONDS)
     _tell_more(sink, run, ended, late)
 
 
 def _look_again(
-    sink: Sink, run: Run, ended: Ended, driver: Driver, seconds: float, pause: float = LOOK_AGAIN_SECONDS
+    sink: Sink, run: Run, ended: Ended, runner: Runner, seconds: float, pause: float = LOOK_AGAIN_SECONDS
 ) -> Ended:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         time.sleep(pause)
         if ended.outcome is Aborted.LEFT:
-            ended = driver.run(end_run(sink, run))
+            ended = runner.run(end_run(sink, run))
         else:
-            ended = driver.run(clear_again(sink, run, ended))
+            ended = runner.run(clear_again(sink, run, ended))
     return ended
 
 
@@ -112,28 +114,28 @@ def _tell_more(sink: Sink, run: Run, before: Ended, ended: Ended) -> None:
         _tell(sink, run, ended)
 
 
-def watch(sink: Sink, incarnation: Identity, key: tuple[str, ...], drivers: Drivers) -> None:
-    """From now on, end the run of the sink when its driver is gone, whatever has ended it. Its batches are
-    kept in memory.py, one after another, under the key."""
+def watch(sink: Sink, incarnation: ProducerIdentity, key: tuple[str, ...], runners: Runners) -> None:
+    """From now on, end the run of the sink when its driver is gone, for whatever reason. memory.py keeps its
+    last batch under the key."""
     if is_sparks():
         begins = processes.parent_of(os.getpid())
-        detached(lambda: _guard(sink, incarnation, key, begins, drivers, once=False))
+        detached(lambda: _guard(sink, incarnation, key, begins, runners, once=False))
 
 
-def watch_once(sink: Sink, run: Run, key: tuple[str, ...], drivers: Drivers) -> None:
-    """The same for a run of one batch, which is over when nothing is kept under the key any more."""
+def watch_once(sink: Sink, run: Run, key: tuple[str, ...], runners: Runners) -> None:
+    """The same for a run of one batch. It is over when nothing is kept under the key."""
     if is_sparks():
         memory.keep(run, *key)
         begins = processes.parent_of(os.getpid())
-        detached(lambda: _guard(sink, run.incarnation, key, begins, drivers, once=True))
+        detached(lambda: _guard(sink, run.incarnation, key, begins, runners, once=True))
 
 
 def _guard(
     sink: Sink,
-    incarnation: Identity,
+    incarnation: ProducerIdentity,
     key: tuple[str, ...],
-    begins: processes.Started,
-    drivers: Drivers,
+    begins: processes.Process,
+    runners: Runners,
     *,
     once: bool,
 ) -> None:
@@ -141,21 +143,21 @@ def _guard(
         time.sleep(WATCH_SECONDS)
         run = memory.look(*key)
         if once if run is None else run.incarnation != incarnation:
-            return  # or the sink was acquired anew, by a begin that has a guard of its own
+            return  # or the sink was acquired again, by a begin with its own guard
     run = memory.look(*key)
     if run is None or run.incarnation != incarnation:
         return
     signal.alarm(_PATIENCE_SECONDS)
-    driver = drivers()
-    if driver.run(rests(sink, run)):
+    runner = runners()
+    if runner.run(rests(sink, run)):
         return
-    ended = driver.run(end_run(sink, run))
+    ended = runner.run(end_run(sink, run))
     _tell(sink, run, ended)
-    _look_late(sink, run, ended, driver)
+    _look_late(sink, run, ended, runner)
 
 
 def detached(work: Callable[[], object]) -> None:
-    """Do it in a process that belongs to nobody: not to Spark's groups of processes, nor to a terminal."""
+    """Do it in a process of its own, outside of Spark's process groups and of any terminal."""
     processes.driver_process()  # while it can be told from the parents
     child = os.fork()
     if child:
@@ -173,8 +175,8 @@ def detached(work: Callable[[], object]) -> None:
 
 
 def _cut_loose() -> None:
-    """Keep no descriptor of the process that was forked: who waits for its end must not wait for this one.
-    What is said goes where the driver's errors go, where that can be opened."""
+    """Close all descriptors of the parent: a process that waits for the parent to end must not wait for this
+    one. Logs go to the driver's stderr, if it can be opened."""
     for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)

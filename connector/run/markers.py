@@ -1,6 +1,6 @@
 """Open transactions as the partitions themselves see them, and markers written from outside (KIP-664).
 
-Only for recovery: a healthy cluster closes what its coordinators have ended within milliseconds.
+Only for recovery: in a healthy cluster the markers follow a coordinator's decision within milliseconds.
 """
 
 import logging
@@ -14,10 +14,11 @@ from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.client.wire.grouping import by_topic
 from eoslog.connector.client.wire.retry import Backoff, check, retrying
 from eoslog.connector.commit.commands import Held
-from eoslog.connector.commit.names import Identity, Participant
+from eoslog.connector.commit.names import Participant
 from eoslog.connector.errors import UnknownTopic, UnsupportedByBroker
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.schema import Message
 
 log = logging.getLogger(__name__)
@@ -98,10 +99,10 @@ def _open_on(cluster: Cluster, topic: str, numbers: list[int], name: str, produc
     return held
 
 
-def _open_in(part: Message) -> list[tuple[Identity, int]]:
+def _open_in(part: Message) -> list[tuple[ProducerIdentity, int]]:
     """Who has a transaction open on a partition, and of which epoch its coordinator was then."""
     return [
-        (Identity(state["producer_id"], state["producer_epoch"]), max(state["coordinator_epoch"], 0))
+        (ProducerIdentity(state["producer_id"], state["producer_epoch"]), max(state["coordinator_epoch"], 0))
         for state in part["active_producers"]
         if state["current_txn_start_offset"] >= 0
     ]
@@ -116,7 +117,9 @@ def _unproven(place: TopicPartition, why: object) -> None:
     )
 
 
-def _held_at(cluster: Cluster, place: TopicPartition, names: dict[Identity, Participant]) -> list[Held]:
+def _held_at(
+    cluster: Cluster, place: TopicPartition, names: dict[ProducerIdentity, Participant]
+) -> list[Held]:
     topic, partition = place
     body = {"topics": [{"name": topic, "partition_indexes": [partition]}]}
 

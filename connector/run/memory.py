@@ -1,10 +1,10 @@
-"""What a driver remembers of a sink from one micro-batch to the next, whichever process asks.
+"""What a driver remembers of a sink from one micro-batch to the next, for all of its processes.
 
-Spark keeps a pool of planner processes: with two queries in an application, a query's batches begin
-now in one of them, now in another. They share a JVM, and the memory lies in a small file that belongs to
-it. Losing it costs an InitProducerId, no more; believing another driver's would cost exactness, so the JVM is
-named by more than its pid, and the file holds a mark that only planners of the same driver know. Who ends a
-run (guard.py) is another process and does not need the mark: it acts under the identity that it finds.
+Spark keeps a pool of planner processes: with two queries in an application, the batches of one query begin in
+different processes. They share a JVM, so the memory is a small file that belongs to that JVM. Losing it costs
+one InitProducerId; believing another driver's file would break exactly-once. So the JVM is identified by more
+than its pid, and the file holds a mark that only planners of the same driver know. guard.py, which ends a
+run, is another process and does not need the mark: it acts under the identity that it finds.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from eoslog.connector.commit.messages import Batch, Run
-from eoslog.connector.commit.names import Identity
 from eoslog.connector.spark.form import FORM
 from eoslog.connector.spark.processes import driver_process
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,8 @@ def take(*key: str) -> Run | None:
         return _run(kept) if kept["token"] == driver_token() else None
     except (OSError, ValueError, TypeError, KeyError) as error:
         log.warning(
-            f"the memory of the last micro-batch cannot be read, the sink is acquired anew: %s. {_SEE}", error
+            f"the memory of the last micro-batch cannot be read, the sink is acquired again: %s. {_SEE}",
+            error,
         )
         return None
 
@@ -80,14 +81,16 @@ def keep(run: Run, *key: str) -> None:
         draft.rename(path)
     except OSError as error:
         log.warning(
-            f"the micro-batch cannot be remembered, the next one acquires the sink anew: %s. {_SEE}", error
+            f"the micro-batch cannot be remembered, the next one acquires the sink again: %s. {_SEE}", error
         )
 
 
 def _run(kept: dict[str, Any]) -> Run:
     if kept["form"] != FORM:
         raise ValueError(f"it has form {kept['form']}, and this version of eoslog reads form {FORM}")
-    return Run(Identity(*kept["incarnation"]), Identity(*kept["identity"]), Batch(*kept["batch"]))
+    return Run(
+        ProducerIdentity(*kept["incarnation"]), ProducerIdentity(*kept["identity"]), Batch(*kept["batch"])
+    )
 
 
 def _hash(*words: str) -> str:

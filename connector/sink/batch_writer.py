@@ -40,7 +40,7 @@ class BatchWriter(BeginsWhenPickled, DataSourceArrowWriter):
     @plainly
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """In a task: write its rows and report, without making them visible."""
-        from eoslog.connector.sink.task import write_rows  # who plans and commits needs no codec
+        from eoslog.connector.sink.task_writer import write_rows  # who plans and commits needs no codec
 
         context = TaskContext.get()
         if context is None:

@@ -1,7 +1,7 @@
-"""The driver's side of the sink: what begin, commit and abort need to know, and the rules run with it.
+"""The committer, on the driver: begin, commit and abort collect what the rules need to know, and run them.
 
-Begin happens in one driver process and commit or abort in another; what commit needs comes back in
-the tasks' reports. Only begin remembers anything from batch to batch, and it may forget it.
+Begin runs in one driver process, commit and abort in another; what commit needs comes back in the tasks'
+reports. Only begin remembers anything from batch to batch, and nothing breaks if it forgets.
 """
 
 import logging
@@ -13,6 +13,7 @@ from functools import partial
 from eoslog.connector.checkpoint.accepted import to_accept
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.client.admin import offsets as group_offsets
+from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, commit
 from eoslog.connector.commit.decision import Decision
@@ -28,7 +29,7 @@ from eoslog.connector.offsets.group_notes import Note
 from eoslog.connector.options.both import Guarantee, SinkOptions
 from eoslog.connector.progress import tell, timed
 from eoslog.connector.run import guard, memory
-from eoslog.connector.run.driver import OWN_TIMEOUT_MS, Driver, commit_known, shared_cluster
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner, commit_known
 from eoslog.connector.sink import tokens
 from eoslog.connector.sink.start_of_run import StartOfRun, View, leave_for_none
 
@@ -37,12 +38,12 @@ log = logging.getLogger(__name__)
 _SEE_LATE = "See troubleshooting.md#readers-may-see-a-part-of-a-batch"
 
 
-def driver_for(options: SinkOptions) -> Driver:
+def runner_for(options: SinkOptions) -> Runner:
     """Runs rules on the options' cluster, over this process's connections."""
-    return Driver(shared_cluster(options.client), min(OWN_TIMEOUT_MS, options.transaction_timeout_ms))
+    return Runner(shared_cluster(options.client), min(OWN_TIMEOUT_MS, options.transaction_timeout_ms))
 
 
-def begin_stream(options: SinkOptions, driver: Driver | None = None) -> Begun | None:
+def begin_stream(options: SinkOptions, runner: Runner | None = None) -> Begun | None:
     """Before the tasks of a micro-batch; None where the guarantee needs nothing.
 
     Raises OptionError, CommitFault, WrongCluster, CheckpointUnreadable.
@@ -50,19 +51,19 @@ def begin_stream(options: SinkOptions, driver: Driver | None = None) -> Begun | 
     view = _read_checkpoint(options)
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         if view is not None:
-            _begin_plainly(options, view, driver or driver_for(options))
+            _begin_plainly(options, view, runner or runner_for(options))
         return None
     assert view is not None  # else an error was raised
     sink = Sink(options.transactional_id or view.batch.query_id)
     key = _memory_key(options, sink, view.batch)
     last_run = memory.take(*key)
-    driver = driver or driver_for(options)
-    acquainted = last_run is not None and driver.acquainted
-    start = StartOfRun(options, view, sink, driver)
+    runner = runner or runner_for(options)
+    acquainted = last_run is not None and runner.acquainted
+    start = StartOfRun(options, view, sink, runner)
     goes_on = last_run is not None and view.batch.batch_id == last_run.batch.batch_id + 1
     if not goes_on:
         start.before()
-    begun, run = driver.run(
+    begun, run = runner.run(
         begin(
             sink,
             view.batch,
@@ -73,63 +74,63 @@ def begin_stream(options: SinkOptions, driver: Driver | None = None) -> Begun | 
             on_lost=options.on_lost,
         )
     )
-    if driver.disturbed() or not acquainted:
-        driver.run(prove_last(sink, begun.identity))
-    if begun.anew:  # at the start of a run; and where the brokers do not know what this driver remembers
+    if runner.disturbed() or not acquainted:
+        runner.run(prove_last(sink, begun.identity))
+    if begun.anew:  # at the start of a run, and when the brokers do not know what this driver remembers
         start.after(begun)
     memory.keep(run, *key)
     if last_run is None or last_run.incarnation != run.incarnation:
-        guard.watch(sink, run.incarnation, key, partial(driver_for, options))
+        guard.watch(sink, run.incarnation, key, partial(runner_for, options))
     return begun
 
 
-def _begin_plainly(options: SinkOptions, view: View, driver: Driver) -> None:
-    """A micro-batch of at_least_once. First what whoever had the checkpoint has decided is carried out; and,
-    once a run, what whoever had the name has."""
-    leave_for_none(options, driver, view)
+def _begin_plainly(options: SinkOptions, view: View, runner: Runner) -> None:
+    """A micro-batch of at_least_once. First carries out what earlier users of the checkpoint have decided;
+    and, once a run, what earlier users of the name have."""
+    leave_for_none(options, runner, view)
     if options.transactional_id is None:
         return
     sink = Sink(options.transactional_id)
     key = (*_memory_key(options, sink, view.batch), options.guarantee.value)
     run = memory.take(*key)
     if run is None or view.batch.batch_id != run.batch.batch_id + 1:
-        identity = driver.run(fence(sink))
+        identity = runner.run(fence(sink))
         run = Run(identity, identity, view.batch)
     memory.keep(replace(run, batch=view.batch), *key)
 
 
-def begin_batch(options: SinkOptions, driver: Driver | None = None) -> Begun | None:
+def begin_batch(options: SinkOptions, runner: Runner | None = None) -> Begun | None:
     """Before the tasks of a batch write. Every write is a query of its own, with one batch; writes with the
     same token are the same query."""
-    if driver is None:
+    if runner is None:
         shared_cluster(options.client).meet()
-    driver = driver or driver_for(options)
+    runner = runner or runner_for(options)
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         if options.transactional_id is not None:
-            driver.run(fence(Sink(options.transactional_id)))
+            runner.run(fence(Sink(options.transactional_id)))
         return None
     if options.write_token is not None:
-        started = tokens.begin_token(options, options.write_token, driver)
+        started = tokens.begin_token(options, options.write_token, runner)
     else:
         batch = Batch(str(uuid.uuid4()), 0)
         sink = Sink(options.transactional_id or batch.query_id)
         rules = begin(sink, batch, two_phase=options.two_phase, on_lost=options.on_lost)
-        started = tokens.Started(*driver.run(rules))
+        started = tokens.StartedWrite(*runner.run(rules))
     _watch(options, started)
     return started.begun
 
 
-def _watch(options: SinkOptions, started: tokens.Started) -> None:
+def _watch(options: SinkOptions, started: tokens.StartedWrite) -> None:
     begun, run, key, goes_on = started
-    sink, drivers = Sink(begun.sink_id), partial(driver_for, options)
+    sink, runners = Sink(begun.sink_id), partial(runner_for, options)
     if key is None:
-        guard.watch_once(sink, run, _write_key(options, run), drivers)
+        guard.watch_once(sink, run, _write_key(options, run), runners)
     elif not goes_on:
-        guard.watch(sink, run.incarnation, key, drivers)
+        guard.watch(sink, run.incarnation, key, runners)
 
 
 def commit_stream(
-    options: SinkOptions, reports: Sequence[Report | None], batch_id: int, driver: Driver | None = None
+    options: SinkOptions, reports: Sequence[Report | None], batch_id: int, runner: Runner | None = None
 ) -> None:
     """Make a micro-batch visible with its source offsets. Raises CommitFault."""
     source = _source_offsets(options, reports, batch_id)
@@ -143,41 +144,41 @@ def commit_stream(
                 lambda offsets: group_offsets.commit_plain(cluster, group, offsets, epochs),
             )
         return
-    driver, sink = driver or driver_for(options), _sink_of(reports)
+    runner, sink = runner or runner_for(options), _sink_of(reports)
     spent: dict[str, float] = {}
-    last = driver.run(timed(commit(sink, reports, batch_id, source, options.two_phase), spent, sink))
-    _prove_if_disturbed(driver, sink, reports)
-    _await_readable(driver, sink, last, spent)
+    last = runner.run(timed(commit(sink, reports, batch_id, source, options.two_phase), spent, sink))
+    _prove_if_disturbed(runner, sink, reports)
+    _await_readable(runner, sink, last, spent)
     tell(sink, reports, spent, loud=options.progress_log)
 
 
 def commit_batch(
-    options: SinkOptions, reports: Sequence[Report | None], driver: Driver | None = None
+    options: SinkOptions, reports: Sequence[Report | None], runner: Runner | None = None
 ) -> None:
     """Make a batch write visible. Raises CommitFault."""
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         return
-    driver, sink = driver or driver_for(options), _sink_of(reports)
+    runner, sink = runner or runner_for(options), _sink_of(reports)
     batch_id = next((report.stamp.batch.batch_id for report in reports if report is not None), 0)
     rules = commit(sink, reports, batch_id, two_phase=options.two_phase, token=options.write_token)
-    done = driver.run(rules)
-    _prove_if_disturbed(driver, sink, reports)
-    _await_readable(driver, sink, done, {})
+    done = runner.run(rules)
+    _prove_if_disturbed(runner, sink, reports)
+    _await_readable(runner, sink, done, {})
     if options.write_token is not None and done is not None:
-        driver.run(note_finished(sink, done))
+        runner.run(note_finished(sink, done))
     _unwatch(options, run_of(reports))
 
 
-def _prove_if_disturbed(driver: Driver, sink: Sink, reports: Sequence[Report | None]) -> None:
+def _prove_if_disturbed(runner: Runner, sink: Sink, reports: Sequence[Report | None]) -> None:
     """A node that dies right after it has answered a commit may lose markers: ask the partitions."""
-    if driver.disturbed():
+    if runner.disturbed():
         own = next((report.stamp.identity for report in reports if report is not None), None)
-        driver.run(prove_last(sink, own))
+        runner.run(prove_last(sink, own))
 
 
-def _await_readable(driver: Driver, sink: Sink, last: Decision | None, spent: dict[str, float]) -> None:
+def _await_readable(runner: Runner, sink: Sink, last: Decision | None, spent: dict[str, float]) -> None:
     """Who reads when the batch is done sees all of it."""
-    why = driver.run(timed(await_readable(last), spent, sink)) if last is not None else None
+    why = runner.run(timed(await_readable(last), spent, sink)) if last is not None else None
     if last is not None and why is not None:
         log.warning(
             f"%s is committed, and readers may see a part of it only for a while: %s. {_SEE_LATE}",
@@ -187,7 +188,7 @@ def _await_readable(driver: Driver, sink: Sink, last: Decision | None, spent: di
 
 
 def abort_batch(
-    options: SinkOptions, reports: Sequence[Report | None], batch_id: int, driver: Driver | None = None
+    options: SinkOptions, reports: Sequence[Report | None], batch_id: int, runner: Runner | None = None
 ) -> None:
     """End what a failed or stopped batch left open, also of tasks without a report: they may be dying."""
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
@@ -199,14 +200,14 @@ def abort_batch(
     if run is None or run.batch[:2] != (view.batch.query_id, batch_id):
         log.info("batch %d of sink %s is over: it was not begun", batch_id, sink.id)
         return
-    guard.end(sink, run, lambda: driver or driver_for(options), going_on=not all(reports))
+    guard.end(sink, run, lambda: runner or runner_for(options), going_on=not all(reports))
 
 
 def abort_write(options: SinkOptions, begun: Begun | None, reports: Sequence[Report | None]) -> None:
     """End what a failed batch write left open, of killed tasks too: no later begin would clear it."""
     run = run_of(reports, begun)
     if begun is not None and run is not None:
-        guard.end(Sink(begun.sink_id), run, partial(driver_for, options), going_on=not all(reports))
+        guard.end(Sink(begun.sink_id), run, partial(runner_for, options), going_on=not all(reports))
         _unwatch(options, run)
 
 

@@ -1,4 +1,4 @@
-"""Rows that cannot be written, taken out before they fail the batch, and what is said of each.
+"""Takes out rows that cannot be written, before they fail the batch, with the reason for each.
 
 | row | reason |
 |---|---|
@@ -7,11 +7,11 @@
 | larger than its topic's max.message.bytes, before compression | too large |
 | without a key where its topic is compacted | no key |
 
-The row goes to the dead letter topic with key, value and headers as they were, and headers more:
+The row goes to the dead letter topic with its key, value and headers, and these headers besides:
 `deadletter.reason`, `deadletter.detail` (the same with its figures), `deadletter.topic`,
 `deadletter.partition`; and, where the rows have a column `deadletter.source` (a struct of topic, partition
-and offset), `deadletter.source.topic`, `.partition` and `.offset`. The rows of an Arrow
-batch are judged all at once.
+and offset), `deadletter.source.topic`, `.partition` and `.offset`. All rows of
+an Arrow batch are checked at once.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,14 +30,14 @@ Ints = npt.NDArray[np.int64]
 
 REASONS = ("no topic", "no such partition", "too large", "no key")
 SOURCE = "deadletter.source"
-"""A column that the rows may have: from which topic, partition and offset each came."""
+"""An optional column: from which topic, partition and offset each row came."""
 RECORD_OVERHEAD = 7 * 5
-"""Most bytes that a record takes beside its key, value and headers: seven varints."""
+"""At most so many bytes of a record are not key, value or headers: seven varints."""
 HEADER_OVERHEAD = 2 * 5
 
 
 class Limits(NamedTuple):
-    """What a topic takes: partitions, bytes of a batch, and whether every record needs a key."""
+    """What a topic accepts: partitions, bytes of a batch, and whether every record needs a key."""
 
     partitions: int
     max_bytes: int
@@ -60,19 +60,19 @@ class Split(NamedTuple):
     dead: pa.RecordBatch | None
 
 
-class Screen:
-    """Judges the rows of one task. `limits_of` tells what a topic takes."""
+class RowValidator:
+    """Checks the rows of one task. `limits_of` gives the limits of a topic."""
 
     def __init__(self, topic: str | None, limits_of: Callable[[str], Limits]) -> None:
         """`topic`: the option's value."""
         self._topic, self._limits_of = topic, limits_of
 
     def split(self, rows: pa.RecordBatch) -> Split:
-        """Part the good rows from the others."""
+        """Separate the good rows from the others."""
         names, place = self._topics(rows)
         reason, sizes = np.full(len(rows), -1, np.int8), _sizes(rows)
         limits = [self._limits_of(name) for name in names]
-        # The strongest reason last: it is the one that is told.
+        # The strongest reason comes last: it is the one that is reported.
         for number, one in enumerate(limits):
             self._judge(rows, sizes, one, place == number, reason)
         reason[place < 0] = 0

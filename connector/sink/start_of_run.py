@@ -1,7 +1,7 @@
-"""The start of a sink's run: reads what crosscheck.py compares, and says what it warns of.
+"""The start of a sink's run: reads what crosscheck.py compares, and logs its warnings.
 
-Once a run, around its first begin: a constant number of round trips, however many partitions there are
-(Metadata before it; OffsetFetch after it, besides finding the group's coordinator).
+Happens once a run, around its first begin, in a constant number of round trips however many partitions there
+are (Metadata before it; OffsetFetch after it, besides finding the group's coordinator).
 """
 
 import logging
@@ -23,13 +23,14 @@ from eoslog.connector.checkpoint.which_cluster import check_group_cluster, check
 from eoslog.connector.client.admin import offsets as group_offsets
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import retrying
+from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit.leave import decided_by, fence, leave
 from eoslog.connector.commit.messages import Batch, Begun
 from eoslog.connector.commit.names import Sink
-from eoslog.connector.offsets.group_notes import Committed, read_note
+from eoslog.connector.offsets.group_notes import NotedOffset, read_note
 from eoslog.connector.offsets.offsets import Offsets
 from eoslog.connector.options.both import SinkOptions
-from eoslog.connector.run.driver import Driver, shared_cluster
+from eoslog.connector.run.runner import Runner
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +61,8 @@ class View(NamedTuple):
 class StartOfRun:
     """What is compared around the first begin of a run."""
 
-    def __init__(self, options: SinkOptions, view: View, sink: Sink, driver: Driver) -> None:
-        self._options, self._view, self._sink, self._driver = options, view, sink, driver
+    def __init__(self, options: SinkOptions, view: View, sink: Sink, runner: Runner) -> None:
+        self._options, self._view, self._sink, self._runner = options, view, sink, runner
         self._cluster = shared_cluster(options.client)
         self._upgraded = False
 
@@ -106,11 +107,11 @@ class StartOfRun:
 
     def _leave(self, old: str, since: int) -> None:
         batch, completed, accepted = self._view.batch, self._view.completed, self._options.accepted
-        decided = self._driver.run(decided_by(Sink(old), batch.query_id))
+        decided = self._runner.run(decided_by(Sink(old), batch.query_id))
         check_completed(old, Completed(completed, since, _has_rested(self._view)), decided, accepted)
         check_given(old, self._sink.id, decided, batch, accepted)
         if decided is None or decided.batch_id < batch.batch_id:
-            self._driver.run(leave(Sink(old), batch, completed))
+            self._runner.run(leave(Sink(old), batch, completed))
             log.info("%s: sink %s is left for sink %s", batch, old, self._sink.id)
 
     def after(self, begun: Begun) -> None:
@@ -140,27 +141,27 @@ class StartOfRun:
         for warning in check_story(story):
             log.warning(warning)
         if story.is_new:
-            _finish_others(story, self._driver)
+            _finish_others(story, self._runner)
 
 
-def leave_for_none(options: SinkOptions, driver: Driver, view: View) -> None:
+def leave_for_none(options: SinkOptions, runner: Runner, view: View) -> None:
     """at_least_once has no sink of this kind: one that the checkpoint was given to is left, its last decision
     carried out. Raises CommitFault, WrongCluster, CheckpointUnreadable, StartsElsewhere."""
     if view.completed is None and view.batch.batch_id == 0:
-        _check_plain_start(options, view, driver)
+        _check_plain_start(options, view, runner)
     given = GivenTo.read(view.checkpoint)
     if given is None or given.sink is None:
         return
     now = cluster_id(shared_cluster(options.client))
     if not check_sink_cluster(given.cluster, now, given.sink, options.accepted):
-        decided = driver.run(decided_by(Sink(given.sink), view.batch.query_id))
+        decided = runner.run(decided_by(Sink(given.sink), view.batch.query_id))
         known = Completed(view.completed, given.since, _has_rested(view))
         check_completed(given.sink, known, decided, options.accepted)
-        driver.run(leave(Sink(given.sink), view.batch, view.completed))
+        runner.run(leave(Sink(given.sink), view.batch, view.completed))
     GivenTo(None, now, view.batch.batch_id).write(view.checkpoint)
 
 
-def _check_plain_start(options: SinkOptions, view: View, driver: Driver) -> None:
+def _check_plain_start(options: SinkOptions, view: View, runner: Runner) -> None:
     ends = view.planned.topic_offsets()
     story = Story(
         sink=options.transactional_id or view.batch.query_id,
@@ -175,17 +176,17 @@ def _check_plain_start(options: SinkOptions, view: View, driver: Driver) -> None
         accepted=options.accepted,
     )
     check_plain_start(story)
-    _finish_others(story, driver)
+    _finish_others(story, runner)
 
 
-def _finish_others(story: Story, driver: Driver) -> None:
+def _finish_others(story: Story, runner: Runner) -> None:
     """A query that begins where a sink has committed leaves it the rows before that: what the sink has
     decided is carried out, or they would be lost if its driver died there. Raises CommitFault."""
     notes = [found.note for found in story.committed.values() if found.note]
     plain = {note.sink for note in notes if not note.decided}  # of at_least_once: it decides nothing
     for sink in sorted(({note.sink for note in notes} | {one.sink for one in story.taken}) - plain):
         if sink != story.sink:
-            driver.run(fence(Sink(sink)))
+            runner.run(fence(Sink(sink)))
 
 
 def cluster_id(cluster: Cluster) -> str | None:
@@ -222,10 +223,10 @@ def _ended(view: View, decided: Batch | None) -> tuple[str, Offsets] | None:
 
 def _committed(
     cluster: Cluster, group: str | None, wanted: Offsets, *, stable: bool = True
-) -> dict[tuple[str, int], Committed]:
+) -> dict[tuple[str, int], NotedOffset]:
     """What the group holds; not `stable`: whatever a driver that died has pending, which is ended when the
     sink is acquired."""
     if group is None or not wanted:
         return {}
     found = group_offsets.fetch_committed(cluster, group, sorted(wanted), require_stable=stable)
-    return {tp: Committed(at, read_note(text)) for tp, (at, text) in found.items() if at >= 0}
+    return {tp: NotedOffset(at, read_note(text)) for tp, (at, text) in found.items() if at >= 0}

@@ -1,9 +1,8 @@
-"""What a task was given to write, in two numbers: how many rows, and a checksum of them.
+"""The rows that a task was given, in two numbers: their count and a checksum.
 
-A replay of lost rows is compared with the first time by these (commit/replay.py), and so is a write under a
-token that is written already (commit/write.py). The checksum is a sum over rows, so their order does not
-matter: after a shuffle it is not the same twice. It is only made where on.lost.transaction=replay or a
-write.token asks for it, and costs about a microsecond a row.
+They are compared when lost rows are replayed (commit/replay.py), and when a token is written again
+(commit/write.py). The checksum is a sum over rows, so their order does not matter: a shuffle may change it.
+It is only made for on.lost.transaction=replay and write.token, and costs about a microsecond a row.
 """
 
 import numpy as np

@@ -8,10 +8,10 @@ from eoslog.connector.commit.token import WRITER, Token, id_before
 from eoslog.connector.commit.write import begin_before, begin_write
 from eoslog.connector.options.both import SinkOptions
 from eoslog.connector.run import memory
-from eoslog.connector.run.driver import Driver
+from eoslog.connector.run.runner import Runner
 
 
-class Started(NamedTuple):
+class StartedWrite(NamedTuple):
     """A batch write that has begun. `key`: under which its run is kept (memory.py) for the next write of its
     stem; None: it is not. `goes_on`: it is the same run as that of the write before."""
 
@@ -21,7 +21,7 @@ class Started(NamedTuple):
     goes_on: bool = False
 
 
-def begin_token(options: SinkOptions, text: str, driver: Driver) -> Started:
+def begin_token(options: SinkOptions, text: str, runner: Runner) -> StartedWrite:
     """Before the tasks of a write with this token. Raises CommitFault."""
     token, name = Token.of(text), options.transactional_id or WRITER
     two_phase, on_lost = options.two_phase, options.on_lost
@@ -29,14 +29,14 @@ def begin_token(options: SinkOptions, text: str, driver: Driver) -> Started:
         topic for topic in (options.topic, options.deadletter_topic) if topic and options.topic
     )
     old = Sink(id_before(name, text))
-    before = driver.run(begin_before(old, text, topics, two_phase=two_phase, on_lost=on_lost))
+    before = runner.run(begin_before(old, text, topics, two_phase=two_phase, on_lost=on_lost))
     if before is not None:
-        return Started(before, Run(before.incarnation, before.identity, before.batch))
+        return StartedWrite(before, Run(before.incarnation, before.identity, before.batch))
     sink = Sink(token.sink_id(name, options.topic))
     key = (repr(options.client.bootstrap), sink.id, "write")
     last_run = memory.take(*key)
-    begun, run = driver.run(begin_write(sink, text, last_run=last_run, two_phase=two_phase, on_lost=on_lost))
+    begun, run = runner.run(begin_write(sink, text, last_run=last_run, two_phase=two_phase, on_lost=on_lost))
     if not token.digits:  # no other token has this sink
-        return Started(begun, run)
+        return StartedWrite(begun, run)
     memory.keep(run, *key)
-    return Started(begun, run, key, last_run is not None and last_run.incarnation == run.incarnation)
+    return StartedWrite(begun, run, key, last_run is not None and last_run.incarnation == run.incarnation)

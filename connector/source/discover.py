@@ -12,7 +12,7 @@ from eoslog.connector.client.admin.epochs import epoch_ends
 from eoslog.connector.client.admin.listing import list_offsets, list_places
 from eoslog.connector.client.wire.cluster import Cluster, TopicInfo, no_partition
 from eoslog.connector.client.wire.retry import check, retrying
-from eoslog.connector.client.wire.shared import shared
+from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit.leave import fence
 from eoslog.connector.commit.names import Sink
 from eoslog.connector.errors import OptionError, UnknownTopic, report_loss
@@ -31,7 +31,7 @@ from eoslog.connector.offsets.offsets import (
     TopicPartition,
 )
 from eoslog.connector.options.both import SourceOptions
-from eoslog.connector.run.driver import OWN_TIMEOUT_MS, Driver
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Log:
     @property
     def cluster(self) -> Cluster:
         """This process's connections."""
-        return shared(self.options.client)
+        return shared_cluster(self.options.client)
 
     def partitions(self) -> list[TopicPartition]:
         """The partitions to read. Raises UnknownTopic, BrokerUnreachable."""
@@ -110,11 +110,11 @@ class Log:
         for error in self.absent.values():
             raise error
 
-    def parted(self, position: Offsets, epochs: Epochs) -> dict[TopicPartition, plan.Parted]:
+    def parted(self, position: Offsets, epochs: Epochs) -> dict[TopicPartition, plan.Divergence]:
         """Partitions whose log is another one below `position`, which it reached in these leader epochs."""
         ends = epoch_ends(self.cluster, epochs) if epochs else {}
         return {
-            tp: plan.Parted(position[tp], epochs[tp], end.offset, end.leader_epoch)
+            tp: plan.Divergence(position[tp], epochs[tp], end.offset, end.leader_epoch)
             for tp, end in ends.items()
             if end.leader_epoch < 0 or end.offset < position[tp]
         }
@@ -196,7 +196,7 @@ class Log:
         """
         group = str(self.options.group_id)
         if self.options.taken_over is not None:
-            Driver(self.cluster, OWN_TIMEOUT_MS).run(fence(Sink(self.options.taken_over)))
+            Runner(self.cluster, OWN_TIMEOUT_MS).run(fence(Sink(self.options.taken_over)))
         stored = group_offsets.fetch_with_epochs(self.cluster, group, partitions, least_ms=PENDING_MS)
         notes = {tp: read_note(found.metadata) for tp, found in stored.items()}
         for warning in check_notes(group, notes):

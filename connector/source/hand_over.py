@@ -1,10 +1,9 @@
-"""Gives Spark a small micro-batch with its plan, so that no task has to read it.
+"""Gives Spark the rows of a small micro-batch together with its plan, so that no task has to read them.
 
-PySpark has a way for sources that read everything in the driver: when it asks a stream's process for a
-batch's partitions, it takes rows from the same process at once, and one task gets them from the JVM. It asks
-whether the reader is a `_SimpleStreamReaderWrapper`, and for the rows by `getCache`. A reader of ours is one
-between these two calls and at no other time: for all else it stays what it is, with limits and
-`reportLatestOffset`.
+PySpark has a path for sources that read everything in the driver: when it asks a stream's process for a
+batch's partitions, it takes the rows from the same process, and one task gets them from the JVM. It takes
+this path if the reader is a `_SimpleStreamReaderWrapper`, and calls `getCache` for the rows. Our reader is
+such a wrapper between these two calls only; otherwise it keeps its limits and `reportLatestOffset`.
 
 The class has no public name. Where PySpark does not have it, tasks read (`is_offered`).
 """

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from eoslog.connector.client.admin.listing import list_offsets
 from eoslog.connector.client.records.fetch import fetch
-from eoslog.connector.client.wire.shared import shared
+from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.errors import OffsetsGone, TopicMadeAnew, UnknownTopic, report_loss
 from eoslog.connector.offsets import plan
 from eoslog.connector.offsets.offsets import EARLIEST
@@ -18,7 +18,7 @@ from eoslog.connector.spark.calls import called
 def read_range(options: SourceOptions, task: plan.Range) -> Iterator[pa.RecordBatch]:
     """The rows of one task. Offsets that are gone are an error or a warning, as failOnDataLoss says."""
     called()
-    cluster, position = shared(options.client), task.start
+    cluster, position = shared_cluster(options.client), task.start
     while position < task.end:
         try:
             for records in fetch(
@@ -51,5 +51,7 @@ def read_range(options: SourceOptions, task: plan.Range) -> Iterator[pa.RecordBa
 def _next_in_log(options: SourceOptions, task: plan.Range, position: int) -> int:
     """Where reading can go on after `position` was found gone: the log's start, or nowhere."""
     where = (task.topic, task.partition)
-    first = list_offsets(shared(options.client), {where: EARLIEST}, committed=options.committed)[where]
+    first = list_offsets(shared_cluster(options.client), {where: EARLIEST}, committed=options.committed)[
+        where
+    ]
     return first if first > position else task.end

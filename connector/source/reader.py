@@ -30,7 +30,7 @@ from eoslog.connector.offsets.offsets import (
     LATEST,
     Epochs,
     Offsets,
-    Stood,
+    SourcePosition,
     TakenFrom,
     TopicIds,
     TopicPartition,
@@ -93,7 +93,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: Offsets = {}
         self._began: StoredOffset | None = None
         self._pin = False
-        self._target: Stood | None = None
+        self._target: SourcePosition | None = None
         self._latest: Offsets = {}
         self._begins: dict[tuple[TopicPartition, str | None], int] = {}
         self._last_batch: float | None = None  # when a batch was planned, on the monotonic clock
@@ -139,10 +139,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next batch.
 
         Spark stores only ends. A query that began at `latest` and fell over in its first batch would ask
-        for the beginning anew and get a later one; what arrived between would be lost without a word.
+        for the beginning again and get a later one; what arrived in between would be lost silently.
         So such a query's first batch is empty: its end stores where the query began.
         """
-        stood = offsets.stood(start)
+        stood = offsets.position_from_json(start)
         if self._began is not None and not self._compared:
             self._log.check_absent()  # a query that has only begun has lost nothing: a name is wrong
         first, self._pin = self._pin, False
@@ -166,18 +166,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             and not (lost.anew or lost.parted)
             and self._too_few(begin, end)
         ):
-            return offsets.to_json(*offsets.stood(start))
+            return offsets.to_json(*offsets.position_from_json(start))
         self._last_batch = time.monotonic()
         if isinstance(limit, ReadMaxRows):
             until = until._replace(offsets=plan.share(begin, end, limit.max_rows))
         self._small.begin(_tasks(self.options, begin, until.offsets, ids))
         return offsets.to_json(*_moved_only(until, stood, lost.parted))
 
-    def _now(self, ends: Offsets) -> Stood:
+    def _now(self, ends: Offsets) -> SourcePosition:
         """Ends that were just asked for."""
-        return Stood(ends, self._log.ids, self._log.cluster_id, dict(self._log.epochs))
+        return SourcePosition(ends, self._log.ids, self._log.cluster_id, dict(self._log.epochs))
 
-    def _end(self, position: Offsets) -> Stood:
+    def _end(self, position: Offsets) -> SourcePosition:
         """Where the log ends, or the query with availableNow."""
         if self._target is None:
             ends = self._log.latest(position)
@@ -186,15 +186,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._now(ends)
         return self._target._replace(offsets=self._reachable(self._target.offsets))
 
-    def _on_this_cluster(self, stood: Stood, now: str | None) -> Stood:
+    def _on_this_cluster(self, stood: SourcePosition, now: str | None) -> SourcePosition:
         """The same, of the cluster that answers; of a query that has moved, the topics have other ids there.
 
         Raises WrongCluster.
         """
         moved = check_cluster(stood.cluster, now, self.options.moved_to)
-        return Stood(stood.offsets, {}, now, {}) if moved else stood
+        return SourcePosition(stood.offsets, {}, now, {}) if moved else stood
 
-    def _beginnings(self, stood: Stood, until: Stood) -> Offsets:
+    def _beginnings(self, stood: SourcePosition, until: SourcePosition) -> Offsets:
         """Where the log begins now, in the partitions that the query has been reading; asked once a run."""
         if self._compared:
             return {}
@@ -202,7 +202,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         anew = plan.made_anew(stood.ids, until.ids)
         return self._log.beginnings(tp for tp in stood.offsets if tp in until.offsets and tp[0] not in anew)
 
-    def _parted(self, stood: Stood, until: Stood) -> dict[TopicPartition, plan.Parted]:
+    def _parted(self, stood: SourcePosition, until: SourcePosition) -> dict[TopicPartition, plan.Divergence]:
         """Partitions whose log is another one below where the query stands. Only those are asked for whose
         leader epoch is another one than that of the position, once for each: a leader only adds to its log.
         """
@@ -230,7 +230,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         self._left_out = set(self._log.absent)
 
-    def _compare_replay(self, begin: Stood, until: Stood) -> Stood:
+    def _compare_replay(self, begin: SourcePosition, until: SourcePosition) -> SourcePosition:
         """A batch that was planned by an earlier run: the log must hold all of it. Returns what it does hold
         of it, with failOnDataLoss=false.
 
@@ -267,7 +267,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of a batch. Partitions that `start` lacks are new and read from their beginning. A small
         batch is read here and now."""
         take_back(self)
-        stood, planned = offsets.stood(start), offsets.stood(end)
+        stood, planned = offsets.position_from_json(start), offsets.position_from_json(end)
         self._pin = False  # of a first batch that is replayed: where the query began is stored
         if not self._compared and stood.offsets != planned.offsets:
             planned = self._compare_replay(stood, planned)
@@ -319,7 +319,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self._initial, **{tp: max(at, self._initial.get(tp, at)) for tp, at in target.items()}}
 
     def _begin(self, start: tuple[Offsets, TopicIds], end: tuple[Offsets, TopicIds]) -> Offsets:
-        """Where a batch begins. Partitions that were not there before, those of topics made anew among
+        """Where a batch begins. Partitions that were not there before, those of topics created again among
         them, begin at 0, unless the log has lost that already."""
         known = plan.without(start[0], plan.made_anew(start[1], end[1]))
         keys = {tp: (tp, end[1].get(tp[0])) for tp in end[0] if tp not in known}
@@ -333,14 +333,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**known, **{tp: self._begins[key] for tp, key in keys.items()}}
 
 
-def _back_to(parted: Mapping[TopicPartition, plan.Parted], until: Stood) -> Stood:
+def _back_to(parted: Mapping[TopicPartition, plan.Divergence], until: SourcePosition) -> SourcePosition:
     """An end no further than to where the log still is the one that was read."""
     told = {tp: found for tp, found in parted.items() if found.offset >= 0}
     ends = {**until.offsets, **{tp: found.offset for tp, found in told.items()}}
     return until._replace(offsets=ends, epochs={**until.epochs, **{tp: f.now for tp, f in told.items()}})
 
 
-def _moved_only(until: Stood, stood: Stood, parted: Container[TopicPartition]) -> Stood:
+def _moved_only(
+    until: SourcePosition, stood: SourcePosition, parted: Container[TopicPartition]
+) -> SourcePosition:
     """The end with the epochs that its partitions had where they have not moved, and with what it says of its
     beginning if none has: Spark takes another text for new data. Those of another log have new epochs
     wherever they stand."""

@@ -1,18 +1,18 @@
-"""Micro-batches so small that the stream's own process reads them: hand_over.py gives them to Spark.
+"""Reads small micro-batches in the stream's own process; hand_over.py gives them to Spark.
 
-A task costs more than a handful of rows: its start, a Python process for reading. The rows are the same that
-tasks would read; which way a batch goes depends on its offsets and bytes alone, and may change when it runs
-again. Whatever is not as expected is left to the tasks.
+For a few rows a task costs more than the reading: its start, and a Python process. The rows are those that
+tasks would read. Which way a batch goes depends on its offsets and bytes alone, and may change when it runs
+again. Anything unexpected is left to the tasks.
 
-They are read ahead: as soon as a batch's end is known, while Spark writes it to its checkpoint. A thread does
-so, the only one that reads here; its rows count for the very ranges that they were read for.
+Batches are read ahead: as soon as a batch's end is known, while Spark writes it to its checkpoint. One thread
+does all the reading; its rows are used only for exactly the ranges that they were read for.
 """
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eoslog.connector.client.wire.shared import close_shared, shared
+from eoslog.connector.client.wire.shared import close_shared, shared_cluster
 from eoslog.connector.errors import SchemaError
 from eoslog.connector.offsets import plan
 from eoslog.connector.options.both import SourceOptions
@@ -46,7 +46,7 @@ class SmallBatches:
         self._ahead: _Ahead | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy begins anew: what this process reads stays in it."""
+        """A copy starts empty: rows stay in the process that has read them."""
         return SmallBatches, (self._options,)
 
     def begin(self, ranges: Sequence[plan.Range]) -> None:
@@ -86,7 +86,7 @@ class SmallBatches:
         from eoslog.connector.source import rows  # and the codec: for those who have a small batch
 
         found = fetch_small(
-            shared(options.client),
+            shared_cluster(options.client),
             ranges,
             committed=options.committed,
             headers=options.headers,

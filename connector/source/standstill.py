@@ -1,8 +1,8 @@
-"""An open transaction that holds a source back: who has it open, and how to end it.
+"""Warns when an open transaction holds a source back: whose it is, and how to end it.
 
-Readers of committed records stop at the last stable offset. Where that stands still although the log goes
-on, the query plans no batch and nothing is wrong with it: so it says what it waits for. The end of the log
-is asked for only where the last stable offset has not moved for STANDSTILL_SECONDS, and as seldom again.
+Readers of committed records stop at the last stable offset. When that does not move although the log grows,
+the query plans no batch without being at fault, so it says what it waits for. The end of the log is only
+asked for when the last stable offset has not moved for STANDSTILL_SECONDS, and then at most that often.
 """
 
 import logging

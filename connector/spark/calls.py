@@ -1,15 +1,15 @@
-"""What every call of Spark's into our code begins with."""
+"""What our code does first whenever Spark calls it."""
 
 import signal
 import threading
 
-from eoslog.connector.spark.longlived import is_sparks, settle
+from eoslog.connector.spark.longlived import freeze_imports, is_sparks
 from eoslog.connector.spark.sockets import acknowledge
 
 
 def called() -> None:
     """Does nothing in processes that are not Spark's own."""
-    settle()
+    freeze_imports()
     acknowledge()
 
 

@@ -1,8 +1,9 @@
-"""The driver's stderr, for a process that belongs to nobody and has something to say.
+"""The driver's stderr, for a background process that has something to log.
 
-Opened anew by its name in /proc, a file that the shell opened (`2> log`) would have two places to write at:
-the driver's next line would go over ours. So the very descriptor is asked for (pidfd_getfd, Linux 5.6). Where
-the system does not give it away, a file is opened anew all the same: a line of ours may be spoilt then.
+If a file that the shell opened (`2> log`) were opened again by its name in /proc, it would have two write
+positions, and the driver's next line would overwrite ours. So the driver's own descriptor is used
+(pidfd_getfd, Linux 5.6). Where the system does not allow that, the file is opened again all the same: a line
+of ours may be overwritten then.
 """
 
 import contextlib

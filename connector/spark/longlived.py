@@ -1,13 +1,14 @@
-"""Takes what a process keeps for good out of the sight of Python's cycle collector.
+"""Hides long-lived objects from Python's cycle collector (gc.freeze).
 
 Spark's Python processes run a full collection after every task and every call of the driver's. With the
-libraries that a data source needs (PyArrow, NumPy, PySpark) each took about 20 ms of CPU: most of what a
-small micro-batch cost in Python. What is there when a process comes to us (modules, classes, tables) stays as
-long as it lives, so it need not be looked at again (gc.freeze); what is made later is collected as ever.
+libraries that a data source needs (PyArrow, NumPy, PySpark) each collection took about 20 ms of CPU: most of
+what a small micro-batch cost in Python. The objects that exist when Spark first calls us (modules, classes,
+tables) live as long as the process, so they are frozen and not scanned again; later ones are collected as
+usual.
 
-Only in the processes that Spark starts for itself: a notebook or a program of the user's, in which a writer
-may be made as well, holds rings of objects of its own at that moment, which would never be freed. And only
-when much has been imported since the last time: each time keeps what is garbage just then.
+Only in processes that Spark starts itself: a notebook or a user's program, in which a writer may be made too,
+may hold reference cycles of its own at that moment, and they would never be freed. And only after many
+imports since the last time: each freeze also keeps the garbage that has not been collected yet.
 """
 
 import gc
@@ -18,14 +19,15 @@ DAEMON = "pyspark.daemon"
 """What Spark starts for each kind of Python process, to fork them."""
 
 _MANY = 20
-"""Modules that are worth it. The first task of a process imports NumPy for us and pandas for PySpark, the
-latter behind our call."""
+"""So many new modules are worth a freeze. The first task of a process imports NumPy for us and pandas for
+PySpark, the latter after our call."""
 
 _seen: tuple[int, int] = (-1, 0)
 
 
-def settle() -> None:
-    """For where Spark calls in. Does nothing while few modules are new in the process; a fork counts anew."""
+def freeze_imports() -> None:
+    """Called when Spark calls us. Does nothing while few modules are new in the process; a fork counts from
+    0."""
     global _seen
     known = _seen[1] if _seen[0] == os.getpid() else 0
     if len(sys.modules) >= known + _MANY and is_sparks():

@@ -1,9 +1,9 @@
-"""Errors at the border to Spark: eoslog's sentence, without the calls inside of eoslog that led to it.
+"""Errors that reach Spark: eoslog's sentence, without the traceback inside of eoslog.
 
-Spark shows the whole traceback of a Python process before the sentence. Where the error is one of ours, with
-a sentence that says what failed, where and what to do, the calls in between are of no use to its reader, and
-hide it. EOSLOG_TRACEBACK=1 in the environment of Spark's driver (and executors) keeps them. Warnings look as
-Spark's own from the first such call on (logs.py).
+Spark shows the whole traceback of a Python process before the error's sentence. Our errors say what failed,
+where and what to do; the traceback does not help the reader and hides the sentence. EOSLOG_TRACEBACK=1 in the
+environment of Spark's driver (and executors) keeps it. Warnings look as Spark's own from the first such call
+on (logs.py).
 """
 
 import os

@@ -10,25 +10,25 @@ from typing import NamedTuple
 from eoslog.connector.spark.longlived import DAEMON
 
 
-class Started(NamedTuple):
+class Process(NamedTuple):
     """A process, told by more than its pid."""
 
     pid: int
     started: str
 
 
-_told: Started | None = None
+_told: Process | None = None
 """The driver's JVM, where a process that stands for one of Spark's has said so (eoslog/warm)."""
 
 
 def driver_is(pid: int) -> None:
     """For a process, and its forks, that the JVM did not start itself."""
     global _told
-    _told = Started(pid, _started(pid))
+    _told = Process(pid, _started(pid))
 
 
 @cache
-def driver_process() -> Started:
+def driver_process() -> Process:
     """The driver's JVM. It starts a Python daemon for each kind of work, which forks its processes; or it
     starts them itself."""
     if _told is not None:
@@ -37,7 +37,7 @@ def driver_process() -> Started:
     return parent_of(parent.pid) if _is_forked_by_daemon() else parent
 
 
-def lives(process: Started) -> bool:
+def lives(process: Process) -> bool:
     """Whether it is still there."""
     try:
         os.kill(process.pid, 0)
@@ -53,14 +53,14 @@ def _is_forked_by_daemon() -> bool:
     return main is not None and main.name == DAEMON
 
 
-def parent_of(pid: int) -> Started:
+def parent_of(pid: int) -> Process:
     """The process that has started this one."""
     try:
         # The fields after the command's closing bracket begin with the 3rd; the 4th is the parent.
         parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, IndexError, ValueError):  # not Linux
         parent = int(_ps(pid, "ppid") or os.getppid())
-    return Started(parent, _started(parent))
+    return Process(parent, _started(parent))
 
 
 def _started(pid: int) -> str:

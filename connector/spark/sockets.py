@@ -1,10 +1,10 @@
-"""Answers Spark's pieces at once: no task waits for a delayed acknowledgement.
+"""Acknowledges Spark's data at once: no task waits for a delayed acknowledgement.
 
 Spark writes to a Python process in pieces: what to run, then rows, then the end of them. Its socket waits
 with a small piece until the one before is acknowledged (Nagle), and Linux delays an acknowledgement by 40 ms
 once a connection is no longer new. So the processes of Spark's in which we run acknowledge at once
-(TCP_QUICKACK), and send their own small pieces at once (TCP_NODELAY). The first holds for a moment only: it
-is said again whenever Spark calls us, and before we ask Spark for more rows.
+(TCP_QUICKACK), and send their own small pieces at once (TCP_NODELAY). The kernel forgets the first soon: it
+is set again whenever Spark calls us, and before we ask Spark for more rows.
 """
 
 import contextlib

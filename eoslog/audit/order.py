@@ -1,8 +1,8 @@
-"""Whether what stands in the target stands there in the order of the source. Pure.
+"""Checks that records in the target have the order of the source. Pure.
 
 Of the records that came from one partition and stand in one other, the offsets in the source must rise with
-those in the target. Order among records of different source partitions, or that stand in different target
-partitions, is nothing that Kafka knows. With groups, only records of the same group are compared.
+those in the target. Kafka has no order among records of different source partitions, or in different target
+partitions. With groups, only records of the same group are compared.
 A break is a record that stands right behind one (of the same two partitions) that comes after it in the
 source; so one record that is moved is one break, and records that all stand in order are none.
 """

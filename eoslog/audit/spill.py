@@ -1,8 +1,8 @@
 """Rows on disk, in files by ranges of a key, given back range by range in pieces that fit into memory.
 
 A range that holds more rows than fit is cut into ranges of its own, so memory does not depend on how many
-rows there are. What no cut can make smaller, many rows of one and the same key, is given back as a file to
-be read through (`OneKey`). Rows come back in the order in which they were added, within a piece.
+rows there are. Many rows of the same key cannot be cut further; they are given back as a file to be read
+through (`OneKey`). Rows come back in the order in which they were added, within a piece.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from eoslog.commands.admin import again
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.holders import Holder
-from eoslog.connector.client.admin.producers import Producer
+from eoslog.connector.client.admin.producers import ActiveProducer
 from eoslog.connector.client.admin.producers import producers as producers
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import check
@@ -26,7 +26,7 @@ def owners(cluster: Cluster, producer_ids: Iterable[int]) -> dict[int, str]:
     return {listing.producer_id: listing.transactional_id for listing in found}
 
 
-def hanging(cluster: Cluster, open_here: Sequence[Producer]) -> list[Producer]:
+def hanging(cluster: Cluster, open_here: Sequence[ActiveProducer]) -> list[ActiveProducer]:
     """Those of these open transactions that no coordinator will ever end: see `is_hanging`."""
     named = owners(cluster, (producer.producer_id for producer in open_here))
     known = transactions.describe(cluster, sorted(set(named.values()))) if named else {}
@@ -34,14 +34,16 @@ def hanging(cluster: Cluster, open_here: Sequence[Producer]) -> list[Producer]:
 
 
 def is_hanging(
-    producer: Producer, named: Mapping[int, str], known: Mapping[str, transactions.Description | None]
+    producer: ActiveProducer,
+    named: Mapping[int, str],
+    known: Mapping[str, transactions.TransactionDescription | None],
 ) -> bool:
     """Whether no coordinator counts the partition among those that the transaction still has to end on."""
     name = named.get(producer.producer_id)
     return Holder(producer, name, known.get(name or "")).hangs
 
 
-def abort_on_partition(cluster: Cluster, producer: Producer) -> None:
+def abort_on_partition(cluster: Cluster, producer: ActiveProducer) -> None:
     """Write the marker that aborts a producer's transaction on one partition (WriteTxnMarkers).
 
     A marker of the coordinator epoch that the partition knows is taken; 0 where it knows none yet. Kafka

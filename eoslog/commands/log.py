@@ -61,17 +61,17 @@ def _cell(value: object) -> str:
 @command.command()
 @click.argument("paths", nargs=-1, required=True, metavar="FILE|DIR...", type=click.Path(exists=True))
 @click.option(
-    "--repair", "mend", is_flag=True, help="Mend indexes, snapshots and checkpoints; no broker may run."
+    "--repair", "fix", is_flag=True, help="Repair indexes, snapshots and checkpoints; no broker may run."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def verify(paths: tuple[str, ...], mend: bool, as_json: bool) -> None:
+def verify(paths: tuple[str, ...], fix: bool, as_json: bool) -> None:
     """Read every batch, and compare with it all that a broker keeps beside the logs.
 
     CRCs, order and gaps of offsets, where logs begin and end, indexes, aborted transactions, snapshots. A
     directory may be a partition's or a whole data directory. Beside a running broker what it is just doing is
     no finding.
 
-    --repair mends what is made of the logs, and never a log: wrong indexes, snapshots and checkpoints are
+    --repair repairs what is made of the logs, and never a log: wrong indexes, snapshots and checkpoints are
     removed or written anew. Exit status 1 if anything is wrong still.
     """
     from eoslog.broker.log.opening.data_dir import DataDirError
@@ -81,9 +81,9 @@ def verify(paths: tuple[str, ...], mend: bool, as_json: bool) -> None:
 
     report = Report()
     try:
-        with locked(paths) if mend else nullcontext(), _progress(paths, report, shown=not as_json):
-            verify_all(paths, report, locked=mend)
-            if mend:
+        with locked(paths) if fix else nullcontext(), _progress(paths, report, shown=not as_json):
+            verify_all(paths, report, locked=fix)
+            if fix:
                 repair(report)
     except (DataDirError, OSError) as error:
         raise click.ClickException(str(error)) from error

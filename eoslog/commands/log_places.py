@@ -15,7 +15,7 @@ from eoslog.broker.log.opening import registry
 from eoslog.broker.log.opening.data_dir import META
 from eoslog.broker.log.segment import files
 from eoslog.commands.log_files import READ_ONLY, whole
-from eoslog.commands.log_report import Finding, Mend, Report
+from eoslog.commands.log_report import Finding, Fix, Report
 from eoslog.commands.log_verify import Known, Log
 
 LOCK = ".lock"
@@ -41,7 +41,7 @@ class DataDirectory:
         self.findings: list[Finding] = []
         self._is_one = self.ours or os.path.exists(self.file(META))
         self.topics = self._topics()
-        points = self._offsets(files.RECOVERY_POINTS, Mend())
+        points = self._offsets(files.RECOVERY_POINTS, Fix())
         starts = self._offsets(files.LOG_STARTS, None)
         self.points = points or {}
         self._starts, self.cleaned = starts, self._offsets(files.CLEANER_OFFSETS, None)
@@ -50,7 +50,7 @@ class DataDirectory:
         """The path of a name in the directory."""
         return os.path.join(self.path, name)
 
-    def _offsets(self, name: str, mend: Mend | None) -> Offsets | None:
+    def _offsets(self, name: str, fix: Fix | None) -> Offsets | None:
         """None if it cannot be understood."""
         path = self.file(name)
         try:
@@ -61,7 +61,7 @@ class DataDirectory:
             text = f"{error}"
             if name == files.LOG_STARTS:
                 text = "it cannot be read; put it back from a copy: without it deleted records may come back"
-            self.findings.append(Finding(path, 0, text, mend))
+            self.findings.append(Finding(path, 0, text, fix))
             return None
 
     def _topics(self) -> dict[str, registry.Entry]:
@@ -109,9 +109,9 @@ class DataDirectory:
         file that says so looks like."""
         if self.cleaned is None:
             path = self.file(files.CLEANER_OFFSETS)
-            mend = Mend(files.encode_offsets(self.gappy) if self.gappy else None)
+            fix = Fix(files.encode_offsets(self.gappy) if self.gappy else None)
             self.findings = [
-                Finding(path, 0, finding.text, mend) if finding.path == path else finding
+                Finding(path, 0, finding.text, fix) if finding.path == path else finding
                 for finding in self.findings
             ]
 

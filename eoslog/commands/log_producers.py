@@ -15,7 +15,7 @@ from eoslog.broker.log.recovery.replay import replay
 from eoslog.broker.log.segment import files, snapshot
 from eoslog.broker.rules.producer import ProducerState, ProducerStates
 from eoslog.commands.log_files import whole
-from eoslog.commands.log_report import Mend, Report
+from eoslog.commands.log_report import Fix, Report
 from eoslog.commands.log_transactions import Marker, TransactionIndex, Wrong
 from eoslog.protocol.batch import BatchHeader, CorruptBatch
 from eoslog.protocol.control import ABORT, read_control
@@ -95,7 +95,7 @@ class Producers:
         elif self._known:
             for offset in self._snapshots:
                 text = f"it is of offset {offset}, but the log ends at {end}; the next start removes it"
-                self._report.add(self._path(offset), 0, text, Mend())
+                self._report.add(self._path(offset), 0, text, Fix())
         self._report.findings += [wrong.finding for wrong in self._wrong if wrong.offset < self._read_from]
 
     # -- snapshots -----------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class Producers:
         except FileNotFoundError:
             return None
         except snapshot.BadSnapshot as error:
-            self._report.add(path, 0, str(error), Mend())
+            self._report.add(path, 0, str(error), Fix())
             return None
         self._read_from = offset
         return states
@@ -145,7 +145,7 @@ class Producers:
                 "" if judged else f". The log from {self._since} on does not tell which of the two is right"
             )
             text = f"producer id {state.producer_id} {text}{rest}"
-            self._report.add(self._path(offset), 0, text, Mend() if judged else None)
+            self._report.add(self._path(offset), 0, text, Fix() if judged else None)
 
     def _is_judged(self, state: ProducerState) -> bool:
         """Whether the log tells what is right, and not only an earlier snapshot."""

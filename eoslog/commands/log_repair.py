@@ -1,4 +1,4 @@
-"""Mends what is made of the logs: indexes, snapshots, two of the checkpoints. The logs stay as they are, so
+"""Repairs what is made of the logs: indexes, snapshots, two of the checkpoints. The logs stay as they are, so
 nothing can be lost by it.
 
 Each change is durable before the next, and all or nothing, whatever cuts it short.
@@ -28,7 +28,7 @@ def locked(paths: Iterable[str]) -> Iterator[None]:
         for path in sorted({os.path.realpath(data_directory_of(path)) for path in paths}):
             if not DataDirectory(path).ours:
                 raise DataDirError(
-                    f"{path} is no data directory of eoslog: --repair mends these, and what is in them. "
+                    f"{path} is no data directory of eoslog: --repair repairs these, and what is in them. "
                     "Nothing was changed"
                 )
             try:
@@ -42,17 +42,17 @@ def locked(paths: Iterable[str]) -> Iterator[None]:
 
 
 def repair(report: Report) -> None:
-    """Mend what can be mended of what was found. The directories are locked. Raises OSError."""
+    """Repair what can be repaired of what was found. The directories are locked. Raises OSError."""
     fs, done = OsFileSystem(), set[str]()
     for number, finding in enumerate(report.findings):
-        if finding.mend is not None:
+        if finding.fix is not None:
             if finding.path not in done:
-                _mend(fs, finding.path, finding.mend.content)
+                _fix(fs, finding.path, finding.fix.content)
                 done.add(finding.path)
-            report.findings[number] = replace(finding, mended=True)
+            report.findings[number] = replace(finding, repaired=True)
 
 
-def _mend(fs: FileSystem, path: str, content: bytes | None) -> None:
+def _fix(fs: FileSystem, path: str, content: bytes | None) -> None:
     if content is not None:
         files.write_whole(fs, path, content)
     elif fs.exists(path):
@@ -61,7 +61,7 @@ def _mend(fs: FileSystem, path: str, content: bytes | None) -> None:
 
 
 def told(finding: Finding) -> str:
-    """What is said of a finding's repair, behind its text; "" if it cannot be mended."""
+    """What is said of a finding's repair, behind its text; "" if it cannot be repaired."""
     words = {
         "remove": "--repair removes the file",
         "rewrite": "--repair writes the file anew from the log",

@@ -1,4 +1,4 @@
-"""What `eoslog log verify` has to say: what was looked at, what is wrong, and what of it can be mended."""
+"""What `eoslog log verify` has to say: what was looked at, what is wrong, and what of it can be repaired."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ COPY = (
 """The way out where records are concerned: nothing else has them."""
 
 
-class Mend(NamedTuple):
-    """How a file that is made of the logs is mended: these bytes take the place of its own; None: it is
+class Fix(NamedTuple):
+    """How a file that is made of the logs is repaired: these bytes take the place of its own; None: it is
     removed, and the broker makes it anew or does without it."""
 
     content: bytes | None = None
@@ -27,16 +27,16 @@ class Finding:
     path: str
     position: int
     text: str
-    mend: Mend | None = None
-    mended: bool = False
+    fix: Fix | None = None
+    repaired: bool = False
 
     @property
     def repair(self) -> str | None:
         """A word: what --repair would do ("remove", "rewrite") or did ("removed", "rewritten")."""
-        if self.mend is None:
+        if self.fix is None:
             return None
-        words = ("rewrite", "rewritten") if self.mend.content is not None else ("remove", "removed")
-        return words[self.mended]
+        words = ("rewrite", "rewritten") if self.fix.content is not None else ("remove", "removed")
+        return words[self.repaired]
 
     def as_json(self) -> dict[str, object]:
         """What stands in the JSON document."""
@@ -58,11 +58,11 @@ class Report:
     running: list[str] = field(default_factory=list)  # data directories that a broker is running on
     progress: Callable[[int], None] = _nothing
 
-    def add(self, path: str, position: int, text: str, mend: Mend | None = None) -> None:
+    def add(self, path: str, position: int, text: str, fix: Fix | None = None) -> None:
         """Note a finding."""
-        self.findings.append(Finding(path, position, text, mend))
+        self.findings.append(Finding(path, position, text, fix))
 
     @property
     def remaining(self) -> list[Finding]:
         """What is wrong still."""
-        return [finding for finding in self.findings if not finding.mended]
+        return [finding for finding in self.findings if not finding.repaired]

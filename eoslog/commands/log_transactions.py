@@ -13,7 +13,7 @@ from eoslog.broker.log.segment import files
 from eoslog.broker.log.segment.index import TXN_ENTRY
 from eoslog.broker.rules.producer import Aborted
 from eoslog.commands.log_files import whole, with_suffix
-from eoslog.commands.log_report import Finding, Mend
+from eoslog.commands.log_report import Finding, Fix
 
 
 class Marker(NamedTuple):
@@ -66,15 +66,15 @@ class TransactionIndex:
             wrong += [(marker.offset, text)] if text else []
         for entry in by_marker.values():
             wrong.append((entry.last_offset, f"{_named(entry)}, but no marker is there that aborts it"))
-        mend = Mend(b"".join(TXN_ENTRY.pack(0, *entry) for entry in wanted) if wanted else None)
-        return self._findings(wrong, mend)
+        fix = Fix(b"".join(TXN_ENTRY.pack(0, *entry) for entry in wanted) if wanted else None)
+        return self._findings(wrong, fix)
 
     def check_alone(self, end: int | None) -> list[Wrong]:
         """As `check` where nothing is known of the segment's markers."""
         return self._findings(list(self._order(end)), None)
 
-    def _findings(self, wrong: list[tuple[int, str]], mend: Mend | None) -> list[Wrong]:
-        return [Wrong(offset, Finding(self._path, 0, text, mend)) for offset, text in sorted(wrong)]
+    def _findings(self, wrong: list[tuple[int, str]], fix: Fix | None) -> list[Wrong]:
+        return [Wrong(offset, Finding(self._path, 0, text, fix)) for offset, text in sorted(wrong)]
 
     def _order(self, end: int | None) -> Iterator[tuple[int, str]]:
         for entry in self._unlike:

@@ -16,7 +16,7 @@ from eoslog.broker.log.segment import files
 from eoslog.broker.log.segment.scan import DamagedBatch, batches, check_follows
 from eoslog.commands.log_files import ReadOnlyFile, base_offset
 from eoslog.commands.log_producers import Producers
-from eoslog.commands.log_report import COPY, Mend, Report
+from eoslog.commands.log_report import COPY, Fix, Report
 from eoslog.commands.log_sparse import OffsetIndex, TimeIndex
 from eoslog.protocol.batch import BatchHeader
 
@@ -122,7 +122,7 @@ class Log:
             try:
                 yield kind(path)
             except ValueError as error:
-                self._report.add(path.removesuffix(files.LOG) + suffix, 0, str(error), Mend())
+                self._report.add(path.removesuffix(files.LOG) + suffix, 0, str(error), Fix())
 
     def _begins(self, path: str, base: int) -> None:
         """A segment begins where the one before it has ended."""
@@ -152,9 +152,9 @@ class Log:
         except DamagedBatch as damage:
             self._damaged(file, damage, size)
         self._report.counts["bytes"] += done
-        mend = Mend() if self._whole and not self._ends_early(after) else None
+        fix = Fix() if self._whole and not self._ends_early(after) else None
         for path, text in said if self._whole else ():  # else it is said of the log
-            self._report.add(path, 0, text, mend)
+            self._report.add(path, 0, text, fix)
 
     def _ends_early(self, after: int | None) -> bool:
         """Whether the segment has lost its end: then its indexes may be right."""

@@ -12,7 +12,7 @@ from eoslog.commands import holders as held
 from eoslog.commands.session import Session, cluster_command, partitions_of
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.holders import NEVER_MS
-from eoslog.connector.client.admin.producers import Producer
+from eoslog.connector.client.admin.producers import ActiveProducer
 from eoslog.protocol.sink_names import sink_of
 
 _MINUTE_MS = 60_000
@@ -89,7 +89,7 @@ def describe(session: Session, names: tuple[str, ...]) -> None:
     session.show(rows, columns)
 
 
-def _age(found: transactions.Description, now_ms: float) -> int | None:
+def _age(found: transactions.TransactionDescription, now_ms: float) -> int | None:
     if found.state in calls.ENDED or found.start_ms < 0:
         return None
     return int((now_ms - found.start_ms) / 1000)
@@ -210,7 +210,7 @@ def _partitions(session: Session, text: str | None) -> list[admin.TopicPartition
     return [(name, number) for name, numbers in known.items() for number in numbers]
 
 
-def _row(producer: Producer) -> dict[str, object]:
+def _row(producer: ActiveProducer) -> dict[str, object]:
     return {
         "topic": producer.where[0],
         "partition": producer.where[1],

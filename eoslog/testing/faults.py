@@ -1,6 +1,6 @@
-"""What a test calls to let things go wrong: `broker.faults`.
+"""What a test calls to cause faults: `broker.faults`.
 
-Every call that arms a fault answers a `Fault`, which tells how often it has happened and can wait for it.
+Every call that arms a fault returns a `Fault`, which counts how often it has happened and can wait for it.
 Counting begins when the fault is armed. A fault that is armed while no broker runs waits for the next start;
 the end of a broker, however it ends, takes its faults with it.
 """

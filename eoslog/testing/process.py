@@ -1,4 +1,4 @@
-"""A broker as a process: started, told what shall go wrong, killed, and what it said."""
+"""A broker as a process: starts it, sends it faults, kills it, and keeps its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What shall go wrong with requests and answers: rules as data, and the object that carries them out.
+"""Faults of requests and answers: rules as data, and the object that carries them out.
 
 A rule looks at the requests of one API (or all), counts those it meets and acts on the nth and, with
 `times`, on those after it. The rules of a broker live in its process; `faults.Faults` sends them there.

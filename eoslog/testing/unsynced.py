@@ -1,7 +1,7 @@
-"""What a disk has been told and not been asked to keep: an undo log, for a power loss on a real directory.
+"""An undo log of writes that are not synced, to imitate a power loss on a real directory.
 
-The files hold what the broker wrote, as the page cache does. Beside them stands, for every change since
-the last sync of its file or directory, how to take it back. A power loss takes back; a sync forgets.
+The files hold what the broker wrote, as the page cache does. The undo log keeps, for every change since the
+last sync of its file or directory, how to undo it. A power loss undoes the changes; a sync drops the entries.
 
 - A write or truncate is undone by the bytes that were there before.
 - A new file or directory is undone by removing it, a rename by renaming back.

@@ -1,7 +1,7 @@
 """From two looks to what is shown: rates, sizes, lag, ages. Pure.
 
 A rate is what was added between the looks, over the time between them; without an earlier look there is none.
-A partition whose end went back (a topic made anew) or whose log got smaller (retention) adds nothing.
+A partition whose end went back (a topic created again) or whose log got smaller (retention) adds nothing.
 """
 
 from __future__ import annotations

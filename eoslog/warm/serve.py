@@ -1,7 +1,7 @@
-"""The warm process: imports what Spark's Python processes need, and forks itself for whoever asks.
+"""The warm process: imports what Spark's Python processes need, and forks itself on request.
 
-It has one thread, keeps no secret and no connection but those of who asks, and ends with its JVM. Its forks
-need nothing of it: killed, it takes nobody with it, and the next process of Spark's begins another.
+It has one thread, keeps no secrets and only its clients' connections, and ends with its JVM. Its forks do not
+depend on it: if it is killed, they live on, and Spark's next process starts another one.
 """
 
 from __future__ import annotations

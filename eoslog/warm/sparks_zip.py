@@ -1,7 +1,7 @@
 """PySpark from its folder instead of Spark's archives.
 
 What is imported from a zip is compiled at every start. And each worker reads the directories of all archives
-on its path anew, when Spark tells it where its files are (`setup_spark_files` of pyspark.worker_util): with
+on its path again, when Spark tells it where its files are (`setup_spark_files` of pyspark.worker_util): with
 pyspark.zip and the jar of Spark's core, in which there is no Python, that takes 240 ms of CPU.
 """
 

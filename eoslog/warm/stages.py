@@ -29,7 +29,7 @@ STAGES = (
             "eoslog.connector.source.reader",
             "eoslog.connector.client.records.fetch_small",
             "eoslog.connector.source.rows",
-            "eoslog.connector.sink.task",
+            "eoslog.connector.sink.task_writer",
             "encodings.idna",
             SOURCE_RUNNER,
             *_SINKS,

@@ -285,14 +285,14 @@ def test_a_topic_that_is_made_anew_in_between_cannot_be_audited(
                 admin.create_topics([NewTopic(source, 1, 1)])[source].result(WAIT_S)
                 break
             except KafkaException:
-                assert time.monotonic() < end, "the topic cannot be made anew"
+                assert time.monotonic() < end, "the topic cannot be created again"
         write(cluster_broker, source, rows)
         return go(*arguments)
 
     monkeypatch.setattr(command, "audit", make_anew_and_go)
     result = audit(cluster_broker, source, target)
     assert result.exit_code == 2, result.output
-    assert "made anew" in result.stderr
+    assert "created again" in result.stderr
 
 
 def test_a_log_that_begins_late_and_one_with_gaps(cluster_broker: Any) -> None:

@@ -21,13 +21,14 @@ from typing import Any
 import pyarrow as pa
 
 from eoslog.connector.client.wire.connection import Connection as KafkaConnection
+from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.messages import Report
 from eoslog.connector.options.both import SinkOptions, sink_options
-from eoslog.connector.run.driver import Driver, shared_cluster
+from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
-from eoslog.connector.sink.task import write_rows
 from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.sink.task_writer import write_rows
 from eoslog.protocol.apis import ApiKey
 
 ROWS = 50
@@ -36,7 +37,7 @@ GROUP = "dashboards"
 
 _processes = multiprocessing.get_context("forkserver")
 # pandas: pyarrow looks for it once in each process, 0.4 s in every task.
-_SINK = ["eoslog.connector.sink.committer", "eoslog.connector.sink.task"]
+_SINK = ["eoslog.connector.sink.committer", "eoslog.connector.sink.task_writer"]
 _processes.set_forkserver_preload([*_SINK, "pandas", "crash_query"])
 _forks = multiprocessing.get_context("fork")
 
@@ -228,8 +229,8 @@ def _batch(query: Query, options: SinkOptions, batch: int, crash: Crash | None) 
     if not (query.checkpoint / "offsets" / str(batch)).exists():
         _write(query.checkpoint / "offsets" / str(batch), f"v1\n{{}}\n{json.dumps({SOURCE: ends})}")
     reached("offsets logged")
-    driver = _driver(options, batch, crash)
-    begun = committer.begin_stream(options, driver)
+    runner = _runner(options, batch, crash)
+    begun = committer.begin_stream(options, runner)
     reached("begun")
     reports: list[Report | None] = [None] * query.partitions
     try:
@@ -239,15 +240,15 @@ def _batch(query: Query, options: SinkOptions, batch: int, crash: Crash | None) 
                 reached("some tasks prepared")
         reached("all tasks prepared")
         with _silence_after_the_decision(point, options, crash):
-            committer.commit_stream(options, reports, batch, driver)
+            committer.commit_stream(options, reports, batch, runner)
     except Exception:
-        committer.abort_batch(options, reports, batch, driver)
+        committer.abort_batch(options, reports, batch, runner)
         raise
     reached("all finished, not logged")
     _write(query.checkpoint / "commits" / str(batch), "v1\n{}")
 
 
-def _driver(options: SinkOptions, batch: int, crash: Crash | None) -> Driver:
+def _runner(options: SinkOptions, batch: int, crash: Crash | None) -> Runner:
     _ENDS.clear()
 
     def watch(points: dict[str, Point]) -> Callable[[c.Command[Any]], None]:
@@ -259,7 +260,7 @@ def _driver(options: SinkOptions, batch: int, crash: Crash | None) -> Driver:
 
     timeout = options.transaction_timeout_ms
     before = watch(BEFORE | BEFORE_OF_REPLAYS)
-    return Driver(shared_cluster(options.client), timeout, before=before, after=watch(AFTER))
+    return Runner(shared_cluster(options.client), timeout, before=before, after=watch(AFTER))
 
 
 def _sink_id(options: SinkOptions) -> str:

@@ -13,11 +13,12 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.messages import Begun
 from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.options.both import SinkOptions, sink_options
-from eoslog.connector.run.driver import Driver, shared_cluster
+from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.stream_writer import StreamWriter
 from eoslog.connector.sink.task_message import reports_of
@@ -47,23 +48,23 @@ class HaltingWriter(StreamWriter):
         self._at, self._batch = at, batch
 
     def _begin(self) -> Begun | None:
-        return committer.begin_stream(self._options, self._driver(-1))
+        return committer.begin_stream(self._options, self._runner(-1))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """On the driver."""
-        committer.commit_stream(self._options, reports_of(messages), batchId, self._driver(batchId))
+        committer.commit_stream(self._options, reports_of(messages), batchId, self._runner(batchId))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing: the application is dead."""
 
-    def _driver(self, batch: int) -> Driver:
+    def _runner(self, batch: int) -> Runner:
         point, sink_id = POINTS[self._at], str(self._options.transactional_id)
 
         def watch(command: c.Command[Any]) -> None:
             if batch == self._batch and point(command, sink_id):
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        return Driver(shared_cluster(self._options.client), OWN_TIMEOUT_MS, before=watch)
+        return Runner(shared_cluster(self._options.client), OWN_TIMEOUT_MS, before=watch)
 
 
 class HaltingDataSource(EoslogDataSource):

@@ -20,10 +20,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.options.both import SinkOptions, sink_options
-from eoslog.connector.run.driver import OWN_TIMEOUT_MS, Driver, shared_cluster
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.batch_writer import BatchWriter
 from eoslog.connector.sink.stream_writer import StreamWriter
@@ -142,7 +143,7 @@ class ProbeBatchWriter(BatchWriter):
         committer.commit_batch(self._options, reports, _watched(self._options, batch))
 
 
-def _watched(options: SinkOptions, batch: int) -> Driver:
+def _watched(options: SinkOptions, batch: int) -> Runner:
     """A driver that is at DECIDED before it commits its first winner."""
     seen: list[str] = []
 
@@ -154,7 +155,7 @@ def _watched(options: SinkOptions, batch: int) -> Driver:
         seen.append("winner" if seen else "decision")
 
     cluster = shared_cluster(options.client)
-    return Driver(cluster, min(OWN_TIMEOUT_MS, options.transaction_timeout_ms), before=before)
+    return Runner(cluster, min(OWN_TIMEOUT_MS, options.transaction_timeout_ms), before=before)
 
 
 class ProbeSource(EoslogDataSource):

@@ -24,8 +24,8 @@ from eoslog.connector.commit.faults import (
 )
 from eoslog.connector.commit.messages import Batch
 from eoslog.connector.errors import WrongCluster
-from eoslog.connector.offsets.group_notes import Committed, Note, check_notes, read_note
-from eoslog.connector.offsets.offsets import TakenFrom, cluster_from_json, stood, to_json
+from eoslog.connector.offsets.group_notes import Note, NotedOffset, check_notes, read_note
+from eoslog.connector.offsets.offsets import TakenFrom, cluster_from_json, position_from_json, to_json
 from eoslog.connector.offsets.plan import losses
 
 PLACE = ("t", 0)
@@ -35,7 +35,7 @@ def story(
     batch: int, decided: Batch | None = None, *, completed: int | None = None, at: Any = None, **more: Any
 ) -> Story:
     """Query q's sink s at a batch that ends at 10 x its number; `at`: the group's offset, and its note."""
-    committed: Mapping[tuple[str, int], Committed] = {} if at is None else {PLACE: Committed(*at)}
+    committed: Mapping[tuple[str, int], NotedOffset] = {} if at is None else {PLACE: NotedOffset(*at)}
     ended = None
     if decided is not None and decided.query_id == "q":
         ended = (f"d{decided.batch_id}", {PLACE: 10 * decided.batch_id})
@@ -54,7 +54,7 @@ def both(told: Story, first: tuple[int, Note], second: tuple[int, Note]) -> Stor
     """The story on two partitions, of which the group holds these."""
     other = ("t", 1)
     ends = {PLACE: told.ends[PLACE], other: told.ends[PLACE]}
-    return told._replace(ends=ends, committed={PLACE: Committed(*first), other: Committed(*second)})
+    return told._replace(ends=ends, committed={PLACE: NotedOffset(*first), other: NotedOffset(*second)})
 
 
 def of(query: str, batch: int) -> Batch:
@@ -292,7 +292,7 @@ def test_at_least_once_does_not_begin_where_another_sink_has_committed(at: int, 
 
 def test_who_has_left_a_sink_is_told_of_its_successor_from_its_first_batch_on() -> None:
     """Under another name it would not stop that one; under the same it does, and goes on where both stand."""
-    where = {PLACE: Committed(40, note(0, "successor"))}
+    where = {PLACE: NotedOffset(40, note(0, "successor"))}
     check_taken_over("s", of("q", 5), "g", where, {PLACE: 40}, ())
     with pytest.raises(TakenOver, match=r"t-0 at 40, this query stands at 40.*taken-over:successor"):
         check_taken_over("s", of("q", 5), "g", where, {PLACE: 40}, (), is_left=True)
@@ -377,7 +377,7 @@ def test_the_cluster_is_beside_the_offsets() -> None:
     told = to_json({PLACE: 5}, {"t": "id"}, "a:b")
     assert told == {"t": {"0": 5}, "topic-id:t:id": {}, "cluster-id:a:b": {}}
     assert cluster_from_json(told) == "a:b" and cluster_from_json({"t": {"0": 1}}) is None
-    assert to_json(*stood(told)) == told
+    assert to_json(*position_from_json(told)) == told
 
 
 def test_what_the_log_has_lost_before_it_was_read() -> None:

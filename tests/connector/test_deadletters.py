@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eoslog.connector.sink.deadletters import HEADER_OVERHEAD, RECORD_OVERHEAD, SOURCE, Limits, Screen
+from eoslog.connector.sink.deadletters import HEADER_OVERHEAD, RECORD_OVERHEAD, SOURCE, Limits, RowValidator
 from eoslog.protocol.batch import HEADER_SIZE
 
 ITEM = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -74,7 +74,7 @@ def letter(row: Row, why: str) -> Row:
 @settings(deadline=None)
 @given(st.lists(rows, max_size=20))
 def test_rows_are_judged_one_by_one_and_all_at_once_alike(given_rows: list[Row]) -> None:
-    good, dead = Screen(None, TOPICS.__getitem__).split(pa.RecordBatch.from_pylist(given_rows, SCHEMA))
+    good, dead = RowValidator(None, TOPICS.__getitem__).split(pa.RecordBatch.from_pylist(given_rows, SCHEMA))
     reasons = [reason(row) for row in given_rows]
     assert good.to_pylist() == [row for row, why in zip(given_rows, reasons, strict=True) if why is None]
     letters = [letter(row, why) for row, why in zip(given_rows, reasons, strict=True) if why is not None]
@@ -83,7 +83,7 @@ def test_rows_are_judged_one_by_one_and_all_at_once_alike(given_rows: list[Row])
 
 def test_with_few_columns_and_a_topic_for_all() -> None:
     batch = pa.RecordBatch.from_pydict({"value": ["short", "x" * 40, None]})
-    good, dead = Screen("small", TOPICS.__getitem__).split(batch)
+    good, dead = RowValidator("small", TOPICS.__getitem__).split(batch)
     assert good.to_pylist() == [{"value": "short"}, {"value": None}]
     assert dead is not None
     (one,) = dead.to_pylist()
@@ -96,18 +96,18 @@ def test_with_few_columns_and_a_topic_for_all() -> None:
     ]
     told = [b"too large", b"up to 136 bytes; topic small takes 116", b"small", None]
     assert [h["value"] for h in one["headers"]] == told
-    assert Screen("compacted", TOPICS.__getitem__).split(batch).good.num_rows == 0
+    assert RowValidator("compacted", TOPICS.__getitem__).split(batch).good.num_rows == 0
 
 
 def test_good_rows_are_handed_through_untouched() -> None:
     batch = pa.RecordBatch.from_pydict({"value": ["a", "b"]})
-    assert Screen("small", TOPICS.__getitem__).split(batch).good is batch
+    assert RowValidator("small", TOPICS.__getitem__).split(batch).good is batch
 
 
 def test_slices_are_read_from_where_they_begin() -> None:
     row: Row = {"key": b"k", "value": b"v", "headers": [{"key": "h", "value": b"1"}], "topic": "small"}
     whole = pa.RecordBatch.from_pylist([{**row, "partition": p} for p in (0, 1, 9, 9)], SCHEMA)
-    good, dead = Screen(None, TOPICS.__getitem__).split(whole.slice(1, 2))
+    good, dead = RowValidator(None, TOPICS.__getitem__).split(whole.slice(1, 2))
     assert good.to_pylist() == whole.slice(1, 1).to_pylist()
     assert dead is not None and dead.to_pylist() == [
         letter(whole.slice(2, 1).to_pylist()[0], "no such partition")
@@ -119,12 +119,12 @@ def test_where_a_row_came_from_is_told_if_it_tells_it() -> None:
     row: Row = {"key": None, "value": b"v", "headers": None, "topic": None, "partition": None, SOURCE: place}
     kind = pa.struct([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])
     batch = pa.RecordBatch.from_pylist([row, {**row, SOURCE: None}], SCHEMA.append(pa.field(SOURCE, kind)))
-    good, dead = Screen(None, TOPICS.__getitem__).split(batch)
+    good, dead = RowValidator(None, TOPICS.__getitem__).split(batch)
     assert len(good) == 0 and dead is not None
     nowhere = {**row, SOURCE: dict.fromkeys(place)}
     assert dead.to_pylist() == [letter(row, "no topic"), letter(nowhere, "no topic")]
     other = pa.RecordBatch.from_pydict({"value": ["x"], "topic": pa.nulls(1, pa.string()), SOURCE: ["mine"]})
-    (one,) = Screen(None, TOPICS.__getitem__).split(other).dead.to_pylist()
+    (one,) = RowValidator(None, TOPICS.__getitem__).split(other).dead.to_pylist()
     assert [h["key"] for h in one["headers"]] == [
         f"deadletter.{n}" for n in ("reason", "detail", "topic", "partition")
     ]

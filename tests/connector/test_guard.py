@@ -15,15 +15,16 @@ import pytest
 from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit.ending import run_of
 from eoslog.connector.commit.messages import Begun, Prepared
 from eoslog.connector.commit.names import Sink
 from eoslog.connector.options.both import SinkOptions, sink_options
 from eoslog.connector.run import guard, memory
-from eoslog.connector.run.driver import Driver, shared_cluster
+from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
-from eoslog.connector.sink.task import write_rows
 from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.sink.task_writer import write_rows
 from eoslog.connector.spark import processes
 
 AT_ONCE_SECONDS = 2.0
@@ -51,8 +52,8 @@ class Batch:
         assert isinstance(report, Prepared)
         return report
 
-    def driver(self) -> Driver:
-        return committer.driver_for(self.options)
+    def runner(self) -> Runner:
+        return committer.runner_for(self.options)
 
     def open(self) -> list[str]:
         found = transactions.list_transactions(shared_cluster(self.options.client), self.sink.id, ["Ongoing"])
@@ -77,7 +78,7 @@ def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]
     """What stands for Spark's: while it lives, the driver does."""
     monkeypatch.setattr(guard, "is_sparks", lambda: True)
     with subprocess.Popen(["sleep", "300"]) as started:
-        told = processes.Started(started.pid, processes._started(started.pid))
+        told = processes.Process(started.pid, processes._started(started.pid))
         monkeypatch.setattr(processes, "parent_of", lambda pid: told)
         processes.driver_process.cache_clear()
         yield started
@@ -118,7 +119,7 @@ def lives(pid: int) -> bool:
 
 def test_what_a_dead_driver_has_open_is_ended(batch: Batch, daemon: subprocess.Popen[bytes]) -> None:
     memory.keep(batch.run, *batch.key)
-    guard.watch(batch.sink, batch.run.incarnation, batch.key, batch.driver)
+    guard.watch(batch.sink, batch.run.incarnation, batch.key, batch.runner)
     batch.task(0)
     time.sleep(3 * guard.WATCH_SECONDS)
     assert batch.open(), "the driver lives"
@@ -136,7 +137,7 @@ def test_a_newer_drivers_transactions_are_left_alone(
     batch: Batch, kafka: Kafka, daemon: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.keep(batch.run, *batch.key)
-    guard.watch(batch.sink, batch.run.incarnation, batch.key, batch.driver)
+    guard.watch(batch.sink, batch.run.incarnation, batch.key, batch.runner)
     monkeypatch.setattr(guard, "is_sparks", lambda: False)  # it lives elsewhere, and goes on
     newer = Batch(kafka, batch.sink.id)
     report = newer.task(0)

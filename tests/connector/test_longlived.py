@@ -15,7 +15,7 @@ from types import ModuleType
 
 import pytest
 
-from eoslog.connector.sink import begins, stream_writer, task
+from eoslog.connector.sink import begins, stream_writer, task_writer
 from eoslog.connector.source import read_range
 from eoslog.connector.spark import longlived
 
@@ -39,7 +39,7 @@ class Ring:
 def is_collected_after_settling() -> bool:
     ring = Ring()
     gone = weakref.ref(ring)
-    longlived.settle()
+    longlived.freeze_imports()
     del ring
     gc.collect()
     return gone() is None
@@ -62,13 +62,13 @@ def test_what_is_there_is_set_aside_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_forked_process_counts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
-        longlived.settle()
+        longlived.freeze_imports()
     monkeypatch.setattr(os, "getpid", lambda: -2)
     assert not is_collected_after_settling()
 
 
 def test_rows_of_a_task_are_collected_as_ever() -> None:
-    longlived.settle()
+    longlived.freeze_imports()
     made = Ring()
     gone = weakref.ref(made)
     del made
@@ -83,7 +83,7 @@ def test_nothing_grows_batch_after_batch() -> None:
         ring = Ring()
         left.append(weakref.ref(ring))
         del ring
-        longlived.settle()
+        longlived.freeze_imports()
         frozen.append(gc.get_freeze_count())
         gc.collect()
     # less, where somebody lets go of what was set aside
@@ -120,10 +120,10 @@ def test_a_program_of_the_user_s_keeps_its_collector() -> None:
     program = """
 import gc, json, os
 from eoslog.connector.spark import longlived
-longlived.settle()
+longlived.freeze_imports()
 read, write = os.pipe()
 if os.fork() == 0:
-    longlived.settle()
+    longlived.freeze_imports()
     os.write(write, b"%d" % gc.get_freeze_count())
     os._exit(0)
 print(json.dumps([gc.get_freeze_count(), int(os.read(read, 20))]))
@@ -136,13 +136,13 @@ print(json.dumps([gc.get_freeze_count(), int(os.read(read, 20))]))
     "calls_in",
     [
         read_range.read_range,
-        task.write_rows,
+        task_writer.write_rows,
         stream_writer.StreamWriter.commit,
         begins.BeginsWhenPickled.__getstate__,
     ],
     ids=lambda function: function.__qualname__,
 )
-def test_where_spark_calls_in_it_is_settled_first(calls_in: Callable[..., object]) -> None:
+def test_where_spark_calls_in_imports_are_frozen_first(calls_in: Callable[..., object]) -> None:
     """Before anything of the task's own is made: rows, connections, errors."""
     (function,) = ast.parse(inspect.cleandoc("\n" + inspect.getsource(calls_in))).body
     assert isinstance(function, ast.FunctionDef)

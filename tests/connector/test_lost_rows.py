@@ -11,16 +11,17 @@ from brokers import start_broker
 from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.faults import BatchRefused, ParticipantsLost, ReplayDiffers
 from eoslog.connector.commit.messages import Decided, Report
 from eoslog.connector.commit.token import Token
 from eoslog.connector.errors import OptionError
 from eoslog.connector.options.both import SinkOptions, sink_options
-from eoslog.connector.run.driver import Driver, shared_cluster
+from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
-from eoslog.connector.sink.task import write_rows
 from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.sink.task_writer import write_rows
 
 PATIENCE_SECONDS = 120
 
@@ -55,16 +56,16 @@ class Job:
         return sink_options(given, stream=False)
 
     def write(
-        self, options: SinkOptions, rows: list[list[str]], driver: Driver | None = None
+        self, options: SinkOptions, rows: list[list[str]], runner: Runner | None = None
     ) -> list[Report]:
         """Run it: a task for each list of values. Those with a "!" name a partition that does not exist."""
-        begun = committer.begin_batch(options, driver)
+        begun = committer.begin_batch(options, runner)
         query = begun.batch.query_id if begun is not None and begun.batch is not None else ""
         reports = [
             write_rows(options, begun, Attempt(query, 0, number), iter([_batch(values)])).report
             for number, values in enumerate(rows)
         ]
-        committer.commit_batch(options, reports, driver)
+        committer.commit_batch(options, reports, runner)
         return [report for report in reports if report is not None]
 
     def lose(self, rows: list[list[str]], **more: str) -> None:
@@ -88,9 +89,9 @@ class Job:
             if ends == 3:  # the decision, the first, and now the second
                 raise Killed
 
-        driver = Driver(shared_cluster(options.client), options.transaction_timeout_ms, before=die)
+        runner = Runner(shared_cluster(options.client), options.transaction_timeout_ms, before=die)
         try:
-            self.write(options, rows, driver)
+            self.write(options, rows, runner)
         except Killed:
             return True
         except BatchRefused:

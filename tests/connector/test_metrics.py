@@ -20,16 +20,17 @@ from eoslog.connector.commit.commands import (
     StageOffsets,
 )
 from eoslog.connector.commit.messages import Batch, Decided, Empty, Prepared, Report, Stamp
-from eoslog.connector.commit.names import Identity, Participant, Sink
+from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.progress import Behind, offsets_behind_latest
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 SINK = Sink("orders/eu")
-OWN = Identity(7, 0)
+OWN = ProducerIdentity(7, 0)
 STAMP = Stamp(SINK.id, OWN, OWN, 3, 8, Batch("q", 12, "d"))
 
 
 def prepared(partition: int, rows: int, size: int) -> Prepared:
-    who = Participant(f"{SINK.prefix}7.0/0/w.{partition}", Identity(20 + partition, 0))
+    who = Participant(f"{SINK.prefix}7.0/0/w.{partition}", ProducerIdentity(20 + partition, 0))
     return Prepared(STAMP, partition, who, rows, (("out", 0), ("out", partition)), bytes=size)
 
 

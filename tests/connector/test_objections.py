@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from eoslog.connector.commit.messages import Batch, Stamp
-from eoslog.connector.commit.names import Identity
 from eoslog.connector.commit.prepare import participant_name
-from eoslog.connector.sink import task
+from eoslog.connector.sink import task_writer
+from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_bench import Bench
 
-STAMP = Stamp("s", Identity(1, 0), Identity(1, 0), 0, 8, Batch("q", 0))
+STAMP = Stamp("s", ProducerIdentity(1, 0), ProducerIdentity(1, 0), 0, 8, Batch("q", 0))
 RUNS, BATCHES, TASKS = 5, 12, 2
 
 
@@ -33,7 +33,7 @@ def test_no_two_attempts_have_a_transaction_in_common() -> None:
 
     def names(batch_id: int) -> list[str]:
         stamp = replace(STAMP, batch=Batch("q", batch_id))
-        return [participant_name(stamp, *task._next_slot(stamp)) for _ in range(4)]
+        return [participant_name(stamp, *task_writer._next_slot(stamp)) for _ in range(4)]
 
     first, second, third = (names(batch_id) for batch_id in range(3))
     assert len({*first, *second}) == 8
@@ -42,11 +42,11 @@ def test_no_two_attempts_have_a_transaction_in_common() -> None:
 
 def test_another_process_has_other_names() -> None:
     """Forked ones too, as Spark's Python workers are."""
-    mine = {task._next_slot(STAMP)[0]}
+    mine = {task_writer._next_slot(STAMP)[0]}
     with multiprocessing.get_context("fork").Pool(2) as pool:
         theirs = set(pool.map(_word, range(8), chunksize=4))
     assert not mine & theirs and 1 <= len(theirs) <= 2
 
 
 def _word(_: int) -> str:
-    return task._next_slot(STAMP)[0]
+    return task_writer._next_slot(STAMP)[0]

@@ -10,13 +10,13 @@ from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets.offsets import (
     EARLIEST,
     LATEST,
-    Stood,
+    SourcePosition,
     TakenFrom,
     epochs_from_json,
     from_json,
     parse_assignment,
     parse_bound,
-    stood,
+    position_from_json,
     to_json,
 )
 
@@ -82,7 +82,7 @@ def test_leader_epochs_are_beside_the_offsets_and_no_part_of_them(epochs: dict[t
     ends = dict.fromkeys([*epochs, ("w", 0)], 7)
     stored = json.loads(json.dumps(to_json(ends, {"t": "id"}, "c", {**epochs, ("gone", 1): 3})))
     assert from_json(stored) == ends and epochs_from_json(stored) == epochs
-    assert stood(stored).epochs == epochs and epochs_from_json({"t": {"0": 5}}) == {}
+    assert position_from_json(stored).epochs == epochs and epochs_from_json({"t": {"0": 5}}) == {}
 
 
 @given(OFFSETS, st.frozensets(st.builds(TakenFrom, st.text(), st.text())))
@@ -90,7 +90,7 @@ def test_whose_offsets_a_query_has_begun_with(
     offsets: dict[tuple[str, int], int], taken: frozenset[TakenFrom]
 ) -> None:
     stored = json.loads(json.dumps(to_json(offsets, taken=taken)))
-    assert stood(stored) == Stood(offsets, {}, None, {}, taken)
+    assert position_from_json(stored) == SourcePosition(offsets, {}, None, {}, taken)
 
 
 def test_partitions_of_one_epoch_share_an_entry() -> None:
@@ -108,7 +108,7 @@ LINE = (
 def test_a_beginning_may_be_a_line_of_a_checkpoint() -> None:
     found = {("a", 0): 5, ("a", 1): -2, ("b", 0): 7}
     epochs = {("a", 0): 3, ("b", 0): 4}
-    assert parse_bound("startingOffsets", LINE) == Stood(found, {"a": "x1"}, "c", epochs)
+    assert parse_bound("startingOffsets", LINE) == SourcePosition(found, {"a": "x1"}, "c", epochs)
     assert parse_bound("startingOffsets", f" orders_2:{LINE}") == parse_bound("startingOffsets", LINE)
     for name in ("or ders", "", '"orders"', "orders: orders"):
         with pytest.raises(OptionError, match="startingOffsets"):

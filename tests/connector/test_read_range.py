@@ -39,7 +39,7 @@ class Log:
         self.asked: list[tuple[int, int, dict[str, Any]]] = []
         self.answers = iter(answers)
         patch.setattr(read_range, "fetch", self.fetch)
-        patch.setattr(read_range, "shared", lambda client: None)
+        patch.setattr(read_range, "shared_cluster", lambda client: None)
         patch.setattr(read_range, "list_offsets", lambda cluster, wanted, **_: dict.fromkeys(wanted, first))
 
     def fetch(

@@ -10,9 +10,9 @@ from stock_kafka import Kafka
 from test_round_trips import prepare
 
 from eoslog.connector.client.admin.listing import list_offsets
+from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit.messages import Report
 from eoslog.connector.options.both import SinkOptions, sink_options
-from eoslog.connector.run.driver import shared_cluster
 from eoslog.connector.sink import committer
 
 TASKS, WRITES, LATEST = 64, 4, -1

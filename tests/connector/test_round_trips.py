@@ -22,20 +22,21 @@ from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit.begin import begin
 from eoslog.connector.commit.decide import SourceOffsets, commit
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.messages import Batch, Begun, Prepared, Report, Run
-from eoslog.connector.commit.names import Identity, Participant, Sink
+from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.commit.prepare import judge, participant_name
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.connector.options.both import sink_options
 from eoslog.connector.progress import step_of
-from eoslog.connector.run.driver import Driver, shared_cluster
-from eoslog.connector.sink import task
+from eoslog.connector.run.runner import Runner
+from eoslog.connector.sink import task_writer
 from eoslog.connector.sink.committer import begin_batch
-from eoslog.connector.sink.task import write_rows
 from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.sink.task_writer import write_rows
 from eoslog.protocol.apis import APIS
 from eoslog.protocol.records import encode_batches
 
@@ -83,7 +84,7 @@ class Wire:
             yield
 
 
-class Stepping(Driver):
+class Stepping(Runner):
     """Tells the wire which step of which part a request belongs to."""
 
     def __init__(self, cluster: Cluster, wire: Wire, sink: Sink) -> None:
@@ -106,7 +107,7 @@ def prepare(cluster: Cluster, begun: Begun, topic: str, partition: int) -> Repor
         for batch in encode_batches(None, pa.array([b"row"]), None, now_ms, codec=0, max_batch_bytes=1000):
             producer.send(topic, 0, batch)
         producer.flush()
-    who = Participant(name, Identity(identity.producer_id, identity.epoch))
+    who = Participant(name, identity)
     return Prepared(stamp, partition, who, 1, ((topic, 0),))
 
 
@@ -118,12 +119,12 @@ def counted(
     patch.setattr(Cluster, "transaction_version", lambda self: tv)
     sink, run = Sink(f"trips-{topic}"), None
     with Cluster(ClientConfig(parse_addresses(kafka.bootstrap))) as cluster:
-        driver = Stepping(cluster, wire, sink)
+        runner = Stepping(cluster, wire, sink)
         for batch_id in range(3):
             wire.__init__()  # type: ignore[misc]
             run = _batch(
                 cluster,
-                driver,
+                runner,
                 Batch("q", batch_id, str(batch_id)),
                 run,
                 (tasks, topic, source),
@@ -136,7 +137,7 @@ def counted(
 
 def _batch(
     cluster: Cluster,
-    driver: Stepping,
+    runner: Stepping,
     batch: Batch,
     run: Run | None,
     work: tuple[int, str, str],
@@ -146,15 +147,15 @@ def _batch(
     tasks, topic, source = work
     done = batch.batch_id - 1 if batch.batch_id else None
     if run is not None:
-        _wait_for_markers(cluster, driver.sink)
-    driver.part = "begin"
-    with driver.wire.tapped(patch):
-        begun, run = driver.run(begin(driver.sink, batch, last_run=run, completed=done, two_phase=policy))
+        _wait_for_markers(cluster, runner.sink)
+    runner.part = "begin"
+    with runner.wire.tapped(patch):
+        begun, run = runner.run(begin(runner.sink, batch, last_run=run, completed=done, two_phase=policy))
     reports = [prepare(cluster, begun, topic, partition) for partition in range(tasks)]
-    driver.part = "commit"
-    offsets = SourceOffsets(f"{driver.sink.id}-user", {(source, 0): (batch.batch_id, "")})
-    with driver.wire.tapped(patch):
-        driver.run(commit(driver.sink, reports, batch.batch_id, offsets, policy))
+    runner.part = "commit"
+    offsets = SourceOffsets(f"{runner.sink.id}-user", {(source, 0): (batch.batch_id, "")})
+    with runner.wire.tapped(patch):
+        runner.run(commit(runner.sink, reports, batch.batch_id, offsets, policy))
     return run
 
 
@@ -213,7 +214,7 @@ def test_a_task_has_few_of_its_own(kafka: Kafka, monkeypatch: pytest.MonkeyPatch
     attempt = Attempt(begun.batch.query_id, 0, 0)
     _, stamp = judge(begun, *attempt)
     for number in range(2):
-        monkeypatch.setattr(task, "_next_slot", lambda stamp, n=number: ("w", n))
+        monkeypatch.setattr(task_writer, "_next_slot", lambda stamp, n=number: ("w", n))
         shared_cluster(options.client).coordinator("transaction", participant_name(stamp, "w", number))
         wire.__init__()  # type: ignore[misc]
         with wire.tapped(monkeypatch):

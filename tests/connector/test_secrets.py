@@ -30,12 +30,13 @@ from pyspark.sql.streaming import StreamingQuery
 from eoslog.connector import progress
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.options.both import sink_options, source_options
-from eoslog.connector.run.driver import Driver, shared_cluster
+from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
-from eoslog.connector.sink.task import write_rows
 from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.sink.task_writer import write_rows
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import ADMIN, ALICE, SECRET, STANDARD, Issuer, Pki, plain_jaas
 
@@ -231,8 +232,8 @@ def write(given: Given, abort_at: int = 0) -> None:
     report: Any = write_rows(options, begun, Attempt(begun.batch.query_id, 0, 0), rows).report
     if abort_at == 1:
         transactions.init_producer_id(cluster, report.participant.name, 1000)
-    driver = Driver(cluster, 60_000, before=disturb if abort_at > 1 else None)
-    committer.commit_batch(options, [report], driver)
+    runner = Runner(cluster, 60_000, before=disturb if abort_at > 1 else None)
+    committer.commit_batch(options, [report], runner)
 
 
 @pytest.mark.parametrize("fail", FAILURES, ids=lambda fail: fail.__name__)

@@ -24,7 +24,7 @@ from tests.connector.commit.model_bench import Bench, Crash, finishes
 
 
 class OnModel:
-    """Runs rules on the model cluster, in the place of a Driver."""
+    """Runs rules on the model cluster, in the place of a Runner."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
@@ -42,7 +42,7 @@ class Query:
     """A stream's checkpoint and its sink. Batches read one partition, of 10 offsets a batch."""
 
     def __init__(self, folder: Path, bench: Bench, query_id: str = "q", **options: str) -> None:
-        self.folder, self.bench, self.driver = folder, bench, OnModel(bench)
+        self.folder, self.bench, self.runner = folder, bench, OnModel(bench)
         self.options = stream_options(folder, **options)
         for log in ("offsets", "commits"):
             (folder / log).mkdir(parents=True)
@@ -57,12 +57,12 @@ class Query:
 
     def begin(self) -> Begun:
         self.bench.commands.clear()
-        begun = committer.begin_stream(self.options, self.driver)  # type: ignore[arg-type]
+        begun = committer.begin_stream(self.options, self.runner)  # type: ignore[arg-type]
         assert begun is not None
         return begun
 
     def commit(self, reports: list[Report], batch_id: int) -> None:
-        committer.commit_stream(self.options, reports, batch_id, self.driver)  # type: ignore[arg-type]
+        committer.commit_stream(self.options, reports, batch_id, self.runner)  # type: ignore[arg-type]
 
     def batch(self, batch_id: int) -> list[Report]:
         self.plan(batch_id)
@@ -172,7 +172,7 @@ def test_who_may_have_missed_the_loss_of_a_broker_asks_the_partitions(
     """A process that was just started has seen no connection break; nor has a run that has just begun."""
     query.batch(0)
     query.plan(1)
-    query.driver.acquainted, query.driver.lost_broker = acquainted, lost_broker
+    query.runner.acquainted, query.runner.lost_broker = acquainted, lost_broker
     if not remembers:
         committer.memory.take(repr(query.options.client.bootstrap), "sink", "q")
     query.begin()
@@ -234,7 +234,7 @@ def test_at_least_once_asks_the_cluster_for_its_name_alone(folder: Path, named: 
     for batch_id in (0, 1, 1):
         query.plan(batch_id)
         query.bench.commands.clear()
-        assert committer.begin_stream(query.options, query.driver) is None  # type: ignore[arg-type]
+        assert committer.begin_stream(query.options, query.runner) is None  # type: ignore[arg-type]
         query.commit([], batch_id)
         asked.append(len(query.sent(c.Acquire)))
     assert asked == ([1, 0, 1] if named else [0, 0, 0])
@@ -254,7 +254,7 @@ def test_the_sinks_own_transaction_is_short(folder: Path) -> None:
     """While a crashed driver's is open, nobody can read the committed source offsets."""
     for given, kept in (("900000", 60_000), ("30000", 30_000)):
         assert (
-            committer.driver_for(stream_options(folder, kafka__transaction__timeout__ms=given))._timeout_ms
+            committer.runner_for(stream_options(folder, kafka__transaction__timeout__ms=given))._timeout_ms
             == kept
         )
 
@@ -374,7 +374,7 @@ def test_a_commit_that_lost_a_broker_asks_the_partitions(query: Query) -> None:
         query.plan(batch_id)
         reports = query.bench.prepare_all(query.begin())
         query.bench.commands.clear()
-        query.driver.lost_broker = lost_broker
+        query.runner.lost_broker = lost_broker
         query.commit(reports, batch_id)
         query.complete(batch_id)
         assert bool(query.sent(c.FindHeld)) is lost_broker
@@ -384,7 +384,7 @@ def test_abort_leaves_nothing_open(query: Query) -> None:
     query.plan(0)
     reports = query.bench.prepare_all(query.begin())
     assert len(query.bench.open()) == 2
-    committer.abort_batch(query.options, reports, 0, query.driver)  # type: ignore[arg-type]
+    committer.abort_batch(query.options, reports, 0, query.runner)  # type: ignore[arg-type]
     assert query.bench.open() == ()
 
 
@@ -395,10 +395,10 @@ class Write:
     """A batch write, with a token or without."""
 
     def __init__(self, bench: Bench, **options: str) -> None:
-        self.bench, self.options, self.driver = bench, write_options(**options), OnModel(bench)
+        self.bench, self.options, self.runner = bench, write_options(**options), OnModel(bench)
 
     def begin(self) -> Begun:
-        begun = committer.begin_batch(self.options, self.driver)  # type: ignore[arg-type]
+        begun = committer.begin_batch(self.options, self.runner)  # type: ignore[arg-type]
         assert begun is not None and begun.batch is not None
         return begun
 
@@ -406,7 +406,7 @@ class Write:
         return [self.bench.prepare(begun, partition, [f"row {partition}"]) for partition in range(2)]
 
     def commit(self, reports: list[Report]) -> None:
-        committer.commit_batch(self.options, reports, self.driver)  # type: ignore[arg-type]
+        committer.commit_batch(self.options, reports, self.runner)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("late", "warns"), [((), False), (("w",), True), (c.Unknown("away"), True)])
@@ -475,7 +475,7 @@ def test_a_write_that_lost_a_broker_asks_the_partitions() -> None:
         write = Write(Bench())
         reports = write.reports(write.begin())
         write.bench.commands.clear()
-        write.driver.lost_broker = lost_broker
+        write.runner.lost_broker = lost_broker
         write.commit(reports)
         asked = [command for command in write.bench.commands if isinstance(command, c.FindHeld)]
         assert bool(asked) is lost_broker
@@ -495,7 +495,7 @@ def test_a_failed_write_is_looked_at_until_its_tasks_are_dead(monkeypatch: pytes
 
     monkeypatch.setattr(guard.time, "monotonic", lambda: now)
     monkeypatch.setattr(guard.time, "sleep", sleep)
-    monkeypatch.setattr(committer, "driver_for", lambda options: write.driver)
+    monkeypatch.setattr(committer, "runner_for", lambda options: write.runner)
     write.bench.prepare(begun, 0, ["row"])
     committer.abort_write(write.options, begun, [None, None])  # type: ignore[arg-type]
     assert looks and not write.bench.broker.ongoing(begun.sink_id)

@@ -26,7 +26,7 @@ def test_ids_are_beside_the_offsets_and_no_part_of_them() -> None:
 def test_a_topic_made_anew_is_a_loss_wherever_it_ends() -> None:
     start, end = {("t", 0): 5, ("t", 1): 9}, {("t", 0): 50}
     found = losses(start, end, ({"t": "old"}, {"t": "new"}))
-    assert found and str(found).startswith("topic t was deleted and made anew") and "old" in str(found)
+    assert found and str(found).startswith("topic t was deleted and created again") and "old" in str(found)
     assert (found.gone, found.back) == ((), {})
     assert not losses({("t", 0): 5}, end, ({}, {"t": "new"})), "offsets that Spark's own source stored"
     assert not losses({("t", 0): 5}, end, ({"t": "old"}, {})), "a broker that tells no ids"
@@ -39,15 +39,15 @@ def test_a_reader_stops_though_the_new_topic_is_longer(kafka: Kafka) -> None:
     stood = made.latestOffset(made.initialOffset(), NO_LIMIT)
     kafka.make_anew(topic)
     kafka.put(topic, [b"new"] * 8)
-    with pytest.raises(DataLoss, match=f"topic {topic} was deleted and made anew.*failOnDataLoss"):
+    with pytest.raises(DataLoss, match=f"topic {topic} was deleted and created again.*failOnDataLoss"):
         made.latestOffset(stood, NO_LIMIT)
-    with pytest.raises(DataLoss, match="made anew"):
+    with pytest.raises(DataLoss, match="created again"):
         reader(kafka, topic).latestOffset(stood, NO_LIMIT)
     careless = reader(kafka, topic, failOnDataLoss="false")
     end = careless.latestOffset(stood, NO_LIMIT)
     assert bare(end) == {topic: {"0": 8}}
     assert planned(careless, stood, end) == [(0, 0, 8)], "the new topic is read from its beginning"
-    with pytest.raises(DataLoss, match="made anew"):
+    with pytest.raises(DataLoss, match="created again"):
         made.partitions(stood, end)
 
 
@@ -57,7 +57,7 @@ def test_a_line_of_a_checkpoint_whose_topic_was_made_anew(kafka: Kafka) -> None:
     line = json.dumps(reader(kafka, topic, startingOffsets="latest").initialOffset())
     kafka.make_anew(topic)
     kafka.put(topic, [b"new"] * 8)
-    with pytest.raises(DataLoss, match=f"startingOffsets: topic {topic} was deleted and made anew"):
+    with pytest.raises(DataLoss, match=f"startingOffsets: topic {topic} was deleted and created again"):
         reader(kafka, topic, startingOffsets=line).initialOffset()
     careless = reader(kafka, topic, startingOffsets=line, failOnDataLoss="false")
     assert bare(careless.initialOffset()) == {topic: {"0": 0}}
@@ -72,7 +72,7 @@ def test_a_planned_range_gives_no_row_of_another_topic(kafka: Kafka) -> None:
     assert isinstance(task, Range) and task.topic_id
     kafka.make_anew(topic)
     kafka.put(topic, [b"new"] * 3)
-    with pytest.raises(DataLoss, match="made anew"):
+    with pytest.raises(DataLoss, match="created again"):
         list(made.read(task))
     assert list(reader(kafka, topic, failOnDataLoss="false").read(task)) == []
 
@@ -87,7 +87,7 @@ def test_a_restarted_query_stops(spark: SparkSession, kafka: Kafka, tmp_path: Pa
     assert bare(stored_offsets(tmp_path)) == {topic: {"0": 3}}
     kafka.make_anew(topic)
     kafka.put(topic, [b"new"] * 9)
-    with pytest.raises(Exception, match=f"topic {topic} was deleted and made anew"):
+    with pytest.raises(Exception, match=f"topic {topic} was deleted and created again"):
         run(spark, kafka, sink, tmp_path, **options)
     assert sink.values == [b"old"] * 3
     run(spark, kafka, sink, tmp_path, failOnDataLoss="false", **options)

@@ -21,7 +21,7 @@ from eoslog.connector.commit.messages import Batch
 from eoslog.connector.commit.names import Sink
 from eoslog.connector.errors import DataLoss, UnknownTopic
 from eoslog.connector.options.both import source_options
-from eoslog.connector.run.driver import Driver, commit_known
+from eoslog.connector.run.runner import Runner, commit_known
 from eoslog.connector.source.reader import StreamReader
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -108,7 +108,7 @@ def test_a_topic_made_anew(kafka: Kafka, kind: str) -> None:
     options, _, deleted, _, done, end = planned_on_two(kafka, kind)
     kafka.make_anew(deleted)
     kafka.put(deleted, [b"anew"] * 9)
-    with pytest.raises(DataLoss, match=f"topic {deleted} was deleted and made anew.*failOnDataLoss"):
+    with pytest.raises(DataLoss, match=f"topic {deleted} was deleted and created again.*failOnDataLoss"):
         of(kafka, **options).partitions(done, end)
     careless = of(kafka, failOnDataLoss="false", **options)
     assert values(careless, done, end) == [b"two"] * 2
@@ -163,11 +163,11 @@ def test_the_group_s_commit_leaves_out_what_no_cluster_takes(
     delete(kafka, deleted)
     sink, group = Sink(f"left-out-{target}"), f"g-{target}"
     with Cluster(ClientConfig(parse_addresses(kafka.bootstrap))) as cluster:
-        driver = Driver(cluster, 60_000)
-        begun, _ = driver.run(begin(sink, Batch("q", 0, "0")))
+        runner = Runner(cluster, 60_000)
+        begun, _ = runner.run(begin(sink, Batch("q", 0, "0")))
         reports = [prepare(cluster, begun, target, 0)]
         ends = {(kept, 0): (0, "note"), (deleted, 0): (7, "note"), (kept, 5): (3, "note")}
-        driver.run(commit(sink, reports, 0, SourceOffsets(group, ends, {(kept, 0): 4, (deleted, 0): 4})))
+        runner.run(commit(sink, reports, 0, SourceOffsets(group, ends, {(kept, 0): 4, (deleted, 0): 4})))
         found = group_offsets.fetch_with_epochs(cluster, group, [(kept, 0), (deleted, 0)])
         assert found == {(kept, 0): (0, "note", 4)}
         plain = f"plain-{target}"

@@ -15,10 +15,11 @@ from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.client.wire.connection import Connection
-from eoslog.connector.commit.names import Identity, Sink, Slot
+from eoslog.connector.commit.names import Sink, Slot
 from eoslog.connector.source import standstill
 from eoslog.connector.source.reader import StreamReader
 from eoslog.protocol.apis import APIS
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.sink_names import sink_of
 
 NO_LIMIT = ReadAllAvailable()
@@ -116,7 +117,7 @@ def test_a_sealed_one_is_named_with_its_sink(
     kafka: Kafka, topic: str, clock: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     sink = Sink(f"a/{topic}")
-    name = sink.participant(Slot(Identity(7, 0), 1, "w", 3))
+    name = sink.participant(Slot(ProducerIdentity(7, 0), 1, "w", 3))
     assert sink_of(name) == sink.id and sink_of(sink.coordinator) is None
     hold(kafka, topic, name)
     with Cluster(ClientConfig(parse_addresses(kafka.bootstrap))) as cluster:

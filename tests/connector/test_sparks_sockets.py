@@ -13,7 +13,7 @@ import pytest
 
 from eoslog.connector.offsets import plan
 from eoslog.connector.options.both import sink_options, source_options
-from eoslog.connector.sink import task
+from eoslog.connector.sink import task_writer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.source.reader import BatchReader, StreamReader
 from eoslog.connector.spark import calls, sockets
@@ -118,7 +118,7 @@ def test_tasks_acknowledge_before_they_read_on(monkeypatch: pytest.MonkeyPatch) 
     told.clear()
     to = {"kafka.bootstrap.servers": "nowhere:9092", "topic": "t", "processing.guarantee": "at_least_once"}
     rows = iter([pa.record_batch({"value": pa.array([], pa.binary())})] * 3)
-    task.write_rows(sink_options(to, stream=False), None, Attempt("q", 0, 0), rows)
+    task_writer.write_rows(sink_options(to, stream=False), None, Attempt("q", 0, 0), rows)
     assert told == ["called", *["piece"] * 4]
 
 

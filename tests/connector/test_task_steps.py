@@ -11,19 +11,19 @@ import pytest
 from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Stamp
-from eoslog.connector.commit.names import Identity
 from eoslog.connector.errors import UnknownTopic
 from eoslog.connector.options.both import SinkOptions, sink_options
-from eoslog.connector.run.driver import shared_cluster
-from eoslog.connector.sink import committer, task
+from eoslog.connector.sink import committer, task_writer
 from eoslog.connector.sink.tally import Tally
-from eoslog.connector.sink.task import write_rows
 from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.sink.task_writer import write_rows
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 NOWHERE = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out"}
 BATCH = Batch("q", 4, "digest")
-BEGUN = Begun("sink", Identity(1, 0), Identity(1, 3), 2, 8, BATCH, None)
+BEGUN = Begun("sink", ProducerIdentity(1, 0), ProducerIdentity(1, 3), 2, 8, BATCH, None)
 
 
 def rows(*values: bytes) -> pa.RecordBatch:
@@ -70,7 +70,7 @@ def test_a_task_without_rows_opens_nothing() -> None:
 
 
 def test_a_topic_is_created_once() -> None:
-    """One that was there and is gone has taken rows of this task along: made anew, it would hold the rest."""
+    """One that was there and is gone has taken rows of this task along: a new one would hold the rest."""
     created: list[bool] = []
 
     class There:
@@ -84,7 +84,7 @@ def test_a_topic_is_created_once() -> None:
             return SimpleNamespace(leaders={0: 1, 1: 1})
 
     cluster = There()
-    partitions_of = task._partitions_of(cluster)  # type: ignore[arg-type]
+    partitions_of = task_writer._partitions_of(cluster)  # type: ignore[arg-type]
     assert partitions_of("t") == 2
     cluster.gone = True
     with pytest.raises(UnknownTopic):
@@ -94,17 +94,17 @@ def test_a_topic_is_created_once() -> None:
 
 
 def stamp(batch_id: int, incarnation: int = 0, sink_id: str = "sink") -> Stamp:
-    run = Identity(1, incarnation)
+    run = ProducerIdentity(1, incarnation)
     return Stamp(sink_id, run, run, 0, 8, Batch("q", batch_id))
 
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task, "_slots", task._Slots(-1, "", {}))
+    monkeypatch.setattr(task_writer, "_slots", task_writer._Slots(-1, "", {}))
 
 
 def slot(made: Stamp) -> int:
-    return task._next_slot(made)[1]
+    return task_writer._next_slot(made)[1]
 
 
 def test_a_process_has_no_name_twice_in_a_batch_and_few_in_all(fresh: None) -> None:
@@ -122,12 +122,12 @@ def test_a_late_task_of_an_older_run_does_not_take_a_name_that_it_has_used(fresh
 
 
 def test_a_forked_process_has_a_word_of_its_own(fresh: None) -> None:
-    mine, _ = task._next_slot(stamp(0))
-    assert task._next_slot(stamp(0))[0] == mine
+    mine, _ = task_writer._next_slot(stamp(0))
+    assert task_writer._next_slot(stamp(0))[0] == mine
     here, there = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(there, task._next_slot(stamp(0))[0].encode())
+        os.write(there, task_writer._next_slot(stamp(0))[0].encode())
         os._exit(0)
     os.waitpid(child, 0)
     theirs = os.read(here, 100).decode()

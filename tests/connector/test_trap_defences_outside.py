@@ -17,15 +17,16 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.commands import FetchStored, Refused
 from eoslog.connector.commit.decision import ANCHOR, Stored
-from eoslog.connector.commit.names import Identity, Participant
+from eoslog.connector.commit.names import Participant
 from eoslog.connector.errors import OffsetsGone
 from eoslog.connector.offsets.plan import Range
 from eoslog.connector.options.both import source_options
 from eoslog.connector.run import markers
-from eoslog.connector.run.driver import Driver
+from eoslog.connector.run.runner import Runner
 from eoslog.connector.source import read_range
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import encode_batches
 
 
@@ -55,7 +56,7 @@ def client(kafka: Kafka, **more: Any) -> Cluster:
     return Cluster(ClientConfig(parse_addresses(kafka.bootstrap), **more))
 
 
-def write(cluster: Cluster, name: str, topic: str) -> transactions.Identity:
+def write(cluster: Cluster, name: str, topic: str) -> ProducerIdentity:
     """Open a transaction with one row."""
     identity = transactions.init_producer_id(cluster, name, 60_000)
     with Producer(cluster, identity=identity, transactional_id=name) as producer:
@@ -78,7 +79,7 @@ def trap_11_what_a_partition_holds_open_is_seen_on_the_partition(kafka: Kafka) -
     topic = kafka.topic()
     with client(kafka) as cluster:
         identity = write(cluster, topic, topic)
-        who = Participant(topic, Identity(identity.producer_id, identity.epoch))
+        who = Participant(topic, identity)
         found = markers.find_held(cluster, [(topic, 0)], [who])
         assert [held.place for held in found] == [(topic, 0)]
         transactions.end_txn(cluster, topic, identity, commit=True)
@@ -101,14 +102,14 @@ def trap_14_a_first_decision_on_its_way_is_not_taken_for_none(kafka: Kafka) -> N
     name = f"sink-{uuid.uuid4().hex}"
     config = ClientConfig(parse_addresses(kafka.bootstrap), api_timeout_ms=2_000, delivery_timeout_ms=20_000)
     with LikeKafka(config) as cluster:
-        driver = Driver(cluster, 60_000)
-        assert driver._do(FetchStored(name)).chunks == {}
+        runner = Runner(cluster, 60_000)
+        assert runner._do(FetchStored(name)).chunks == {}
         identity = transactions.init_producer_id(cluster, name, 60_000)
         transactions.commit_offsets(cluster, name, identity, name, {(ANCHOR, 0): (1, "first")})
-        pending = driver._do(FetchStored(name))
+        pending = runner._do(FetchStored(name))
         assert isinstance(pending, Refused) and pending.code == ErrorCode.UNSTABLE_OFFSET_COMMIT
         transactions.end_txn(cluster, name, identity, commit=True)
-        stored = driver._do(FetchStored(name))
+        stored = runner._do(FetchStored(name))
         assert isinstance(stored, Stored) and stored.chunks == {0: (1, "first")}
 
 

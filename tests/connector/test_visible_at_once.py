@@ -24,7 +24,7 @@ from stock_kafka import Kafka
 
 from eoslog.broker.coordinator.transactions.transaction_markers import Curtain
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.transactions import Identity, Kept
+from eoslog.connector.client.admin.transactions import Kept
 from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
@@ -32,6 +32,7 @@ from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import iter_headers
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import encode_batches
 from eoslog.testing import EmbeddedBroker
 
@@ -46,7 +47,7 @@ class Sink:
         self.topic, self.partitions, self.batches = topic, partitions, 0
         self.cluster = Cluster(ClientConfig(parse_addresses(bootstrap)))
 
-    def prepare(self, tasks: int) -> dict[str, Identity]:
+    def prepare(self, tasks: int) -> dict[str, ProducerIdentity]:
         """Write a batch and seal it; who ends what. Each partition is written by one of its tasks."""
         names = [f"{self.topic}/{number}" for number in range(tasks)]
         for number, name in enumerate(names):
@@ -60,7 +61,7 @@ class Sink:
         kept = transactions.keep_prepared(self.cluster, names, 60_000)
         return {name: one.holder for name, one in kept.items() if isinstance(one, Kept)}
 
-    def finish(self, held: dict[str, Identity]) -> None:
+    def finish(self, held: dict[str, ProducerIdentity]) -> None:
         """Commit all of them."""
         commit(self.cluster, held)
 
@@ -70,9 +71,9 @@ def rows(number: int) -> Iterator[Any]:
     return encode_batches(None, pa.array([b"%d" % number]), None, now_ms, codec=0, max_batch_bytes=1000)
 
 
-def commit(cluster: Cluster, held: dict[str, Identity]) -> None:
+def commit(cluster: Cluster, held: dict[str, ProducerIdentity]) -> None:
     answers = transactions.end_txns(cluster, held, True)
-    assert all(isinstance(answer, Identity) for answer in answers.values()), answers
+    assert all(isinstance(answer, ProducerIdentity) for answer in answers.values()), answers
 
 
 class Watcher:
@@ -217,7 +218,7 @@ def test_who_sees_one_row_can_see_all_with_stock_clients() -> None:
     assert set(counts.values()) == {TASKS} and watcher.parts == []
 
 
-def end_in_a_process(bootstrap: str, held: dict[str, Identity], begun: Any) -> None:
+def end_in_a_process(bootstrap: str, held: dict[str, ProducerIdentity], begun: Any) -> None:
     """The driver that is to be killed."""
     cluster = Cluster(ClientConfig(parse_addresses(bootstrap)))
     cluster.coordinators("transaction", held)

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.options.both import sink_options
-from eoslog.connector.run.driver import shared_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -72,7 +72,7 @@ def test_one_token_for_two_topics_is_two_writes(query: Query, kafka: Kafka) -> N
 
 
 def test_other_rows_under_a_token_that_was_written_stop_the_query(query: Query, kafka: Kafka) -> None:
-    """The checkpoint is made anew, so batches count from 0 again, and their tokens come again."""
+    """The checkpoint is created again, so batches count from 0 again, and their tokens come again."""
     target, old = kafka.topic(1), query.put(0, 10)
 
     def write(batch: DataFrame, number: int) -> None:

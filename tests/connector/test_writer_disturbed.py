@@ -11,12 +11,13 @@ from stock_kafka import Kafka
 
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.options.both import sink_options
-from eoslog.connector.run.driver import Driver, shared_cluster
+from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
-from eoslog.connector.sink.task import write_rows
 from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.sink.task_writer import write_rows
 
 
 class OneProcess:
@@ -30,7 +31,7 @@ class OneProcess:
         self.at, self.ends = "", 0
         self.lose_broker: Callable[[], None] | None = None
         cluster = shared_cluster(self.options.client)
-        self.driver = Driver(cluster, 60_000, before=self.watch)
+        self.runner = Runner(cluster, 60_000, before=self.watch)
         for name in ("offsets", "commits"):
             (checkpoint / name).mkdir(parents=True)
         (checkpoint / "metadata").write_text(json.dumps({"id": topic}))
@@ -49,12 +50,12 @@ class OneProcess:
             f'v1\n{{}}\n{{"t":{{"0":{self.batch_id}}}}}'
         )
         self.asked, self.at, self.ends, self.lose_broker = [], "begin", 0, lose_broker
-        begun = committer.begin_stream(self.options, self.driver)
+        begun = committer.begin_stream(self.options, self.runner)
         assert begun is not None
         rows = iter([pa.record_batch({"value": pa.array([b"%d" % self.batch_id])})])
         report = write_rows(self.options, begun, Attempt(begun.sink_id, self.batch_id, 0), rows).report
         self.at = "commit"
-        committer.commit_stream(self.options, [report], self.batch_id, self.driver)
+        committer.commit_stream(self.options, [report], self.batch_id, self.runner)
         (self.checkpoint / "commits" / str(self.batch_id)).write_text("v1\n{}")
         self.batch_id += 1
         return self.asked

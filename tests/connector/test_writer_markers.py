@@ -15,11 +15,12 @@ from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.faults import MarkersMissing
-from eoslog.connector.commit.names import Identity, Participant, Sink
+from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.commit.own import TV2, fetch_stored
 from eoslog.connector.run import markers
-from eoslog.connector.run.driver import Driver
+from eoslog.connector.run.runner import Runner
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import encode_batches
 
 
@@ -33,8 +34,8 @@ def test_open_transactions_are_found_where_they_are(kafka: Kafka, monkeypatch: p
             for batch in encode_batches(None, pa.array([b"x"]), None, now_ms, codec=0, max_batch_bytes=1000):
                 producer.send(topic, 1, batch)
             producer.flush()
-        mine = Participant(f"held-{topic}", Identity(identity.producer_id, identity.epoch))
-        other = Participant("other", Identity(identity.producer_id, identity.epoch + 1))
+        mine = Participant(f"held-{topic}", identity)
+        other = Participant("other", ProducerIdentity(identity.producer_id, identity.epoch + 1))
         places = [(topic, 0), (topic, 1), (f"{topic}-gone", 0)]
         (held,) = markers.find_held(cluster, places, [mine, other])
         assert held[:2] == ((topic, 1), mine)
@@ -50,7 +51,7 @@ def test_open_transactions_are_found_where_they_are(kafka: Kafka, monkeypatch: p
 def test_a_leader_that_was_away_gets_the_same_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """While a node is dead nobody writes markers on what it led: that time does not count."""
     monkeypatch.setattr(markers, "PATIENCE_MS", 200)
-    mine = Participant("mine", Identity(7, 0))
+    mine = Participant("mine", ProducerIdentity(7, 0))
     looks = iter([[markers.Held(("t", 0), mine, 0)], []])
 
     def look(*_: object) -> list[markers.Held]:
@@ -62,7 +63,7 @@ def test_a_leader_that_was_away_gets_the_same_patience(monkeypatch: pytest.Monke
     assert markers.find_held(cluster, [("t", 0)], [mine]) == ()
 
 
-class Forgetful(Driver):
+class Forgetful(Runner):
     """On a cluster whose coordinator says of an open transaction that it is committed."""
 
     said: c.Description
@@ -82,24 +83,24 @@ def test_a_lost_marker_of_the_sinks_own_transaction(kafka: Kafka, monkeypatch: p
         group_offsets.fetch_committed(cluster, sink.group, [(ANCHOR, 0)])
         identity = transactions.init_producer_id(cluster, sink.coordinator, 60_000)
         transactions.commit_offsets(cluster, sink.coordinator, identity, sink.group, places)
-        driver, mine = Forgetful(cluster, 60_000), Identity(identity.producer_id, identity.epoch)
-        pending = driver._do(c.FetchStored(sink.group))
+        runner, mine = Forgetful(cluster, 60_000), identity
+        pending = runner._do(c.FetchStored(sink.group))
         assert isinstance(pending, c.Refused) and pending.code == ErrorCode.UNSTABLE_OFFSET_COMMIT
-        (held,) = driver._do(c.FindOwn(sink.coordinator, mine.producer_id))
+        (held,) = runner._do(c.FindOwn(sink.coordinator, mine.producer_id))
         assert held.place[0] == ANCHOR and held.participant == (sink.coordinator, mine)
-        raised = driver._do(c.TransactionVersion()) >= TV2
+        raised = runner._do(c.TransactionVersion()) >= TV2
         said = mine._replace(epoch=mine.epoch + raised)
-        driver.said = c.Description("CompleteCommit", said, 60_000, 0)
+        runner.said = c.Description("CompleteCommit", said, 60_000, 0)
         if ON_KAFKA:
-            stored = driver.run(fetch_stored(sink, mine))
+            stored = runner.run(fetch_stored(sink, mine))
             assert stored.chunks == {number: (1, "staged") for number in range(3)}
         else:
             with pytest.raises(
                 MarkersMissing, match=rf"{ANCHOR}-{held.place[1]} by {mine}.*INVALID_TXN_STATE"
             ):
-                driver.run(fetch_stored(sink, mine))
+                runner.run(fetch_stored(sink, mine))
         transactions.end_txn(cluster, sink.coordinator, identity, commit=False)
-        assert driver._do(c.FindOwn(sink.coordinator, mine.producer_id)) == ()
+        assert runner._do(c.FindOwn(sink.coordinator, mine.producer_id)) == ()
 
 
 def test_every_partition_of_the_anchor_topic_is_read(kafka: Kafka) -> None:
@@ -107,8 +108,8 @@ def test_every_partition_of_the_anchor_topic_is_read(kafka: Kafka) -> None:
     group = kafka.topic()
     chunks = {number: (7, f"chunk {number}") for number in range(3)}
     with Cluster(ClientConfig(parse_addresses(kafka.bootstrap))) as cluster:
-        driver = Driver(cluster, 60_000)
-        assert driver._do(c.FetchStored(group)).chunks == {}
+        runner = Runner(cluster, 60_000)
+        assert runner._do(c.FetchStored(group)).chunks == {}
         group_offsets.commit_plain(cluster, group, {(ANCHOR, at): chunk for at, chunk in chunks.items()})
-        stored = driver._do(c.FetchStored(group))
+        stored = runner._do(c.FetchStored(group))
         assert stored.chunks == chunks and stored.anchors > 3

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from eoslog.connector.commit.messages import Batch, Run
-from eoslog.connector.commit.names import Identity
 from eoslog.connector.run import memory
 from eoslog.connector.spark.form import FORM
+from eoslog.protocol.producer_identity import ProducerIdentity
 
-RUN = Run(Identity(7, 0), Identity(7, 3), Batch("query", 4, "digest"))
+RUN = Run(ProducerIdentity(7, 0), ProducerIdentity(7, 3), Batch("query", 4, "digest"))
 
 
 @pytest.fixture(autouse=True)

@@ -18,20 +18,23 @@ from stock_kafka import Kafka
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.listing import LATEST, list_offsets
 from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.errors import OptionError
 from eoslog.connector.options.both import sink_options
-from eoslog.connector.run.driver import Driver, shared_cluster
+from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
-from eoslog.connector.sink.task import write_rows
 from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.sink.task_writer import write_rows
 
 TASKS, ROWS = 2, 3
 TIMEOUT_MS = 8000
 PATIENCE_SECONDS = 60
 
 _processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["eoslog.connector.sink.committer", "eoslog.connector.sink.task", "pandas"])
+_processes.set_forkserver_preload(
+    ["eoslog.connector.sink.committer", "eoslog.connector.sink.task_writer", "pandas"]
+)
 
 Point = Callable[[c.Command[Any], int], bool]
 BEFORE: dict[str, Point] = {
@@ -84,8 +87,8 @@ def _run(given: dict[str, str], name: str, point: str, answers: Connection) -> N
                 die()
 
         cluster = shared_cluster(options.client)
-        driver = Driver(cluster, options.transaction_timeout_ms, before=before, after=after)
-        begun = committer.begin_batch(options, driver)
+        runner = Runner(cluster, options.transaction_timeout_ms, before=before, after=after)
+        begun = committer.begin_batch(options, runner)
         assert begun is not None and begun.batch is not None
         reached("begun")
         reports = []
@@ -96,7 +99,7 @@ def _run(given: dict[str, str], name: str, point: str, answers: Connection) -> N
             reports.append(write_rows(options, begun, attempt, iter([rows])).report)
             reached("a task prepared")
         reached("all tasks prepared")
-        committer.commit_batch(options, reports, driver)
+        committer.commit_batch(options, reports, runner)
         reached("noted")
         answers.send("done")
     except Exception as error:

@@ -28,8 +28,8 @@ from securitykit import ADMIN, SECRET
 from eoslog.broker.rules.acls import Operation, Pattern, Permission, ResourceType
 from eoslog.connector.options.both import sink_options, source_options
 from eoslog.connector.sink import committer
-from eoslog.connector.sink.task import write_rows
 from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.sink.task_writer import write_rows
 from eoslog.connector.source.reader import StreamReader
 from eoslog.protocol.apis import ApiKey
 

@@ -27,8 +27,8 @@ from eoslog.connector.errors import OptionError
 from eoslog.connector.options import rights as rules
 from eoslog.connector.options.both import sink_options, source_options
 from eoslog.connector.sink import committer
-from eoslog.connector.sink.task import write_rows
 from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.sink.task_writer import write_rows
 from eoslog.connector.source.reader import BatchReader, StreamReader
 from tests.broker.security.securitykit import ADMIN, SECRET
 

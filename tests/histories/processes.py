@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from eoslog.connector.client.wire import shared
-from eoslog.connector.run import driver, memory
-from eoslog.connector.sink import task
+from eoslog.connector.run import memory, runner
+from eoslog.connector.sink import task_writer
 from tests.histories.sim_connection import Killed, Network, Process
 
 _FRESH: tuple[tuple[Any, str, Callable[[], Any]], ...] = (
-    (driver, "_clusters", dict),
-    (driver, "_said", set),
+    (runner, "_said", set),
     (shared, "_clusters", dict),
-    (task, "_slots", lambda: task._Slots(-1, "", {})),
+    (task_writer, "_slots", lambda: task_writer._Slots(-1, "", {})),
 )
 """Modules' memories, and what they are in a process that has just begun."""
 
@@ -100,7 +99,7 @@ class Application:
         return self.planners[number % len(self.planners)]
 
     def worker(self, number: int) -> Worker:
-        """A task's process; one that died is made anew."""
+        """A task's process; one that died is created again."""
         at = number % len(self.tasks)
         if self.tasks[at].dead:
             self.tasks[at] = Worker(self, "task")

@@ -94,7 +94,7 @@ class Query:
 
     def stood(self) -> str | None:
         """Where it stood on the checkpoint of before, as startingOffsets: its line; None: that is not
-        known. Topics made anew and partitions that are new begin at their beginning."""
+        known. Topics created again and partitions that are new begin at their beginning."""
         done = -1 if self.before is None else age(self.before)[0]
         if self.before is not None and done == self.world.put_back.get(self.before, (-1, -1))[0]:
             done = self.world.put_back[self.before][1]  # brokers do not know of more

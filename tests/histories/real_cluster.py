@@ -114,7 +114,7 @@ class RealCluster:
         return copy
 
     def cut(self, topic: str, kept: Path) -> None:
-        """The logs go back to that copy; not those of a topic that was made anew."""
+        """The logs go back to that copy; not those of a topic that was created again."""
         names = [path.name for path in kept.iterdir()]
         if len(names) > self.partitions(topic) or not all(map(self._is_same, kept.iterdir())):
             return

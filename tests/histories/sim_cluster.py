@@ -15,11 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from eoslog.connector.commit.commands import Kept, NotOffered, Refused
-from eoslog.connector.commit.names import Identity
+from eoslog.connector.commit.commands import NotOffered, Refused, Sealed
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.batch import Buffer, iter_headers, read_header
 from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import decode_batches, encode_batches
 from eoslog.protocol.schema import Message
 from tests.connector.commit.model_broker import NEVER_MS, ModelBroker, Transaction
@@ -34,7 +34,7 @@ _epochs = itertools.count(1)
 
 @dataclass
 class Topic:
-    """A topic: made anew it has another id."""
+    """A topic: created again it has another id."""
 
     id: bytes
     logs: list[Log]
@@ -188,7 +188,7 @@ class SimCluster(ModelBroker):
     def _at(self, name: str) -> Places:
         return self.places.setdefault(name, Places())
 
-    def _enter(self, name: str, identity: Identity) -> Refused | None:
+    def _enter(self, name: str, identity: ProducerIdentity) -> Refused | None:
         self.now_ms = self.clock.ms
         fresh = name in self.transactions and self.transactions[name].state != "Ongoing"
         problem = super()._enter(name, identity)
@@ -258,21 +258,21 @@ class SimCluster(ModelBroker):
             if isinstance(kept, NotOffered):
                 return {"error_code": int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)}
             return self._kept(kept)
-        current = Identity(body.get("producer_id", -1), body.get("producer_epoch", -1))
+        current = ProducerIdentity(body.get("producer_id", -1), body.get("producer_epoch", -1))
         found = self.go_on(name, current) if current.producer_id >= 0 else self.init(name)
         if isinstance(found, Refused):
             return {"error_code": found.code}
         self.transactions[name].timeout_ms = body["transaction_timeout_ms"]
         return _identity(found)
 
-    def _kept(self, kept: Kept) -> Message:
-        wrote = kept.wrote or Identity(-1, -1)
+    def _kept(self, kept: Sealed) -> Message:
+        wrote = kept.wrote or ProducerIdentity(-1, -1)
         told = {"ongoing_txn_producer_id": wrote.producer_id, "ongoing_txn_producer_epoch": wrote.epoch}
         return {**_identity(kept.holder), **told}
 
     def _add_partitions_to_txn(self, body: Message, version: int) -> Message:
         name = body["v3_and_below_transactional_id"]
-        who = Identity(body["v3_and_below_producer_id"], body["v3_and_below_producer_epoch"])
+        who = ProducerIdentity(body["v3_and_below_producer_id"], body["v3_and_below_producer_epoch"])
         problem = self._enter(name, who)
         results = []
         for topic in body["v3_and_below_topics"]:
@@ -286,7 +286,7 @@ class SimCluster(ModelBroker):
         return {"results_by_topic_v3_and_below": results}
 
     def _add_offsets_to_txn(self, body: Message, version: int) -> Message:
-        who = Identity(body["producer_id"], body["producer_epoch"])
+        who = ProducerIdentity(body["producer_id"], body["producer_epoch"])
         problem = self._enter(body["transactional_id"], who)
         return {"error_code": problem.code if problem else 0}
 
@@ -311,7 +311,7 @@ class SimCluster(ModelBroker):
 
     def _enlist(self, txn: str, place: tuple[str, int], data: Buffer) -> int:
         header = read_header(data)
-        who = Identity(header.producer_id, header.producer_epoch)
+        who = ProducerIdentity(header.producer_id, header.producer_epoch)
         if self.tv < 2:
             found = self.transactions.get(txn)
             if found is None or found.current.producer_id != who.producer_id:
@@ -435,7 +435,7 @@ class SimCluster(ModelBroker):
         }
 
     def _txn_offset_commit(self, body: Message, version: int) -> Message:
-        name, who = body["transactional_id"], Identity(body["producer_id"], body["producer_epoch"])
+        name, who = body["transactional_id"], ProducerIdentity(body["producer_id"], body["producer_epoch"])
         codes = {(t["name"], p["partition_index"]): 0 for t in body["topics"] for p in t["partitions"]}
         offsets = {
             (t["name"], p["partition_index"]): _stored(p) for t in body["topics"] for p in t["partitions"]
@@ -462,7 +462,7 @@ class SimCluster(ModelBroker):
         return answer | {"together": together}
 
     def _ended(self, named: Message, commit: bool) -> Message:
-        who = Identity(named["producer_id"], named["producer_epoch"])
+        who = ProducerIdentity(named["producer_id"], named["producer_epoch"])
         found = self.end(named["transactional_id"], who, commit)
         if isinstance(found, Refused):
             return {"error_code": found.code, "producer_id": -1, "producer_epoch": -1}
@@ -563,7 +563,7 @@ def _values(entries: Iterable[Entry]) -> list[str]:
     return [value.decode() for value in decode_batches(data, list(iter_headers(data))).value.to_pylist()]
 
 
-def _identity(identity: Identity) -> Message:
+def _identity(identity: ProducerIdentity) -> Message:
     return {"error_code": 0, "producer_id": identity.producer_id, "producer_epoch": identity.epoch}
 
 

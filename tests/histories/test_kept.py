@@ -56,7 +56,7 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("write", "job-0", None, "out", "r1", None),
         ("write", "job-0", None, "out", "r2", None),
     ],
-    "batch 0 again after the checkpoint was made anew, under its token": [
+    "batch 0 again after the checkpoint was created again, under its token": [
         ("query", "A", {"token": "job"}),
         ("produce", "in", 4),
         ("run", "A", 1),
@@ -135,7 +135,7 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("set", "A", "processing.guarantee", "exactly_once"),
         ("run", "A", 1),
     ],
-    "failOnDataLoss=false with a planned batch whose topic was made anew": [
+    "failOnDataLoss=false with a planned batch whose topic was created again": [
         ("query", "A", {"id": "x", "kafka.group.id": "g"}),
         ("produce", "in", 4),
         ("run", "A", 1, ("kill", ("spark: after offsets", 1))),
@@ -225,7 +225,7 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("produce", "in", 3),
         ("run", "A", 2),
     ],
-    "small batches, stopped in mid-batch, and made anew at the group": [
+    "small batches, stopped in mid-batch, and created again at the group": [
         ("query", "A", {"id": "A", "kafka.group.id": "g", "small": "100"}),
         ("produce", "in", 6),
         ("run", "A", 1),
@@ -414,7 +414,7 @@ KEPT: dict[str, list[tuple[Any, ...]]] = {
         ("set", "A", "told", "yes"),
         ("run", "A", 1),
     ],
-    "the source made anew, and longer than before": [
+    "the source created again, and longer than before": [
         ("query", "A", {"id": "x", "in": "in2"}),
         ("produce", "in2", 2),
         ("run", "A", 1),

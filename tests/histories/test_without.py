@@ -26,7 +26,7 @@ FOUND_BY = {
     "CheckpointOlder": "a copy of the checkpoint goes on, the newest one was put aside",
     "leader epochs": "the source's log cut, and grown past the offset",
     "leader epochs of shorter logs": "failOnDataLoss=false with a planned batch in a log that is shorter now",
-    "topics made anew": "the source made anew, and longer than before",
+    "topics created again": "the source created again, and longer than before",
     "a first batch that is replayed": "stopped in its first batch, with records to read",
     "anonymous writes are not sealed": "a write without a name, killed sealed",
     "an orderly end": "stopped in mid-batch",

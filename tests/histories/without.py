@@ -22,7 +22,7 @@ from eoslog.connector.offsets import plan
 from eoslog.connector.options import of_sink
 from eoslog.connector.options.both import SinkOptions
 from eoslog.connector.run import guard
-from eoslog.connector.sink import committer, start_of_run, task
+from eoslog.connector.sink import committer, start_of_run, task_writer
 from eoslog.connector.sink.start_of_run import StartOfRun
 from eoslog.connector.source import discover, reader
 from tests.histories import spark, stage
@@ -176,13 +176,13 @@ ROWS: dict[str, Callable[[], list[Change]]] = {
     "a checkpoint's line by hand": lambda: [
         (discover.Log, "_as_stored", lambda self, option, wanted: self._within(option, wanted)),
     ],
-    "topics made anew": lambda: [(plan, "made_anew", lambda then, now: {})],
+    "topics created again": lambda: [(plan, "made_anew", lambda then, now: {})],
     "a first batch that is replayed": _pinned_again,
     "anonymous writes are not sealed": lambda: [
         (of_sink, "of_write", lambda policy, *, named: policy),
     ],
     "an orderly end": lambda: [(guard, "end", _nothing)],
-    "attempts that come too late": lambda: [(task, "withdraw_if_late", _no_rules)],
+    "attempts that come too late": lambda: [(task_writer, "withdraw_if_late", _no_rules)],
 }
 """A repair, and what makes the connector as it was without it."""
 

@@ -296,7 +296,7 @@ class World:
         return self.told[-1] if outcome == "loud" else ""
 
     def do_delete(self, topic: str) -> None:
-        """Deleted, and made anew under its name."""
+        """Deleted, and created again under its name."""
         if topic not in self.cluster.topics:
             return
         if topic in SINKS:

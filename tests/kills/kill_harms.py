@@ -13,22 +13,22 @@ import kill_query
 import pyarrow as pa
 
 from eoslog.connector.commit import commands as c
-from eoslog.connector.run.driver import Driver
+from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink.start_of_run import StartOfRun
 
 
 def skips_finish() -> None:
     """Commit leaves the first winner of each batch open and says that it is done; the next begin finds it."""
-    real = Driver._end
+    real = Runner._end
 
-    def end(self: Driver, command: c.End) -> Any:
+    def end(self: Runner, command: c.End) -> Any:
         first, *rest = command.participants
         if not kill_query.commits() or not command.commit or "/" not in first.name:
             return real(self, command)
         done = real(self, replace(command, participants=tuple(rest))) if rest else {}
         return {first.name: first.identity, **done}
 
-    Driver._end = end  # type: ignore[method-assign]
+    Runner._end = end  # type: ignore[method-assign]
 
 
 def writes_replays_again() -> None:

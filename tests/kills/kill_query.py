@@ -31,7 +31,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from eoslog.connector.commit import commands as c
 from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.offsets import plan
-from eoslog.connector.run.driver import Driver
+from eoslog.connector.run.runner import Runner
 from eoslog.connector.spark.columns import source_schema
 
 BATCH = 200
@@ -356,16 +356,16 @@ def _note(step: str) -> None:
 
 def note_commands() -> None:
     """Note each command of the commit protocol, once a process; what is under way together stays so."""
-    real = Driver._do
+    real = Runner._do
     if getattr(real, "notes", False):
         return
 
-    def noting(self: Driver, command: c.Command[Any]) -> Any:
+    def noting(self: Runner, command: c.Command[Any]) -> Any:
         _note(_name(command))
         return real(self, command)
 
     noting.notes = True  # type: ignore[attr-defined]
-    Driver._do = noting  # type: ignore[method-assign]
+    Runner._do = noting  # type: ignore[method-assign]
 
 
 def _name(command: c.Command[Any]) -> str:

@@ -145,7 +145,7 @@ MUTANTS: list[Mutant] = [
             "            except ProduceFailed as error:\n                self._give_up(error)",
             "            except ProduceFailed:\n                pass",
         ),
-        Break("flush does not wait", "self._pump(settle=True)", "self._pump()"),
+        Break("flush does not wait", "self._pump(wait=True)", "self._pump()"),
         Break(
             "records are not told as a transaction's",
             "base, self.transactional_id is not None",
@@ -321,8 +321,8 @@ MUTANTS: list[Mutant] = [
         Break("who is left out of the answer is not asked", "if name not in answers", "if not answers"),
         Break(
             "of those that end together only one is told",
-            "_settle(answers.items(), ",
-            "_settle([*answers.items()][:1], ",
+            "_take_answers(answers.items(), ",
+            "_take_answers([*answers.items()][:1], ",
         ),
     ),
     *mutants_of(

@@ -59,7 +59,7 @@ MUTANTS: list[Mutant] = [
         Break("what is lost is written again unasked", "if on_lost is OnLost.STOP:", "if False:"),
         Break("lost partitions have to be readable", "prove(last.without(lost))", "prove(last)"),
         Break("partitions are not asked", "    yield from prove(last.without(lost))\n", ""),
-        Break("acquired before it is looked at", "    yield from settle(sink)  #", "    #"),
+        Break("acquired before it is looked at", "    yield from write_lost_markers(sink)  #", "    #"),
         Break(
             "a sink that was taken over goes on",
             "if not left_by(run, state, decode(sink, stored.chunks)):",
@@ -196,7 +196,7 @@ MUTANTS: list[Mutant] = [
         ALL,
         Break(
             "refused commits are done",
-            "if not isinstance(answers[w.participant.name], Identity)]\n    if not doubtful",
+            "if not isinstance(answers[w.participant.name], ProducerIdentity)]\n    if not doubtful",
             "if False]\n    if not doubtful",
         ),
         Break(
@@ -402,7 +402,11 @@ MUTANTS: list[Mutant] = [
         ),
         Break("asked for ever", "for _ in range(LOOKS):", "while True:"),
         Break("one look", "LOOKS = 10", "LOOKS = 1"),
-        Break("the sink's own transaction is not asked for", "    yield from settle(sink, own)\n", ""),
+        Break(
+            "the sink's own transaction is not asked for",
+            "    yield from write_lost_markers(sink, own)\n",
+            "",
+        ),
         Break(
             "the last decision is not proven",
             "    if last is not None:\n        yield from prove(last)",
@@ -444,13 +448,13 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "any transaction is held",
-            "isinstance(answer, Kept) and answer.wrote == participant.identity",
-            "isinstance(answer, Kept)",
+            "isinstance(answer, Sealed) and answer.wrote == participant.identity",
+            "isinstance(answer, Sealed)",
         ),
         Break(
             "no takeover is an end",
-            "    ends: dict[str, Identity | Failure] = {p.name: _not_held(held[p.name]) for p in wanted}",
-            "    ends: dict[str, Identity | Failure] = {p.name: p.identity for p in wanted}",
+            "    ends: dict[str, ProducerIdentity | Failure] = {p.name: _not_held(held[p.name]) for p in wanted}",
+            "    ends: dict[str, ProducerIdentity | Failure] = {p.name: p.identity for p in wanted}",
         ),
         Break("all are ended in one way", "ask(End(commit, tuple(ours)))", "ask(End(True, tuple(ours)))"),
         Break("all are aborted", "ask(End(commit, tuple(ours)))", "ask(End(False, tuple(ours)))"),
@@ -631,12 +635,12 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "no answer is a decision",
-            "    if isinstance(outcome, Identity):",
+            "    if isinstance(outcome, ProducerIdentity):",
             "    if not isinstance(outcome, Refused):",
         ),
         Break(
             "a refusal is a decision",
-            "    if isinstance(outcome, Identity):",
+            "    if isinstance(outcome, ProducerIdentity):",
             "    if not isinstance(outcome, Unknown):",
         ),
         Break(
@@ -729,7 +733,7 @@ MUTANTS: list[Mutant] = [
             "Acquire(sink.coordinator, run.identity)",
             "Acquire(sink.coordinator)",
         ),
-        Break("an end without a look at lost markers", "yield from settle(sink)", "pass"),
+        Break("an end without a look at lost markers", "yield from write_lost_markers(sink)", "pass"),
         Break("an end without an answer is one", "if isinstance(raised, Unknown) or (", "if ("),
         Break("what is decided is not carried out", "yield from finish(ours)", "pass"),
         Break("what is decided is aborted", "ours.participants if ours is not None else ()", "()"),
@@ -781,7 +785,7 @@ MUTANTS: list[Mutant] = [
         Break(
             "any name with the prefix",
             "if match is None:\n            return None",
-            "if match is None:\n            return Slot(Identity(0, 0), 0, name, 0)",
+            "if match is None:\n            return Slot(ProducerIdentity(0, 0), 0, name, 0)",
         ),
         Break("one parity", "return batch_id % 2", "return 0"),
         Break("a parity of three", "return batch_id % 2", "return batch_id % 3"),

@@ -41,17 +41,17 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "a fresh process is acquainted",
-            "acquainted = last_run is not None and driver.acquainted",
-            "acquainted = driver.acquainted",
+            "acquainted = last_run is not None and runner.acquainted",
+            "acquainted = runner.acquainted",
         ),
         Break(
             "who remembers is acquainted",
-            "acquainted = last_run is not None and driver.acquainted",
+            "acquainted = last_run is not None and runner.acquainted",
             "acquainted = last_run is not None",
         ),
         Break(
             "nobody watches a batch write",
-            "        guard.watch_once(sink, run, _write_key(options, run), drivers)\n",
+            "        guard.watch_once(sink, run, _write_key(options, run), runners)\n",
             "        pass\n",
             GUARD,
         ),
@@ -81,14 +81,14 @@ MUTANTS: list[Mutant] = [
             "        )\n    )",
         ),
         Break(
-            "a lost broker does not matter", "if driver.disturbed() or not acquainted:", "if not acquainted:"
+            "a lost broker does not matter", "if runner.disturbed() or not acquainted:", "if not acquainted:"
         ),
-        Break("strangers believe", "if driver.disturbed() or not acquainted:", "if driver.disturbed():"),
+        Break("strangers believe", "if runner.disturbed() or not acquainted:", "if runner.disturbed():"),
         Break("the start is not compared", "        start.after(begun)\n", "        pass\n"),
         Break(
             "remembered before the start is compared",
-            "    if driver.disturbed() or not acquainted:\n        driver.run(prove_last(sink, begun.identity))\n",
-            "    if run is not None:\n        memory.keep(run, *key)\n    if driver.disturbed() or not acquainted:\n        driver.run(prove_last(sink, begun.identity))\n",
+            "    if runner.disturbed() or not acquainted:\n        runner.run(prove_last(sink, begun.identity))\n",
+            "    if run is not None:\n        memory.keep(run, *key)\n    if runner.disturbed() or not acquainted:\n        runner.run(prove_last(sink, begun.identity))\n",
         ),
         Break("nothing is remembered", "    memory.keep(run, *key)\n", "    pass\n"),
         Break(
@@ -113,22 +113,22 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "a commit does not look for lost markers",
-            "    _prove_if_disturbed(driver, sink, reports)\n    _await_readable(driver, sink, last, spent)\n",
-            "    _await_readable(driver, sink, last, spent)\n",
+            "    _prove_if_disturbed(runner, sink, reports)\n    _await_readable(runner, sink, last, spent)\n",
+            "    _await_readable(runner, sink, last, spent)\n",
         ),
         Break(
             "a write does not look for lost markers",
-            "    _prove_if_disturbed(driver, sink, reports)\n    _await_readable(driver, sink, done, {})\n",
-            "    _await_readable(driver, sink, done, {})\n",
+            "    _prove_if_disturbed(runner, sink, reports)\n    _await_readable(runner, sink, done, {})\n",
+            "    _await_readable(runner, sink, done, {})\n",
         ),
         Break(
             "a micro-batch returns before readers see it",
-            "    _await_readable(driver, sink, last, spent)\n",
+            "    _await_readable(runner, sink, last, spent)\n",
             "",
         ),
         Break(
             "a write returns before readers see it",
-            "    _await_readable(driver, sink, done, {})\n",
+            "    _await_readable(runner, sink, done, {})\n",
             "",
         ),
         Break(
@@ -138,7 +138,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "partitions are asked after every commit",
-            "    if driver.disturbed():\n        own",
+            "    if runner.disturbed():\n        own",
             "    if True:\n        own",
         ),
         Break(
@@ -160,8 +160,8 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "at_least_once leaves what its name has decided",
-            "        identity = driver.run(fence(sink))\n        run = Run(identity, identity, view.batch)\n",
-            "        identity = Identity(1, 0)\n        run = Run(identity, identity, view.batch)\n",
+            "        identity = runner.run(fence(sink))\n        run = Run(identity, identity, view.batch)\n",
+            "        identity = ProducerIdentity(1, 0)\n        run = Run(identity, identity, view.batch)\n",
         ),
         Break(
             "at_least_once asks for its name in each batch",
@@ -170,7 +170,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "a write of at_least_once leaves what its name has decided",
-            "        if options.transactional_id is not None:\n            driver.run(fence(Sink(options.transactional_id)))\n",
+            "        if options.transactional_id is not None:\n            runner.run(fence(Sink(options.transactional_id)))\n",
             "",
         ),
         Break(
@@ -221,10 +221,10 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "what others have decided is left to them",
-            "            driver.run(fence(Sink(sink)))\n",
+            "            runner.run(fence(Sink(sink)))\n",
             "            pass\n",
         ),
-        Break("notes are not read", "Committed(at, read_note(text))", "Committed(at, None)"),
+        Break("notes are not read", "NotedOffset(at, read_note(text))", "NotedOffset(at, None)"),
         Break(
             "a successor is looked for under today's names alone",
             "            names.add((given.sink, given.group))\n",
@@ -280,7 +280,7 @@ MUTANTS: list[Mutant] = [
         GUARD,
         Break(
             "abort does not look again",
-            "        detached(lambda: _look_late(sink, run, ended, drivers()))\n",
+            "        detached(lambda: _look_late(sink, run, ended, runners()))\n",
             "",
         ),
         Break("late tasks are not looked for", "LATE_SECONDS = 30.0", "LATE_SECONDS = 3.0"),
@@ -291,7 +291,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "what a dead driver has open is left",
-            "    ended = driver.run(end_run(sink, run))\n    _tell",
+            "    ended = runner.run(end_run(sink, run))\n    _tell",
             "    return\n    _tell",
         ),
         Break(
@@ -603,7 +603,7 @@ MUTANTS: list[Mutant] = [
         Break("swept each time", "if time.monotonic() >= _swept + _SWEEP_SECONDS:", "if True:"),
     ),
     *mutants_of(
-        "connector/sink/task.py",
+        "connector/sink/task_writer.py",
         TASK,
         Break(
             "no checksum where a replay compares", "checksum=options.on_lost is OnLost.REPLAY or", "checksum="
@@ -654,7 +654,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "a late attempt does not look",
-            "    late = Driver(cluster, options.transaction_timeout_ms).run(withdraw_if_late(stamp, participant))\n",
+            "    late = Runner(cluster, options.transaction_timeout_ms).run(withdraw_if_late(stamp, participant))\n",
             "    late = None\n",
         ),
         Break(
@@ -672,7 +672,7 @@ MUTANTS: list[Mutant] = [
         Break(
             "runs share their slots",
             "key = (stamp.sink_id, stamp.incarnation, stamp",
-            "key = (stamp.sink_id, Identity(0, 0), stamp",
+            "key = (stamp.sink_id, ProducerIdentity(0, 0), stamp",
         ),
         Break(
             "sinks share their slots",
@@ -746,7 +746,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "connector/run/driver.py",
+        "connector/run/runner.py",
         (
             f"{HERE}client/test_pipelined.py",
             *STEPS,
@@ -789,18 +789,18 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "who wrote is the holder",
-            "_own(answer.wrote) if answer.wrote else None",
-            "_own(answer.holder) if answer.wrote else None",
+            "Sealed(answer.holder, answer.wrote)",
+            "Sealed(answer.holder, answer.holder)",
         ),
         Break(
             "anybody may raise the epoch",
-            "current = _theirs(command.current) if command.current else None",
-            "current = None",
+            "self._timeout_ms, command.current)",
+            "self._timeout_ms, None)",
         ),
         Break(
             "commit is abort",
-            "transactions.end_txns(self._cluster, identities, command.commit)",
-            "transactions.end_txns(self._cluster, identities, False)",
+            "transactions.end_txns(self._cluster, dict(command.participants), command.commit)",
+            "transactions.end_txns(self._cluster, dict(command.participants), False)",
         ),
         Break(
             "all open transactions are listed",

@@ -66,11 +66,11 @@ def read(spark: SparkSession, plan: dict[str, Any]) -> DataFrame:
 
 def witness() -> type:
     """format("witness"): the sink of "eoslog", which notes what each of its processes has."""
+    from eoslog.connector.client.wire.shared import shared_cluster
     from eoslog.connector.data_source import EoslogDataSource
     from eoslog.connector.options.both import sink_options
     from eoslog.connector.run import memory
-    from eoslog.connector.run.driver import shared_cluster
-    from eoslog.connector.sink import task
+    from eoslog.connector.sink import task_writer
     from eoslog.connector.sink.stream_writer import StreamWriter
 
     class WitnessWriter(StreamWriter):
@@ -80,7 +80,7 @@ def witness() -> type:
             cluster = shared_cluster(self._options.client)
             known = {
                 "pid": os.getpid(),
-                "file": task.__file__,
+                "file": task_writer.__file__,
                 "cluster": id(cluster),
                 "met": cluster.reached,
             }

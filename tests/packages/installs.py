@@ -175,7 +175,7 @@ def test_jar_in_a_notebook_whose_session_is_started_anew(
 
 def check_notes(notes: list[dict[str, Any]]) -> None:
     """What the processes of an application had, batch after batch."""
-    assert all(".jar/eoslog/connector/sink/task.py" in note["file"] for note in notes)
+    assert all(".jar/eoslog/connector/sink/task_writer.py" in note["file"] for note in notes)
     begins = [note["remembered"] for note in notes if note["at"] == "begin"]
     assert len(begins) == BATCHES and not begins[0] and all(begins[1:]), begins
     tasks = defaultdict(list)

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eoslog.connector.commit.decision import ANCHOR
-from eoslog.connector.commit.names import Identity, Sink, Slot
+from eoslog.connector.commit.names import Sink, Slot
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.sink_names import Made, made, sink_of, sinks_of_groups, sinks_of_ids
 
-SLOT = Slot(Identity(17, 3), 1, "0123abc", 4)
+SLOT = Slot(ProducerIdentity(17, 3), 1, "0123abc", 4)
 ids = st.text(st.sampled_from("ab-/%.0125F"), min_size=1, max_size=12)
 
 

@@ -20,11 +20,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.messages import Begun
 from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.options.both import SinkOptions, sink_options
-from eoslog.connector.run.driver import OWN_TIMEOUT_MS, Driver, shared_cluster
+from eoslog.connector.run.runner import OWN_TIMEOUT_MS, Runner
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.batch_writer import BatchWriter
 from eoslog.connector.sink.stream_writer import StreamWriter
@@ -106,7 +107,7 @@ def _decides(command: c.Command[Any]) -> bool:
     return isinstance(command, c.End) and command.commit and "/" not in command.participants[0].name
 
 
-def _driver(options: SinkOptions, halts: Halts, batch: int) -> Driver:
+def _runner(options: SinkOptions, halts: Halts, batch: int) -> Runner:
     """The product's driver, watched around every request."""
     finished = 0
 
@@ -126,7 +127,7 @@ def _driver(options: SinkOptions, halts: Halts, batch: int) -> Driver:
                 halts.here("decided, some winners finished", batch)
 
     timeout = min(OWN_TIMEOUT_MS, options.transaction_timeout_ms)
-    return Driver(shared_cluster(options.client), timeout, before=before, after=after)
+    return Runner(shared_cluster(options.client), timeout, before=before, after=after)
 
 
 class HaltingWriter(StreamWriter):
@@ -151,8 +152,8 @@ class HaltingWriter(StreamWriter):
         return message
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        driver = _driver(self._options, self._halts, batchId)
-        committer.commit_stream(self._options, reports_of(messages), batchId, driver)
+        runner = _runner(self._options, self._halts, batchId)
+        committer.commit_stream(self._options, reports_of(messages), batchId, runner)
         self._halts.here(FINISHED, batchId)
 
 
@@ -174,8 +175,8 @@ class HaltingBatchWriter(BatchWriter):
         return message
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        driver = _driver(self._options, self._halts, self._batch)
-        committer.commit_batch(self._options, reports_of(messages), driver)
+        runner = _runner(self._options, self._halts, self._batch)
+        committer.commit_batch(self._options, reports_of(messages), runner)
         self._halts.here(FINISHED, self._batch)
 
 

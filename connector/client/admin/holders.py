@@ -1,6 +1,6 @@
-"""Who holds back readers of committed records, and what there is to do about it.
+"""Who holds back readers of committed records, and what to do about it.
 
-They stop at the last stable offset of a partition: where the oldest transaction begins that is open there.
+Readers stop at the last stable offset of a partition: at the beginning of its oldest open transaction.
 """
 
 import time
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.producers import Producer
+from eoslog.connector.client.admin.producers import ActiveProducer
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.offsets.offsets import TopicPartition
 from eoslog.protocol.sink_names import sink_of
@@ -24,9 +24,9 @@ class Holder:
     """The transaction that holds a partition back: as the partition knows it, its transactional id (None: it
     is not told), and as its coordinator describes it (None: it knows none)."""
 
-    producer: Producer
+    producer: ActiveProducer
     name: str | None
-    found: transactions.Description | None
+    found: transactions.TransactionDescription | None
 
     @property
     def sink(self) -> str | None:
@@ -71,9 +71,9 @@ class Holder:
         )
 
 
-def oldest(found: Iterable[Producer]) -> list[Producer]:
+def oldest(found: Iterable[ActiveProducer]) -> list[ActiveProducer]:
     """Of each partition the open transaction that begins first: it is the one that holds readers back."""
-    first: dict[TopicPartition, Producer] = {}
+    first: dict[TopicPartition, ActiveProducer] = {}
     for producer in found:
         known = first.get(producer.where)
         if producer.start >= 0 and (known is None or producer.start < known.start):
@@ -81,7 +81,7 @@ def oldest(found: Iterable[Producer]) -> list[Producer]:
     return list(first.values())
 
 
-def holders(cluster: Cluster, open_there: Sequence[Producer]) -> list[Holder]:
+def holders(cluster: Cluster, open_there: Sequence[ActiveProducer]) -> list[Holder]:
     """What the coordinators know of these transactions. Raises KafkaError, EoslogError."""
     if not open_there:
         return []

@@ -25,7 +25,7 @@ class StillPending(Exception):
     """A transaction is about to change a group's offsets, for longer than the caller waits for that."""
 
 
-class Committed(NamedTuple):
+class CommittedOffset(NamedTuple):
     """A committed offset, its metadata, and the leader epoch of the record before it; -1: not told."""
 
     offset: int
@@ -62,7 +62,7 @@ def fetch_with_epochs(
     require_stable: bool = True,
     least_ms: int = 0,
     pending_ms: float | None = None,
-) -> dict[TopicPartition, Committed]:
+) -> dict[TopicPartition, CommittedOffset]:
     """The offset of each partition that has a commit; `partitions` None: all that have one.
 
     `require_stable` waits for transactions that are about to change the answer (KIP-447), for `least_ms` at
@@ -77,7 +77,7 @@ def fetch_with_epochs(
         topics = [{"name": topic, "partition_indexes": numbers} for topic, numbers in by_topic(rows)]
     body = {"group_id": group, "topics": topics, "require_stable": require_stable}
 
-    def attempt() -> dict[TopicPartition, Committed]:
+    def attempt() -> dict[TopicPartition, CommittedOffset]:
         nonlocal since
         try:
             return ask()
@@ -90,7 +90,7 @@ def fetch_with_epochs(
                 raise
             raise StillPending(f"{error}, for {waited:.1f} s") from error
 
-    def ask() -> dict[TopicPartition, Committed]:
+    def ask() -> dict[TopicPartition, CommittedOffset]:
         connection = cluster.coordinator("group", group)
         version = connection.pick(
             ApiKey.OFFSET_FETCH, max_version=_FETCH_MAX, min_version=_REQUIRE_STABLE if require_stable else 2
@@ -144,7 +144,7 @@ def commit_plain(
     _retry(cluster, ApiKey.OFFSET_COMMIT, group, attempt)
 
 
-def _committed(answer: Message, group: str) -> dict[TopicPartition, Committed]:
+def _committed(answer: Message, group: str) -> dict[TopicPartition, CommittedOffset]:
     found = {}
     for topic in answer["topics"]:
         for part in topic["partitions"]:
@@ -152,7 +152,7 @@ def _committed(answer: Message, group: str) -> dict[TopicPartition, Committed]:
             check(part["error_code"], f"OffsetFetch of {where[0]}-{where[1]} in group {group!r}")
             if part["committed_offset"] >= 0:
                 epoch = part["committed_leader_epoch"]
-                found[where] = Committed(part["committed_offset"], part["metadata"] or "", epoch)
+                found[where] = CommittedOffset(part["committed_offset"], part["metadata"] or "", epoch)
     return found
 
 

@@ -17,7 +17,7 @@ PARTITIONS_A_CALL = 500
 
 
 @dataclass(frozen=True)
-class Producer:
+class ActiveProducer:
     """A producer as a partition knows it; `start` is its open transaction's first offset, -1 without one."""
 
     where: TopicPartition
@@ -29,9 +29,9 @@ class Producer:
     start: int
 
 
-def producers(cluster: Cluster, partitions: Sequence[TopicPartition]) -> list[Producer]:
+def producers(cluster: Cluster, partitions: Sequence[TopicPartition]) -> list[ActiveProducer]:
     """All producers that the partitions' leaders remember. Raises KafkaError naming the partition."""
-    found: list[Producer] = []
+    found: list[ActiveProducer] = []
     for first in range(0, len(partitions), PARTITIONS_A_CALL):
         chunk = partitions[first : first + PARTITIONS_A_CALL]
         found += retrying(
@@ -46,7 +46,7 @@ def producers(cluster: Cluster, partitions: Sequence[TopicPartition]) -> list[Pr
     return found
 
 
-def _ask_leaders(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[Producer]:
+def _ask_leaders(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[ActiveProducer]:
     leaders: dict[Connection, list[TopicPartition]] = {}
     for where in partitions:
         leaders.setdefault(cluster.leader(*where), []).append(where)
@@ -72,8 +72,8 @@ def _fine(topic: Message, part: Message) -> bool:
     return True
 
 
-def _producer(topic: str, part: Message, entry: Message) -> Producer:
-    return Producer(
+def _producer(topic: str, part: Message, entry: Message) -> ActiveProducer:
+    return ActiveProducer(
         (topic, part["partition_index"]), entry["producer_id"], entry["producer_epoch"],
         entry["coordinator_epoch"], entry["last_sequence"], entry["last_timestamp"],
         entry["current_txn_start_offset"],

@@ -1,10 +1,10 @@
-"""Which transactions there are (ListTransactions): asked of every broker, and again where coordinators move.
+"""Lists all transactions (ListTransactions): asks every broker, and again if coordinators have moved.
 
-Each broker knows only those that it coordinates. One whose coordinator moves from a broker that has not
-answered yet to one that has would be in no answer. So each broker also tells, before and after its list, who
-leads the partitions of STATE_TOPIC, which is who coordinates (brokers learn of a move before they carry it
-out), and which brokers there are: where not all of them tell the same, or one was not asked, all are asked
-once more. While nothing moves that is one round trip.
+Each broker knows only the transactions that it coordinates. If a coordinator moves from a broker that has not
+answered yet to one that has, no answer contains its transactions. So each broker is also asked, before and
+after its list, who leads the partitions of STATE_TOPIC (the leaders are the coordinators, and brokers learn
+of a move before they carry it out) and which brokers there are. If the answers differ, or a broker was not
+asked, all are asked once more. While nothing moves this is one round trip.
 """
 
 import logging
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 STATE_TOPIC = "__transaction_state"
 LOOKS = 3
 """How often all brokers are asked at most. Should coordinators move all the time, what is found in none of
-these is left for whoever lists next: for the sink that means open for longer, never lost or doubled."""
+these is left to the next listing: for the sink that means open for longer, never lost or doubled."""
 
 _Leaders = dict[int, int]
 

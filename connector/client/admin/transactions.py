@@ -1,9 +1,9 @@
 """Transactions as the coordinator keeps them: open, end, look at, commit offsets within.
 
-Each call is tried again while a failure may pass (see retry.py): all of them may be repeated when
-their first answer was lost. InitProducerId then merely bumps the epoch once more; EndTxn answers a
-repeated request by its outcome as long as version and epoch stay the same (KIP-890), so a call keeps
-to the version of its first try. TV2 is transaction.version >= 2: no AddPartitionsToTxn, no
+Each call is retried while its failure may pass (see retry.py). All of them may be repeated when their
+first answer was lost: InitProducerId then merely bumps the epoch once more; EndTxn answers a repeated
+request with its outcome as long as version and epoch stay the same (KIP-890), so all tries of a call use
+one version. TV2 is transaction.version >= 2: no AddPartitionsToTxn, no
 AddOffsetsToTxn, and EndTxn 5 returns a bumped epoch. Ends and take-overs of many transactional ids
 are under way together (pipelined.py); the bundled broker ends them by one request, all visible at once.
 """
@@ -25,6 +25,7 @@ from eoslog.connector.client.wire.retry import check, passes, retrying
 from eoslog.connector.errors import EoslogError, RefusedByBroker
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.schema import Message
 
 T = TypeVar("T")
@@ -47,19 +48,11 @@ _TXN_OFFSETS_TV1 = 4
 
 
 @dataclass(frozen=True)
-class Identity:
-    """A producer as brokers know it."""
-
-    producer_id: int
-    epoch: int
-
-
-@dataclass(frozen=True)
-class Description:
+class TransactionDescription:
     """A transactional id's state, such as Ongoing or CompleteCommit; times in ms, `start_ms` since 1970."""
 
     state: str
-    identity: Identity
+    identity: ProducerIdentity
     timeout_ms: int
     start_ms: int
     partitions: list[TopicPartition]
@@ -69,13 +62,13 @@ class Description:
 class Kept:
     """A transaction that was taken over: who can end it, and who wrote it (None: nothing was open)."""
 
-    holder: Identity
-    wrote: Identity | None
+    holder: ProducerIdentity
+    wrote: ProducerIdentity | None
 
 
 def init_producer_id(
-    cluster: Cluster, transactional_id: str | None, timeout_ms: int, current: Identity | None = None
-) -> Identity:
+    cluster: Cluster, transactional_id: str | None, timeout_ms: int, current: ProducerIdentity | None = None
+) -> ProducerIdentity:
     """A producer id and epoch (InitProducerId). With a transactional id: fences its older users and
     aborts their open transaction; `current`: only if it has this identity still (KIP-360), else
     PRODUCER_FENCED or INVALID_PRODUCER_EPOCH. Raises KafkaError, as INVALID_TRANSACTION_TIMEOUT where the
@@ -84,20 +77,22 @@ def init_producer_id(
     if current is not None:
         body |= {"producer_id": current.producer_id, "producer_epoch": current.epoch}
 
-    def attempt(connection: Connection) -> Identity:
+    def attempt(connection: Connection) -> ProducerIdentity:
         version = connection.pick(
             ApiKey.INIT_PRODUCER_ID, min_version=_INIT_CURRENT if current else 0, max_version=_INIT_MAX
         )
         answer = connection.call(ApiKey.INIT_PRODUCER_ID, body, version=version)
         check(answer["error_code"], f"InitProducerId of {transactional_id!r} with time-out {timeout_ms} ms")
-        return Identity(answer["producer_id"], answer["producer_epoch"])
+        return ProducerIdentity(answer["producer_id"], answer["producer_epoch"])
 
     if transactional_id is None:
         return _anywhere(cluster, ApiKey.INIT_PRODUCER_ID, attempt)
     return _at_coordinator(cluster, ApiKey.INIT_PRODUCER_ID, transactional_id, attempt)
 
 
-def end_txn(cluster: Cluster, transactional_id: str, identity: Identity, commit: bool) -> Identity:
+def end_txn(
+    cluster: Cluster, transactional_id: str, identity: ProducerIdentity, commit: bool
+) -> ProducerIdentity:
     """Commit or abort; returns the identity to go on with. Raises KafkaError when refused, for
     instance INVALID_PRODUCER_EPOCH or PRODUCER_FENCED (another owner), INVALID_TXN_STATE (ended already)."""
     answer = end_txns(cluster, {transactional_id: identity}, commit)[transactional_id]
@@ -107,8 +102,8 @@ def end_txn(cluster: Cluster, transactional_id: str, identity: Identity, commit:
 
 
 def end_txns(
-    cluster: Cluster, identities: Mapping[str, Identity], commit: bool
-) -> dict[str, Identity | EoslogError | KafkaError]:
+    cluster: Cluster, identities: Mapping[str, ProducerIdentity], commit: bool
+) -> dict[str, ProducerIdentity | EoslogError | KafkaError]:
     """The same for several transactional ids, their requests under way together; each one's identity to go
     on with, or why it was not ended. A broker that can ends those it coordinates in one step."""
     verb = "commit" if commit else "abort"
@@ -137,11 +132,11 @@ def end_txns(
         answer = connection.call(ApiKey.END_TXN, body, version=version)
         return {first: answer} | {other["transactional_id"]: other for other in answer["together"]}
 
-    def read(name: str, answer: Message) -> Identity:
+    def read(name: str, answer: Message) -> ProducerIdentity:
         check(answer["error_code"], f"{verb} of {name!r} as {identities[name]}")
         if chosen[name] < _END_TXN_TV2 or answer["producer_id"] < 0:
             return identities[name]
-        return Identity(answer["producer_id"], answer["producer_epoch"])
+        return ProducerIdentity(answer["producer_id"], answer["producer_epoch"])
 
     return at_coordinators(cluster, f"EndTxn({verb})", identities, ApiKey.END_TXN, request, read, together)
 
@@ -151,7 +146,7 @@ def keep_prepared(
 ) -> dict[str, Kept | EoslogError | KafkaError]:
     """Take over open transactions as they are, to be ended by the new holder and by no time-out (KIP-939).
 
-    A transactional id without an open transaction starts anew. The requests are under way together.
+    A transactional id without an open transaction starts a new one. The requests are sent together.
     UnsupportedByBroker where the broker has no InitProducerId 6 (`timeout_ms` counts only for that of
     brokers that heed it).
     """
@@ -167,8 +162,8 @@ def keep_prepared(
 
     def read(name: str, answer: Message) -> Kept:
         check(answer["error_code"], f"InitProducerId(keepPreparedTxn) of {name!r}")
-        wrote = Identity(answer["ongoing_txn_producer_id"], answer["ongoing_txn_producer_epoch"])
-        holder = Identity(answer["producer_id"], answer["producer_epoch"])
+        wrote = ProducerIdentity(answer["ongoing_txn_producer_id"], answer["ongoing_txn_producer_epoch"])
+        holder = ProducerIdentity(answer["producer_id"], answer["producer_epoch"])
         return Kept(holder, wrote if wrote.producer_id >= 0 else None)
 
     return at_coordinators(
@@ -177,7 +172,7 @@ def keep_prepared(
 
 
 def add_partitions(
-    cluster: Cluster, transactional_id: str, identity: Identity, partitions: Iterable[TopicPartition]
+    cluster: Cluster, transactional_id: str, identity: ProducerIdentity, partitions: Iterable[TopicPartition]
 ) -> None:
     """Enlist partitions before the first record goes to them (TV1 only). Raises KafkaError."""
     wanted = list(partitions)
@@ -203,9 +198,9 @@ def add_partitions(
     _at_coordinator(cluster, ApiKey.ADD_PARTITIONS_TO_TXN, transactional_id, attempt)
 
 
-def describe(cluster: Cluster, ids: Sequence[str]) -> dict[str, Description | None]:
+def describe(cluster: Cluster, ids: Sequence[str]) -> dict[str, TransactionDescription | None]:
     """What the coordinators know of each id (DescribeTransactions); None: nothing."""
-    found: dict[str, Description | None] = {}
+    found: dict[str, TransactionDescription | None] = {}
 
     def attempt() -> None:
         left = [i for i in ids if i not in found]
@@ -243,7 +238,7 @@ def await_markers(cluster: Cluster, ids: Sequence[str]) -> tuple[str, ...]:
 def commit_offsets(
     cluster: Cluster,
     transactional_id: str,
-    identity: Identity,
+    identity: ProducerIdentity,
     group: str,
     offsets: Mapping[TopicPartition, tuple[int, str]],
     epochs: Epochs | None = None,
@@ -282,7 +277,7 @@ def commit_offsets(
     _retry(cluster, ApiKey.TXN_OFFSET_COMMIT, attempt, lambda: cluster.forget_coordinator("group", group))
 
 
-def _add_offsets(cluster: Cluster, transactional_id: str, identity: Identity, group: str) -> None:
+def _add_offsets(cluster: Cluster, transactional_id: str, identity: ProducerIdentity, group: str) -> None:
     body = {
         "transactional_id": transactional_id,
         "producer_id": identity.producer_id,
@@ -342,13 +337,13 @@ def _check_all(codes: Mapping[TopicPartition, int], wanted: Sequence[TopicPartit
         check(worst, f"{what}: refused for {_named(names)}")
 
 
-def _description(state: Message) -> Description | None:
+def _description(state: Message) -> TransactionDescription | None:
     if state["error_code"] == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         return None
     check(state["error_code"], f"DescribeTransactions of {state['transactional_id']!r}")
-    return Description(
+    return TransactionDescription(
         state["transaction_state"],
-        Identity(state["producer_id"], state["producer_epoch"]),
+        ProducerIdentity(state["producer_id"], state["producer_epoch"]),
         state["transaction_timeout_ms"],
         state["transaction_start_time_ms"],
         [(topic["topic"], p) for topic in state["topics"] for p in topic["partitions"]],

@@ -5,7 +5,7 @@ does. Only batch headers are looked at one by one; records of all batches of an 
 once. Control batches and records of aborted transactions are passed over.
 
 With client.rack a leader may send its reader to a replica near by (KIP-392), giving no records itself.
-Whatever goes wrong there, or is not there yet, is asked of the leader, whose word counts.
+If that fails, or the replica does not have the records yet, the leader is asked; its answer counts.
 """
 
 from base64 import urlsafe_b64decode
@@ -94,7 +94,7 @@ def fetch(
             elif seen.next_offset < end:
                 reader.ask(seen.next_offset)
             for decoded in _decoded(reader.name, answer.records, seen.batches, headers, max_payload):
-                rows = cut(decoded, position, end)
+                rows = clip(decoded, position, end)
                 if len(rows):
                     yield rows
             if lost is not None:
@@ -131,7 +131,7 @@ def _decoded(
         yield from _decoded(name, records, batches[middle:], headers, max_payload)
 
 
-def cut(rows: DecodedRecords, start: int, end: int) -> DecodedRecords:
+def clip(rows: DecodedRecords, start: int, end: int) -> DecodedRecords:
     """Rows with offsets start..end-1; offsets rise, so it is a slice."""
     offsets = rows.offset.to_numpy()
     first, last = (int(i) for i in np.searchsorted(offsets, (start, end)))
@@ -316,7 +316,7 @@ class _Reader:
         now = self.cluster.topic(self.topic).topic_id
         if now is not None and now != self.topic_id:
             raise TopicMadeAnew(
-                f"topic {self.topic} was deleted and made anew: its id is {now}, but records of "
+                f"topic {self.topic} was deleted and created again: its id is {now}, but records of "
                 f"{self.topic_id} were to be read from {self.name}"
             )
 

@@ -1,7 +1,7 @@
-"""Some small ranges at once: one Fetch for each leader, and another for what it left out.
+"""Reads several small ranges at once: one Fetch for each leader, and another for what it left out.
 
-For a micro-batch of a handful of rows, whose tasks would cost more than its reading. Whatever does not come
-as expected is left to fetch.py, which knows every failure: nothing is decided here.
+For a micro-batch of a few rows, where tasks would cost more than the reading. Anything unexpected is left to
+fetch.py, which handles every failure.
 """
 
 import logging
@@ -9,7 +9,7 @@ from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from eoslog.connector.client.records.fetch import cut
+from eoslog.connector.client.records.fetch import clip
 from eoslog.connector.client.records.gaps import Gaps
 from eoslog.connector.client.records.visible import visible
 from eoslog.connector.client.wire.cluster import Cluster
@@ -153,7 +153,7 @@ class _Batch:
             decoded = decode_batches(
                 records, seen.batches, headers=self._headers, max_payload=self._max_bytes
             )
-            if len(rows := cut(decoded, position, end)):
+            if len(rows := clip(decoded, position, end)):
                 self._found[place].append(rows)
         self._position[place] = max(position, seen.next_offset)
 

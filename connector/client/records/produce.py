@@ -1,7 +1,7 @@
 """Producing record batches: several requests in flight, in order, acknowledged or failed loudly.
 
-A topic is written to by its id where the broker can (Produce 13): one that is deleted and made anew is not
-the same topic, and gets nothing of what was begun for the old one.
+A topic is written to by its id where the broker supports it (Produce 13): a topic that is deleted and created
+again is another topic, and gets none of the rows meant for the old one.
 
 One thread, no background work: `send` puts a batch on the wire (or waits for room), `flush` waits for
 every acknowledgement. After a failure that may pass, everything in flight is first settled (answered
@@ -13,7 +13,6 @@ from base64 import urlsafe_b64decode
 from collections import deque
 
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.transactions import Identity
 from eoslog.connector.client.records.window import MAX_UNANSWERED, Outgoing, Unanswered, Verdict, pack
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import Address
@@ -29,6 +28,7 @@ from eoslog.connector.errors import (
 )
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError, info
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import EncodedBatch
 from eoslog.protocol.schema import Message
 
@@ -69,7 +69,7 @@ class Producer:
         self,
         cluster: Cluster,
         *,
-        identity: Identity | None,
+        identity: ProducerIdentity | None,
         transactional_id: str | None = None,
         acks: int = -1,
         max_in_flight: int | None = None,
@@ -127,7 +127,7 @@ class Producer:
     def flush(self) -> None:
         """Wait until every batch is acknowledged. Raises ProduceFailed naming topic and partition."""
         self._check()
-        self._pump(settle=True)
+        self._pump(wait=True)
 
     def close(self) -> None:
         """Give the connections back; with batches still unanswered, their outcome stays unknown."""
@@ -141,14 +141,14 @@ class Producer:
         if self._failed is not None:
             raise ProduceFailed(f"this producer failed before: {self._failed}") from self._failed
 
-    def _pump(self, *, settle: bool = False) -> None:
-        """Send what is queued; with `settle`, wait for all answers too. Tries again while that may help."""
+    def _pump(self, *, wait: bool = False) -> None:
+        """Send what is queued; with `wait`, wait for all answers too. Tries again while that may help."""
         backoff = Backoff(self.cluster.config, self.cluster.config.delivery_timeout_ms)
         while True:
             try:
                 self._transmit_queue()
-                if settle:
-                    self._settle_all()
+                if wait:
+                    self._await_all_answers()
                 return
             except _Again as again:
                 self._recover(again.reason, backoff, asked=True)
@@ -165,7 +165,7 @@ class Producer:
                 for request in pack(batches, self.cluster.config.max_request_bytes):
                     self._make_room(address, self.max_in_flight - 1)
                     if not all(map(self._unanswered.may_leave, request)):
-                        self._settle_all()
+                        self._await_all_answers()
                     self._transmit(address, request)
         self._queued.clear()
         self._queued_bytes = 0
@@ -196,9 +196,9 @@ class Producer:
             return
         if pinned is not None and any(topic == written for written, _ in self.partitions):
             raise TopicMadeAnew(
-                f"topic {topic} was deleted and made anew while rows were written to it (its id was {pinned} "
-                f"and is {now}). The rows written so far went with the old topic, so nothing of the batch "
-                "goes to the new one. Start the query again: it writes the batch as a whole"
+                f"topic {topic} was deleted and created again while rows were written to it (its id was "
+                f"{pinned} and is {now}). The rows written so far went with the old topic, so nothing of the "
+                "batch goes to the new one. Start the query again: it writes the batch as a whole"
             )
         self.topic_ids[topic] = now
 
@@ -254,7 +254,7 @@ class Producer:
             if reason is not None:
                 raise _Again(reason)
 
-    def _settle_all(self) -> None:
+    def _await_all_answers(self) -> None:
         """Wait for every answer that is to come."""
         for address in list(self._lanes):
             self._make_room(address, 0)
@@ -276,11 +276,11 @@ class Producer:
         }
         reason = None
         for batch in request:
-            refused = self._settle(batch, results.get(batch.where))
+            refused = self._take_answer(batch, results.get(batch.where))
             reason = reason or refused
         return reason
 
-    def _settle(self, batch: Outgoing, result: Message | None) -> KafkaError | None:
+    def _take_answer(self, batch: Outgoing, result: Message | None) -> KafkaError | None:
         if result is None:
             raise self._failure(batch, ErrorCode.UNKNOWN_SERVER_ERROR, "the answer leaves this partition out")
         code, text = result["error_code"], result["error_message"] or ""
@@ -303,7 +303,7 @@ class Producer:
     def _recover(self, error: Exception, backoff: Backoff, *, asked: bool = False) -> None:
         """Settle all that is in flight, queue what is left in order, and pause; or give up.
         `asked`: the broker's answer itself asks for another try."""
-        uncertain = self._settle_lanes()
+        uncertain = self._drain_lanes()
         self._queue = deque(sorted((*self._queue, *uncertain), key=lambda batch: batch.number))
         if not (asked or passes(error)) or (
             isinstance(error, BrokerUnreachable) and not self.cluster.reached
@@ -326,7 +326,7 @@ class Producer:
             self.cluster.forget_topic(topic)
         backoff.pause(error)
 
-    def _settle_lanes(self) -> list[Outgoing]:
+    def _drain_lanes(self) -> list[Outgoing]:
         """Take every answer that still comes; returns the batches whose outcome is unknown."""
         uncertain: list[Outgoing] = []
         for address, (connection, waiting) in list(self._lanes.items()):

@@ -41,7 +41,7 @@ _CREATION_PATIENCE_MS = 5_000
 class TopicInfo:
     """A topic: `leaders` maps each partition to its leader's node id, -1 while there is none.
 
-    `topic_id` is another one for a topic that was deleted and made anew (KIP-516), in the form of Kafka's
+    `topic_id` is another one for a topic that was deleted and created again (KIP-516), in the form of Kafka's
     tools; None where the broker tells none.
     """
 
@@ -126,11 +126,11 @@ class Cluster:
         return known if fresh else None
 
     def partitions(self, topic: str) -> list[int]:
-        """The partitions of a topic, asked anew each time: a topic may have grown."""
+        """The partitions of a topic. Asks a broker each time: a topic may have grown."""
         return sorted(self.describe(topic).leaders)
 
     def describe(self, topic: str) -> TopicInfo:
-        """A topic, asked about anew."""
+        """A topic. Asks a broker each time."""
         self.forget_topic(topic)
         return self.topic(topic)
 

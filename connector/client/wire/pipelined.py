@@ -1,6 +1,6 @@
-"""Many requests under way together: one for each transactional id, at the coordinators of all of them.
+"""Sends many requests together: one for each transactional id, to its coordinator.
 
-A micro-batch ends as many transactions as it has tasks; one after another that is a round trip each.
+A micro-batch ends as many transactions as it has tasks. One by one, each would cost a round trip.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,7 +51,7 @@ def at_coordinators(
         failures: list[Exception] = []
         for connection, mine in by_connection(cluster.coordinators("transaction", left())).items():
             answers = together(connection, mine)
-            failures += _settle(answers.items(), read, found)
+            failures += _take_answers(answers.items(), read, found)
             alone = [name for name in mine if name not in answers]
             for at in range(0, len(alone), IN_FLIGHT):
                 failures += _round(connection, alone[at : at + IN_FLIGHT], api, request, read, found)
@@ -84,7 +84,7 @@ def _round(
     read: Callable[[str, Message], T],
     found: dict[str, T | EoslogError | KafkaError],
 ) -> list[Exception]:
-    """Send, then receive; what is settled goes to `found`, what may pass is returned."""
+    """Send, then receive; what is final goes to `found`, what may pass is returned."""
     sent: list[str] = []
     for name in names:
         try:
@@ -94,15 +94,15 @@ def _round(
             continue
         connection.send(api, body, version)
         sent.append(name)
-    return _settle(((name, connection.receive()) for name in sent), read, found)
+    return _take_answers(((name, connection.receive()) for name in sent), read, found)
 
 
-def _settle(
+def _take_answers(
     answers: Iterable[tuple[str, Message]],
     read: Callable[[str, Message], T],
     found: dict[str, T | EoslogError | KafkaError],
 ) -> list[Exception]:
-    """What is settled goes to `found`, what may pass is returned."""
+    """What is final goes to `found`, what may pass is returned."""
     passing: list[Exception] = []
     for name, answer in answers:
         try:

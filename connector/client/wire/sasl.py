@@ -1,7 +1,7 @@
 """The client's side of SASL over Kafka's frames: one function that authenticates a connection.
 
 SaslHandshake says the mechanism, SaslAuthenticate carries its messages (KIP-152). The broker may limit the
-session's life (KIP-368): who holds the connection authenticates anew before it ends.
+session's life (KIP-368): the connection is authenticated again before that ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Clusters that outlive a task: Spark reuses Python workers, and connections are worth keeping."""
+"""Clusters that outlive a task or a batch: Spark reuses Python processes, and connections are worth it."""
 
 import os
 import threading
@@ -9,11 +9,11 @@ from eoslog.connector.client.wire.config import ClientConfig
 _clusters: dict[tuple[int, int, ClientConfig], Cluster] = {}
 
 
-def shared(config: ClientConfig) -> Cluster:
+def shared_cluster(config: ClientConfig) -> Cluster:
     """This thread's cluster for `config`, made at the first call.
 
-    Workers are forked: a child that found its parent's sockets would talk over the same connection, so
-    the process id is part of the key.
+    A cluster is for one thread. And processes are forked: a child that found its parent's sockets would talk
+    over the same connection, so the process id is part of the key.
     """
     key = (os.getpid(), threading.get_ident(), config)
     cluster = _clusters.get(key)

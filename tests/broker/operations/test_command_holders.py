@@ -15,13 +15,14 @@ from test_command_transactions import HUNG_ID, begin, write_what_no_coordinator_
 from eoslog.commands.session import client_config
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.holders import Holder
-from eoslog.connector.client.admin.producers import Producer as Known
-from eoslog.connector.client.admin.transactions import Description, Identity
+from eoslog.connector.client.admin.producers import ActiveProducer
+from eoslog.connector.client.admin.transactions import TransactionDescription
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.options.both import sink_options
 from eoslog.connector.sink import committer
-from eoslog.connector.sink.task import write_rows
 from eoslog.connector.sink.task_message import Attempt
+from eoslog.connector.sink.task_writer import write_rows
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.testing import EmbeddedBroker
 
 HOLDERS = ("transactions", "holders")
@@ -117,7 +118,7 @@ def test_a_decided_batch_is_not_to_be_aborted(
     query, options, report = begin_query(broker, tmp_path / "checkpoint", "decided")
     end = transactions.end_txns
 
-    def dies(cluster: Cluster, identities: dict[str, Identity], commit: bool) -> object:
+    def dies(cluster: Cluster, identities: dict[str, ProducerIdentity], commit: bool) -> object:
         if any("/" in name for name in identities):
             raise SystemExit("the driver dies between the decision and the commits")
         return end(cluster, identities, commit)
@@ -170,6 +171,6 @@ def test_one_that_ends_between_two_looks_does_not_seem_to_hang(
     ],
 )
 def test_each_state_has_its_way_out(state: str, partitions: list[tuple[str, int]], says: str) -> None:
-    known = Known(("t", 0), 7, 1, 0, 0, 1000, 5)
-    holder = Holder(known, "a", Description(state, Identity(7, 1), 1000, 1000, partitions))
+    known = ActiveProducer(("t", 0), 7, 1, 0, 0, 1000, 5)
+    holder = Holder(known, "a", TransactionDescription(state, ProducerIdentity(7, 1), 1000, 1000, partitions))
     assert holder.way_out().startswith(says)

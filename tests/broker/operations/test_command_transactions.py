@@ -16,6 +16,7 @@ from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.plain_records import encode_records
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.testing import EmbeddedBroker
 
 HUNG_ID = 77
@@ -131,7 +132,7 @@ def test_a_two_phase_commit_is_not_aborted_by_mistake() -> None:
             connection = cluster.coordinator("transaction", "ledger-1")
             made = connection.call(ApiKey.INIT_PRODUCER_ID, asked, version=6)
             assert made["error_code"] == 0
-            identity = transactions.Identity(made["producer_id"], made["producer_epoch"])
+            identity = ProducerIdentity(made["producer_id"], made["producer_epoch"])
             transactions.add_partitions(cluster, "ledger-1", identity, [("ledger", 0)])
         abort = ["transactions", "abort", "--transactional-id", "ledger-1"]
         assert "two-phase commit" in failure(broker, *abort)

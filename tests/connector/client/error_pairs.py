@@ -39,7 +39,7 @@ Produce NOT_COORDINATOR again KIP-890
 Produce FENCED_LEADER_EPOCH again KIP-320
 Produce UNKNOWN_LEADER_EPOCH again KIP-320
 Produce THROTTLING_QUOTA_EXCEEDED again KIP-599
-Produce UNKNOWN_TOPIC_ID again KIP-516: looked up again, where a topic made anew is noticed
+Produce UNKNOWN_TOPIC_ID again KIP-516: looked up again, where a topic created again is noticed
 Produce DUPLICATE_SEQUENCE_NUMBER answer Sender completes the batch: it was written
 Produce OUT_OF_ORDER_SEQUENCE_NUMBER refused of the oldest batch: what was acknowledged is lost (KIP-360)
 Produce UNKNOWN_PRODUCER_ID refused * Java may begin its sequences anew; here the whole task is tried again
@@ -178,7 +178,7 @@ Fetch FENCED_LEADER_EPOCH again KIP-320
 Fetch UNKNOWN_LEADER_EPOCH again KIP-320
 Fetch OFFSET_NOT_AVAILABLE again
 Fetch UNKNOWN_TOPIC_OR_PARTITION again
-Fetch UNKNOWN_TOPIC_ID again KIP-516: looked up again, where a topic made anew is noticed
+Fetch UNKNOWN_TOPIC_ID again KIP-516: looked up again, where a topic created again is noticed
 Fetch INCONSISTENT_TOPIC_ID again KIP-516
 Fetch FETCH_SESSION_ID_NOT_FOUND again KIP-227
 Fetch UNKNOWN_SERVER_ERROR again FetchCollector warns and goes on

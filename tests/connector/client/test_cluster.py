@@ -13,7 +13,7 @@ from eoslog.connector.client.wire import retry
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.client.wire.retry import Backoff, retrying
-from eoslog.connector.client.wire.shared import close_shared, shared
+from eoslog.connector.client.wire.shared import close_shared, shared_cluster
 from eoslog.connector.errors import (
     BrokerUnreachable,
     ConnectionLost,
@@ -203,10 +203,10 @@ def test_pauses_grow_and_stop_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -
 
 def test_shared_clusters_are_one_a_config() -> None:
     config = ClientConfig((("127.0.0.1", 1),))
-    assert shared(config) is shared(config)
-    kept = shared(config)
+    assert shared_cluster(config) is shared_cluster(config)
+    kept = shared_cluster(config)
     close_shared(config)
-    assert shared(config) is not kept
+    assert shared_cluster(config) is not kept
 
 
 def test_addresses() -> None:

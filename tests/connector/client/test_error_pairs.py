@@ -16,25 +16,24 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.listing import LATEST, list_offsets
 from eoslog.connector.client.admin.offsets import commit_plain, fetch_committed
-from eoslog.connector.client.admin.transactions import Identity
 from eoslog.connector.client.records.fetch import fetch
 from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire import retry, verdicts
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.commit.commands import Held
-from eoslog.connector.commit.names import Identity as Name
 from eoslog.connector.commit.names import Participant
 from eoslog.connector.errors import OffsetsGone, ProduceFailed, RetriesExhausted, UnknownTopic
 from eoslog.connector.run import markers
-from eoslog.connector.sink import task
+from eoslog.connector.sink import task_writer
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import stamp
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import EncodedBatch, encode_batches
 
 AMPLE_MS = 60_000
-ME = Identity(7, 3)
+ME = ProducerIdentity(7, 3)
 OFFSETS = {("t", 0): (5, "five")}
 
 
@@ -61,11 +60,11 @@ def produce(cluster: Cluster) -> None:
 
 
 def describe_producers(cluster: Cluster) -> object:
-    return markers.find_held(cluster, [("t", 0)], [Participant("x", Name(7, 3))])
+    return markers.find_held(cluster, [("t", 0)], [Participant("x", ProducerIdentity(7, 3))])
 
 
 def write_markers(cluster: Cluster) -> None:
-    markers.write_markers(cluster, [Held(("t", 0), Participant("x", Name(7, 3)), 0)], commit=True)
+    markers.write_markers(cluster, [Held(("t", 0), Participant("x", ProducerIdentity(7, 3)), 0)], commit=True)
 
 
 def flat(_: FakeBroker, code: int, body: Any) -> Any:
@@ -135,7 +134,7 @@ REQUESTS = {
     "FindCoordinator": Asked(
         ApiKey.FIND_COORDINATOR, lambda c: transactions.init_producer_id(c, "x", 1_000), coordinators
     ),
-    "Metadata": Asked(ApiKey.METADATA, lambda c: task._partitions_of(c)("t"), metadata),
+    "Metadata": Asked(ApiKey.METADATA, lambda c: task_writer._partitions_of(c)("t"), metadata),
     "ListOffsets": Asked(
         ApiKey.LIST_OFFSETS,
         lambda c: list_offsets(c, {("t", 0): LATEST}, committed=True),

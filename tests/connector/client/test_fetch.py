@@ -181,7 +181,7 @@ def test_no_record_of_another_topic_of_the_name_is_read(version: int) -> None:
     with FakeBroker({ApiKey.FETCH: fetched}, versions={ApiKey.FETCH: (4, version)}) as broker:
         broker.handlers[ApiKey.METADATA] = metadata
         with pytest.raises(
-            TopicMadeAnew, match="topic t was deleted and made anew: its id is AAECAwQFBgcICQoLDA0ODw"
+            TopicMadeAnew, match="topic t was deleted and created again: its id is AAECAwQFBgcICQoLDA0ODw"
         ):
             values(broker, 0, 100, topic_id="A" * 22)
 

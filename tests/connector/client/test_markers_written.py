@@ -9,12 +9,13 @@ from eoslog.connector.client.wire import retry
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.commit.commands import Held
-from eoslog.connector.commit.names import Identity, Participant
+from eoslog.connector.commit.names import Participant
 from eoslog.connector.run import markers
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.producer_identity import ProducerIdentity
 
-MINE = Participant("mine", Identity(7, 3))
+MINE = Participant("mine", ProducerIdentity(7, 3))
 HELD = Held(("t", 1), MINE, 5)
 
 
@@ -74,7 +75,7 @@ def producers(code: int = 0) -> Any:
 def test_what_is_open_of_a_producer_id_is_found_and_nothing_else() -> None:
     with FakeBroker({ApiKey.DESCRIBE_PRODUCERS: producers()}) as broker:
         assert markers.find_open(cluster(broker), "t", [1], "mine", 7) == (HELD,)
-        others = [Participant("mine", Identity(7, 2)), Participant("mine", Identity(7, 4))]
+        others = [Participant("mine", ProducerIdentity(7, 2)), Participant("mine", ProducerIdentity(7, 4))]
         assert markers.find_held(cluster(broker), [("t", 1)], [MINE, *others]) == (HELD,)
 
 

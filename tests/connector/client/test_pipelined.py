@@ -6,18 +6,18 @@ import pytest
 from fake_broker import Drop, FakeBroker
 
 from eoslog.connector.client.admin import transactions
-from eoslog.connector.client.admin.transactions import Identity, Kept
+from eoslog.connector.client.admin.transactions import Kept
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.client.wire.pipelined import IN_FLIGHT
 from eoslog.connector.commit import commands as c
-from eoslog.connector.commit.names import Identity as Own
 from eoslog.connector.commit.names import Participant
 from eoslog.connector.errors import RetriesExhausted, UnsupportedByBroker
-from eoslog.connector.run.driver import Driver
+from eoslog.connector.run.runner import Runner
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 NAMES = [f"sink/1.0/0/w.{number}" for number in range(IN_FLIGHT + 5)]
 
@@ -31,8 +31,8 @@ def ended(version: int, body: Any) -> Any:
     return {"error_code": 0, "producer_id": body["producer_id"], "producer_epoch": body["producer_epoch"] + 1}
 
 
-def all_of(names: list[str]) -> dict[str, Identity]:
-    return {name: Identity(number, 3) for number, name in enumerate(names)}
+def all_of(names: list[str]) -> dict[str, ProducerIdentity]:
+    return {name: ProducerIdentity(number, 3) for number, name in enumerate(names)}
 
 
 def test_requests_are_under_way_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_requests_are_under_way_together(monkeypatch: pytest.MonkeyPatch) -> Non
         client.coordinators("transaction", NAMES)
         monkeypatch.setattr(Connection, "receive", receive)
         found = transactions.end_txns(client, all_of(NAMES), True)
-    assert found == {name: Identity(number, 4) for number, name in enumerate(NAMES)}
+    assert found == {name: ProducerIdentity(number, 4) for number, name in enumerate(NAMES)}
     assert waiting == [*range(IN_FLIGHT, 0, -1), 5, 4, 3, 2, 1]
 
 
@@ -69,7 +69,7 @@ def test_each_has_its_own_outcome_and_only_what_may_pass_is_asked_again() -> Non
         found = transactions.end_txns(cluster(broker), all_of(["fenced", "busy", "fine"]), False)
     refused = found["fenced"]
     assert isinstance(refused, KafkaError) and refused.code == ErrorCode.PRODUCER_FENCED
-    assert found["busy"] == Identity(1, 4) and found["fine"] == Identity(2, 4)
+    assert found["busy"] == ProducerIdentity(1, 4) and found["fine"] == ProducerIdentity(2, 4)
     assert tries == {"fenced": 1, "busy": 3, "fine": 1}
 
 
@@ -84,7 +84,7 @@ def test_a_connection_lost_half_way_loses_no_answer_that_came() -> None:
 
     with FakeBroker({ApiKey.END_TXN: answer}) as broker:
         found = transactions.end_txns(cluster(broker), all_of(["a", "b", "c"]), True)
-    assert found == {name: Identity(number, 4) for number, name in enumerate("abc")}
+    assert found == {name: ProducerIdentity(number, 4) for number, name in enumerate("abc")}
     assert tries == ["a", "b", "b", "c"]
 
 
@@ -97,7 +97,7 @@ def test_those_that_never_get_through_are_told() -> None:
     with FakeBroker({ApiKey.END_TXN: answer}) as broker:
         short = cluster(broker, delivery_timeout_ms=200)
         found = transactions.end_txns(short, all_of(["stuck", "fine"]), True)
-    assert found["fine"] == Identity(1, 4)
+    assert found["fine"] == ProducerIdentity(1, 4)
     assert isinstance(found["stuck"], RetriesExhausted) and "kafka.delivery.timeout.ms" in str(found["stuck"])
 
 
@@ -133,7 +133,7 @@ def test_one_request_where_the_broker_ends_them_together() -> None:
     answers = Together()
     with answers.broker() as broker:
         found = transactions.end_txns(cluster(broker), all_of(NAMES), True)
-    assert found == {name: Identity(number, 4) for number, name in enumerate(NAMES)}
+    assert found == {name: ProducerIdentity(number, 4) for number, name in enumerate(NAMES)}
     assert answers.asked == [NAMES]
 
 
@@ -144,7 +144,11 @@ def test_of_those_that_end_together_only_what_may_pass_is_asked_again() -> None:
         found = transactions.end_txns(cluster(broker), all_of(["busy", "fenced", "fine", "busier"]), False)
     refused = found.pop("fenced")
     assert isinstance(refused, KafkaError) and refused.code == fenced
-    assert found == {"busy": Identity(0, 4), "fine": Identity(2, 4), "busier": Identity(3, 4)}
+    assert found == {
+        "busy": ProducerIdentity(0, 4),
+        "fine": ProducerIdentity(2, 4),
+        "busier": ProducerIdentity(3, 4),
+    }
     assert answers.asked == [
         ["busy", "fenced", "fine", "busier"],
         ["busy", "busier"],
@@ -163,7 +167,7 @@ def test_those_that_are_left_out_of_the_answer_are_asked_alone() -> None:
 
     with FakeBroker({ApiKey.END_TXN: answer}, ends_together=True) as broker:
         found = transactions.end_txns(cluster(broker), all_of(["a", "b", "c"]), True)
-    assert found == {name: Identity(number, 4) for number, name in enumerate("abc")}
+    assert found == {name: ProducerIdentity(number, 4) for number, name in enumerate("abc")}
     assert asked == ["a", "b", "c"]
 
 
@@ -178,7 +182,7 @@ def test_an_answer_that_is_lost_is_asked_for_again_in_the_same_way() -> None:
 
     with FakeBroker({ApiKey.END_TXN: lost}, ends_together=True) as broker:
         found = transactions.end_txns(cluster(broker), all_of(["a", "b"]), True)
-    assert found == {"a": Identity(0, 4), "b": Identity(1, 4)}
+    assert found == {"a": ProducerIdentity(0, 4), "b": ProducerIdentity(1, 4)}
     assert answers.asked == [["a", "b"], ["a", "b"]]
 
 
@@ -209,8 +213,8 @@ def test_an_open_transaction_is_taken_over() -> None:
     with FakeBroker({ApiKey.INIT_PRODUCER_ID: answer}) as broker:
         found = transactions.keep_prepared(cluster(broker), ["open", "at rest"], 60_000)
     assert found == {
-        "open": Kept(Identity(7, 4), Identity(7, 3)),
-        "at rest": Kept(Identity(7, 4), None),
+        "open": Kept(ProducerIdentity(7, 4), ProducerIdentity(7, 3)),
+        "at rest": Kept(ProducerIdentity(7, 4), None),
     }
 
 
@@ -221,7 +225,7 @@ def test_a_broker_without_the_request_is_not_asked() -> None:
         assert broker.seen(ApiKey.INIT_PRODUCER_ID) == []
 
 
-SEAL = c.Seal((Participant("x", Own(7, 3)), Participant("y", Own(8, 3))))
+SEAL = c.Seal((Participant("x", ProducerIdentity(7, 3)), Participant("y", ProducerIdentity(8, 3))))
 
 
 def asking(command: c.Command[Any]) -> c.Rules[Any]:
@@ -231,7 +235,7 @@ def asking(command: c.Command[Any]) -> c.Rules[Any]:
 
 def test_of_a_broker_without_the_request_the_rules_are_told_that_it_is_not_offered() -> None:
     with FakeBroker(versions={ApiKey.INIT_PRODUCER_ID: (0, 5)}) as broker:
-        answers = Driver(cluster(broker), 60_000).run(asking(SEAL))
+        answers = Runner(cluster(broker), 60_000).run(asking(SEAL))
     assert {type(answer) for answer in answers.values()} == {c.NotOffered}
 
 
@@ -239,16 +243,18 @@ def test_who_raises_the_epoch_says_who_it_is() -> None:
     """So nobody else's sink is taken from it."""
     given = {"error_code": 0, "producer_id": 7, "producer_epoch": 4}
     with FakeBroker({ApiKey.INIT_PRODUCER_ID: lambda *_: dict(given)}) as broker:
-        assert Driver(cluster(broker), 60_000).run(asking(c.Acquire("x", Own(7, 3)))) == Own(7, 4)
+        assert Runner(cluster(broker), 60_000).run(
+            asking(c.Acquire("x", ProducerIdentity(7, 3)))
+        ) == ProducerIdentity(7, 4)
         ((_, body),) = broker.seen(ApiKey.INIT_PRODUCER_ID)
     assert (body["producer_id"], body["producer_epoch"]) == (7, 3)
 
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_an_end_is_what_the_rules_have_asked_for(commit: bool) -> None:
-    end = c.End(commit, (Participant("x", Own(7, 3)),))
+    end = c.End(commit, (Participant("x", ProducerIdentity(7, 3)),))
     with FakeBroker({ApiKey.END_TXN: ended}) as broker:
-        assert Driver(cluster(broker), 60_000).run(asking(end)) == {"x": Own(7, 4)}
+        assert Runner(cluster(broker), 60_000).run(asking(end)) == {"x": ProducerIdentity(7, 4)}
         ((_, body),) = broker.seen(ApiKey.END_TXN)
     assert body["committed"] is commit
 
@@ -257,8 +263,10 @@ def test_the_rules_are_told_who_wrote_and_who_holds() -> None:
     kept = {"error_code": 0, "producer_id": 7, "producer_epoch": 4,
             "ongoing_txn_producer_id": 7, "ongoing_txn_producer_epoch": 3}  # fmt: skip
     with FakeBroker({ApiKey.INIT_PRODUCER_ID: lambda *_: dict(kept)}) as broker:
-        answers = Driver(cluster(broker), 60_000).run(asking(SEAL))
-    assert answers == dict.fromkeys("xy", c.Kept(holder=Own(7, 4), wrote=Own(7, 3)))
+        answers = Runner(cluster(broker), 60_000).run(asking(SEAL))
+    assert answers == dict.fromkeys(
+        "xy", c.Sealed(holder=ProducerIdentity(7, 4), wrote=ProducerIdentity(7, 3))
+    )
 
 
 def test_who_does_not_answer_has_not_refused() -> None:
@@ -268,7 +276,7 @@ def test_who_does_not_answer_has_not_refused() -> None:
         raise Drop
 
     with FakeBroker({ApiKey.INIT_PRODUCER_ID: lost}) as broker:
-        answers = Driver(cluster(broker, delivery_timeout_ms=20), 60_000).run(asking(SEAL))
+        answers = Runner(cluster(broker, delivery_timeout_ms=20), 60_000).run(asking(SEAL))
     assert {type(answer) for answer in answers.values()} == {c.Unknown}
 
 
@@ -284,7 +292,7 @@ def test_what_the_rules_are_told(code: ErrorCode, kind: type, caplog: pytest.Log
     """And the user, once, where nothing is sealed."""
     caplog.set_level("INFO", "eoslog")
     with FakeBroker({ApiKey.INIT_PRODUCER_ID: lambda *_: {"error_code": int(code)}}) as broker:
-        driver = Driver(cluster(broker), 60_000)
+        runner = Runner(cluster(broker), 60_000)
         for _ in range(2):
-            assert {type(answer) for answer in driver.run(asking(SEAL)).values()} == {kind}
+            assert {type(answer) for answer in runner.run(asking(SEAL)).values()} == {kind}
     assert caplog.text.count("no two-phase commit here") == (1 if kind is c.NotOffered else 0)

@@ -11,7 +11,6 @@ from fake_broker import FakeBroker, FakeLog, Silence, wait_until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eoslog.connector.client.admin.transactions import Identity
 from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
@@ -26,6 +25,7 @@ from eoslog.connector.errors import (
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import read_header
 from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import EncodedBatch, encode_batches
 
 FAULTS = ["", "lost request", "lost answer", "not leader"]
@@ -65,7 +65,7 @@ def test_every_batch_once_and_in_order_whatever_is_lost(
 ) -> None:
     log, sent = FakeLog(faults), dict[int, list[int]]()
     with FakeBroker({ApiKey.PRODUCE: log.produce}) as broker, cluster(broker, max_request_bytes=400) as c:
-        with Producer(c, identity=Identity(7, 0), max_in_flight=in_flight) as producer:
+        with Producer(c, identity=ProducerIdentity(7, 0), max_in_flight=in_flight) as producer:
             for partition, count in sends:
                 producer.send("t", partition, batch(count))
                 sent.setdefault(partition, []).append(count)
@@ -77,7 +77,7 @@ def test_every_batch_once_and_in_order_whatever_is_lost(
 def test_small_batches_of_several_partitions_share_a_request() -> None:
     log = FakeLog()
     with FakeBroker({ApiKey.PRODUCE: log.produce}) as broker, cluster(broker) as c:
-        with Producer(c, identity=Identity(7, 0)) as producer:
+        with Producer(c, identity=ProducerIdentity(7, 0)) as producer:
             for partition in (0, 1, 0):
                 producer.send("t", partition, batch())
             producer.flush()
@@ -93,7 +93,7 @@ def test_five_requests_leave_before_the_first_answer_once_a_partition_has_begun(
     with (
         FakeBroker({ApiKey.PRODUCE: log.produce}) as broker,
         cluster(broker, max_request_bytes=400) as c,
-        Producer(c, identity=Identity(7, 0)) as producer,
+        Producer(c, identity=ProducerIdentity(7, 0)) as producer,
     ):
         producer.send("t", 0, batch())
         producer.flush()
@@ -113,7 +113,7 @@ def test_the_first_batch_of_a_partition_leaves_alone() -> None:
     with (
         FakeBroker({ApiKey.PRODUCE: log.produce}) as broker,
         cluster(broker, max_request_bytes=400) as c,
-        Producer(c, identity=Identity(7, 0)) as producer,
+        Producer(c, identity=ProducerIdentity(7, 0)) as producer,
     ):
         for _ in range(4):
             producer.send("t", 0, batch())
@@ -124,7 +124,7 @@ def test_the_first_batch_of_a_partition_leaves_alone() -> None:
 def test_too_large_names_the_partition_and_what_to_do() -> None:
     log = FakeLog(codes={1: 10})
     with FakeBroker({ApiKey.PRODUCE: log.produce}) as broker, cluster(broker) as c:
-        producer = Producer(c, identity=Identity(7, 0))
+        producer = Producer(c, identity=ProducerIdentity(7, 0))
         producer.send("t", 1, batch())
         with pytest.raises(ProduceFailed, match=r"t-1 .*MESSAGE_TOO_LARGE.*max\.message\.bytes") as caught:
             producer.flush()
@@ -138,7 +138,7 @@ def test_a_gap_before_the_oldest_batch_is_fatal() -> None:
     """The log lost what it had acknowledged: going on would hide the loss."""
     log = FakeLog()
     with FakeBroker({ApiKey.PRODUCE: log.produce}) as broker, cluster(broker) as c:
-        producer = Producer(c, identity=Identity(7, 0))
+        producer = Producer(c, identity=ProducerIdentity(7, 0))
         for _ in range(2):
             producer.send("t", 0, batch())
         producer.flush()
@@ -152,7 +152,7 @@ def test_delivery_timeout_is_named() -> None:
     log = FakeLog(["not leader"] * 10_000)
     limits = {"delivery_timeout_ms": 300}
     with FakeBroker({ApiKey.PRODUCE: log.produce}) as broker, cluster(broker, **limits) as c:
-        producer = Producer(c, identity=Identity(7, 0))
+        producer = Producer(c, identity=ProducerIdentity(7, 0))
         producer.send("t", 0, batch())
         with pytest.raises(ProduceFailed, match=r"t-0 .*300 ms \(kafka\.delivery\.timeout\.ms\)"):
             producer.flush()
@@ -166,7 +166,7 @@ def test_a_silent_broker_ends_by_the_delivery_timeout() -> None:
         FakeBroker({ApiKey.PRODUCE: silent}) as broker,
         cluster(broker, request_timeout_ms=100, delivery_timeout_ms=400) as c,
     ):
-        producer = Producer(c, identity=Identity(7, 0))
+        producer = Producer(c, identity=ProducerIdentity(7, 0))
         producer.send("t", 0, batch())
         with pytest.raises(ProduceFailed, match=r"kafka\.delivery\.timeout\.ms"):
             producer.flush()
@@ -197,7 +197,7 @@ def test_without_retries_an_answer_that_leaves_it_open_is_raised(code: int) -> N
 def test_tv2_enlists_by_produce_12() -> None:
     log = FakeLog()
     with FakeBroker({ApiKey.PRODUCE: log.produce}) as broker, cluster(broker) as c:
-        with Producer(c, identity=Identity(7, 1), transactional_id="x") as producer:
+        with Producer(c, identity=ProducerIdentity(7, 1), transactional_id="x") as producer:
             producer.send("t", 0, batch())
             producer.flush()
         ((version, body),) = broker.seen(ApiKey.PRODUCE)
@@ -228,7 +228,7 @@ def test_tv1_enlists_each_partition_before_its_first_record() -> None:
     with (
         FakeBroker(handlers, transaction_version=1) as broker,
         cluster(broker) as c,
-        Producer(c, identity=Identity(7, 1), transactional_id="x") as producer,
+        Producer(c, identity=ProducerIdentity(7, 1), transactional_id="x") as producer,
     ):
         for partition in (0, 0, 1, 0, 1):
             producer.send("t", partition, batch())
@@ -241,14 +241,14 @@ def test_an_identity_forbids_what_would_void_it() -> None:
     c = Cluster(ClientConfig((("127.0.0.1", 1),)))
     for wrong in ({"acks": 1}, {"max_in_flight": 6}):
         with pytest.raises(ValueError, match="idempotent"):
-            Producer(c, identity=Identity(1, 0), **wrong)
+            Producer(c, identity=ProducerIdentity(1, 0), **wrong)
     with pytest.raises(ValueError, match="InitProducerId"):
         Producer(c, identity=None, transactional_id="x", acks=-1)
 
 
 def test_an_unreachable_broker_is_named_at_once() -> None:
     c = Cluster(ClientConfig((("127.0.0.1", 1),), request_timeout_ms=300))
-    producer = Producer(c, identity=Identity(1, 0))
+    producer = Producer(c, identity=ProducerIdentity(1, 0))
     producer.send("t", 0, batch())
     with pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:1.*kafka\.bootstrap\.servers"):
         producer.flush()
@@ -268,7 +268,7 @@ def test_no_more_are_in_flight_than_the_option_says(monkeypatch: pytest.MonkeyPa
     with (
         FakeBroker({ApiKey.PRODUCE: log.produce}) as broker,
         cluster(broker, max_request_bytes=400) as c,
-        Producer(c, identity=Identity(7, 0), max_in_flight=2) as producer,
+        Producer(c, identity=ProducerIdentity(7, 0), max_in_flight=2) as producer,
     ):
         producer.send("t", 0, batch())
         producer.flush()
@@ -282,7 +282,7 @@ def test_a_refusal_that_comes_while_others_go_again_is_raised() -> None:
     """One partition's leader has moved; the other one refuses for good: its rows must not be dropped."""
     log = FakeLog(codes={0: 6, 1: 10})
     with FakeBroker({ApiKey.PRODUCE: log.produce}) as broker, cluster(broker, max_request_bytes=400) as c:
-        producer = Producer(c, identity=Identity(7, 0))
+        producer = Producer(c, identity=ProducerIdentity(7, 0))
         with pytest.raises(ProduceFailed, match="t-1"):
             for partition in (0, 1):
                 producer.send("t", partition, batch())
@@ -295,7 +295,7 @@ def test_an_answer_that_leaves_a_partition_out_is_no_acknowledgement() -> None:
         FakeBroker({ApiKey.PRODUCE: lambda version, body: {"responses": []}}) as broker,
         cluster(broker) as c,
     ):
-        producer = Producer(c, identity=Identity(7, 0))
+        producer = Producer(c, identity=ProducerIdentity(7, 0))
         producer.send("t", 0, batch())
         with pytest.raises(ProduceFailed, match="the answer leaves this partition out"):
             producer.flush()
@@ -306,7 +306,7 @@ def test_an_answer_that_leaves_a_partition_out_is_no_acknowledgement() -> None:
 def test_a_moved_leader_is_looked_for_again() -> None:
     log = FakeLog(["not leader"])
     with FakeBroker({ApiKey.PRODUCE: log.produce}) as broker, cluster(broker) as c:
-        with Producer(c, identity=Identity(7, 0)) as producer:
+        with Producer(c, identity=ProducerIdentity(7, 0)) as producer:
             producer.send("t", 0, batch())
             producer.flush()
         assert len([body for _, body in broker.seen(ApiKey.METADATA) if body["topics"]]) == 2
@@ -316,7 +316,10 @@ def test_what_goes_again_keeps_to_the_largest_request() -> None:
     """Brokers cut the connection of who sends more than socket.request.max.bytes, for ever."""
     log = FakeLog(["lost request"])
     with FakeBroker({ApiKey.PRODUCE: log.produce}, partitions=5) as broker:
-        with cluster(broker, max_request_bytes=400) as c, Producer(c, identity=Identity(7, 0)) as producer:
+        with (
+            cluster(broker, max_request_bytes=400) as c,
+            Producer(c, identity=ProducerIdentity(7, 0)) as producer,
+        ):
             for partition in range(5):
                 producer.send("t", partition, batch())
             producer.flush()
@@ -334,7 +337,7 @@ def test_connections_with_answers_to_come_are_not_used_again() -> None:
         raise Silence
 
     with FakeBroker({ApiKey.PRODUCE: silent}) as broker, cluster(broker, max_request_bytes=400) as c:
-        producer = Producer(c, identity=Identity(7, 0))
+        producer = Producer(c, identity=ProducerIdentity(7, 0))
         producer.send("t", 0, batch())
         ((connection, waiting),) = producer._lanes.values()
         assert len(waiting) == 1
@@ -350,7 +353,7 @@ def test_an_old_broker_beside_new_ones_is_not_written_to_in_a_transaction() -> N
         FakeBroker({ApiKey.PRODUCE: log.produce}, versions={ApiKey.PRODUCE: (3, 11)}) as broker,
         cluster(broker) as c,
     ):
-        producer = Producer(c, identity=Identity(7, 1), transactional_id="x")
+        producer = Producer(c, identity=ProducerIdentity(7, 1), transactional_id="x")
         producer.send("t", 0, batch())
         with pytest.raises(UnsupportedByBroker):
             producer.flush()
@@ -359,7 +362,7 @@ def test_an_old_broker_beside_new_ones_is_not_written_to_in_a_transaction() -> N
 
 
 def test_topics_are_told_by_their_ids() -> None:
-    """A topic that was deleted and made anew gets nothing of what was begun for the old one."""
+    """A topic that was deleted and created again gets nothing of what was begun for the old one."""
     log, number = FakeLog(), bytes(range(16))
 
     def metadata(version: int, body: Any) -> Any:
@@ -373,7 +376,7 @@ def test_topics_are_told_by_their_ids() -> None:
 
     with FakeBroker({ApiKey.PRODUCE: produce}) as broker, cluster(broker) as c:
         broker.handlers[ApiKey.METADATA] = metadata
-        with Producer(c, identity=Identity(7, 0)) as producer:
+        with Producer(c, identity=ProducerIdentity(7, 0)) as producer:
             producer.send("t", 0, batch())
             producer.flush()
         ((_, body),) = broker.seen(ApiKey.PRODUCE)
@@ -400,7 +403,7 @@ class Topics:
 def pinning() -> Callable[..., Producer]:
     def make(patch: pytest.MonkeyPatch, *ids: str | None) -> tuple[Producer, Topics]:
         c = Cluster(ClientConfig((("127.0.0.1", 1),)))
-        return Producer(c, identity=Identity(7, 0)), Topics(patch, c, *ids)
+        return Producer(c, identity=ProducerIdentity(7, 0)), Topics(patch, c, *ids)
 
     return make  # type: ignore[return-value]
 

@@ -17,7 +17,7 @@ from eoslog.connector.client.admin.transaction_lists import (
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.commit import commands as c
-from eoslog.connector.run.driver import Driver
+from eoslog.connector.run.runner import Runner
 from eoslog.protocol.apis import ApiKey
 
 PATIENCE_SECONDS = 30
@@ -185,7 +185,7 @@ def test_the_driver_lists_what_is_open_alone(servers: list[FakeBroker]) -> None:
         return found
 
     with two.client() as cluster:
-        assert Driver(cluster, 60_000).run(rules()) == (HELD.transactional_id,)
+        assert Runner(cluster, 60_000).run(rules()) == (HELD.transactional_id,)
     asked = [body for broker in two.brokers.values() for _, body in broker.seen(ApiKey.LIST_TRANSACTIONS)]
     assert [body["state_filters"] for body in asked] == [["Ongoing"]] * 4
 

@@ -10,15 +10,16 @@ from fake_broker import Drop, FakeBroker, Handler
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
 from eoslog.connector.client.admin.offsets import StillPending, commit_plain, fetch_committed
-from eoslog.connector.client.admin.transactions import Identity, Listing
+from eoslog.connector.client.admin.transactions import Listing
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.client.wire.retry import retrying
 from eoslog.connector.errors import BrokerUnreachable, RetriesExhausted, UnsupportedByBroker
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.producer_identity import ProducerIdentity
 
-ME = Identity(7, 3)
+ME = ProducerIdentity(7, 3)
 
 
 def cluster(broker: FakeBroker, **more: Any) -> Cluster:
@@ -39,8 +40,10 @@ def scripted(*answers: Any) -> Handler:
     return handle
 
 
-@pytest.mark.parametrize(("level", "version", "after"), [(2, 5, Identity(7, 4)), (1, 4, ME), (0, 4, ME)])
-def test_end_txn_by_transaction_version(level: int, version: int, after: Identity) -> None:
+@pytest.mark.parametrize(
+    ("level", "version", "after"), [(2, 5, ProducerIdentity(7, 4)), (1, 4, ME), (0, 4, ME)]
+)
+def test_end_txn_by_transaction_version(level: int, version: int, after: ProducerIdentity) -> None:
     handler = scripted({"error_code": 0, "producer_id": 7, "producer_epoch": 4})
     with FakeBroker({ApiKey.END_TXN: handler}, transaction_version=level) as broker:
         assert transactions.end_txn(cluster(broker), "x", ME, True) == after
@@ -61,7 +64,7 @@ def test_end_txn_is_repeated_at_one_version_over_new_connections() -> None:
         raise Drop
 
     with FakeBroker({ApiKey.END_TXN: lost}) as broker:
-        assert transactions.end_txn(cluster(broker), "x", ME, False) == Identity(7, 4)
+        assert transactions.end_txn(cluster(broker), "x", ME, False) == ProducerIdentity(7, 4)
         tries = broker.seen(ApiKey.END_TXN)
     assert [version for version, _ in tries] == [5] * 4
     assert all(body == tries[0][1] for _, body in tries)
@@ -94,8 +97,8 @@ def test_init_producer_id_repeats_and_names_a_refused_timeout() -> None:
     good = {"error_code": 0, "producer_id": 9, "producer_epoch": 0}
     with FakeBroker({ApiKey.INIT_PRODUCER_ID: scripted(Drop(), 51, 14, good, good)}) as broker:
         c = cluster(broker)
-        assert transactions.init_producer_id(c, "x", 1000) == Identity(9, 0)
-        assert transactions.init_producer_id(c, None, 1000) == Identity(9, 0)
+        assert transactions.init_producer_id(c, "x", 1000) == ProducerIdentity(9, 0)
+        assert transactions.init_producer_id(c, None, 1000) == ProducerIdentity(9, 0)
         assert len(broker.seen(ApiKey.INIT_PRODUCER_ID)) == 5
     with (
         FakeBroker({ApiKey.INIT_PRODUCER_ID: scripted(50)}) as broker,
@@ -185,7 +188,10 @@ def test_describe_tells_unknown_ids() -> None:
     answers = scripted({"transaction_states": [state("a", 0), state("b", 105)]})
     with FakeBroker({ApiKey.DESCRIBE_TRANSACTIONS: answers}) as broker:
         found = transactions.describe(cluster(broker), ["a", "b"])
-    assert found == {"a": transactions.Description("Ongoing", ME, 5, 6, [("t", 1), ("t", 0)]), "b": None}
+    assert found == {
+        "a": transactions.TransactionDescription("Ongoing", ME, 5, 6, [("t", 1), ("t", 0)]),
+        "b": None,
+    }
 
 
 def test_a_lost_answer_of_describe_keeps_what_was_learnt() -> None:
@@ -243,7 +249,7 @@ def test_who_goes_on_is_told_only_to_a_broker_that_understands() -> None:
     """An older one would leave it out, give the id to anybody, and fence the driver that has it."""
     good = {"error_code": 0, "producer_id": 7, "producer_epoch": 4}
     with FakeBroker({ApiKey.INIT_PRODUCER_ID: scripted(good)}) as broker:
-        assert transactions.init_producer_id(cluster(broker), "x", 1000, ME) == Identity(7, 4)
+        assert transactions.init_producer_id(cluster(broker), "x", 1000, ME) == ProducerIdentity(7, 4)
         ((version, body),) = broker.seen(ApiKey.INIT_PRODUCER_ID)
         assert version >= 3 and (body["producer_id"], body["producer_epoch"]) == (7, 3)
     with FakeBroker(
@@ -252,7 +258,7 @@ def test_who_goes_on_is_told_only_to_a_broker_that_understands() -> None:
         with pytest.raises(UnsupportedByBroker):
             transactions.init_producer_id(cluster(broker), "x", 1000, ME)
         assert broker.seen(ApiKey.INIT_PRODUCER_ID) == []
-        assert transactions.init_producer_id(cluster(broker), "x", 1000) == Identity(7, 4)
+        assert transactions.init_producer_id(cluster(broker), "x", 1000) == ProducerIdentity(7, 4)
 
 
 def test_a_broker_that_cannot_enlist_offsets_gets_none_in_version_2() -> None:

@@ -20,7 +20,7 @@ from eoslog.connector.commit.decide import commit
 from eoslog.connector.commit.faults import BatchRefused, CommitFault
 from eoslog.connector.commit.messages import Batch, Report, Run
 from eoslog.connector.commit.names import Sink
-from eoslog.connector.run.driver import Driver
+from eoslog.connector.run.runner import Runner
 from tests.scenarios.apache_kafka import JARS, ApacheKafka
 
 SINK = Sink("s")
@@ -32,7 +32,7 @@ class Dead(BaseException):
     """The driver is killed."""
 
 
-class Mortal(Driver):
+class Mortal(Runner):
     """A driver that may be killed before it commits its own transaction, or its winners."""
 
     dies_before = ""
@@ -50,7 +50,7 @@ class Mortal(Driver):
 
 
 @contextmanager
-def driver(node: ApacheKafka) -> Iterator[Mortal]:
+def runner(node: ApacheKafka) -> Iterator[Mortal]:
     addresses = parse_addresses(node.bootstrap)
     config = ClientConfig(addresses, api_timeout_ms=PATIENCE_MS, delivery_timeout_ms=PATIENCE_MS)
     with Cluster(config) as cluster:
@@ -82,7 +82,7 @@ def two_phase_node(enabled: str) -> ApacheKafka:
 
 @pytest.mark.parametrize(("before", "after"), [("true", "false"), ("false", "true")])
 def test_two_phase_commit_is_switched_in_mid_batch(before: str, after: str) -> None:
-    with two_phase_node(before) as node, driver(node) as made:
+    with two_phase_node(before) as node, runner(node) as made:
         kafka = Kafka(node.bootstrap)
         topic = kafka.topic()
         run, reports = first_half(made, 1, write(made, 0, None, topic), topic)
@@ -99,14 +99,14 @@ def test_two_phase_commit_is_switched_off_where_a_dead_driver_has_sealed(
     with two_phase_node("true") as node:
         kafka = Kafka(node.bootstrap)
         topic = kafka.topic()
-        with driver(node) as made:
+        with runner(node) as made:
             _, reports = first_half(made, 1, write(made, 0, None, topic), topic)
             made.dies_before = dies_before
             with pytest.raises(Dead):
                 made.run(commit(SINK, reports, 1))
             assert len(still_open(made)) >= TASKS
         switch(node, "false")
-        with driver(node) as made:
+        with runner(node) as made:
             begun, _ = made.run(begin(SINK, Batch("q", 1, "1"), completed=0))
             assert begun.decided is not None and begun.decided.batch_id == decided
             assert not still_open(made)
@@ -117,7 +117,7 @@ def test_two_phase_commit_is_switched_off_where_a_dead_driver_has_sealed(
 
 
 def test_transaction_version_goes_down_to_1_in_mid_batch_and_up_again_in_another() -> None:
-    with ApacheKafka({}, ("--feature=transaction.version=2",)) as node, driver(node) as made:
+    with ApacheKafka({}, ("--feature=transaction.version=2",)) as node, runner(node) as made:
         kafka = Kafka(node.bootstrap)
         topic = kafka.topic()
         run = write(made, 0, None, topic)
@@ -134,18 +134,18 @@ def test_transaction_version_0_breaks_open_transactional_ids_until_their_coordin
     with ApacheKafka({}, ("--feature=transaction.version=2",)) as node:
         kafka = Kafka(node.bootstrap)
         topic = kafka.topic()
-        with driver(node) as made:
+        with runner(node) as made:
             _, reports = first_half(made, 1, write(made, 0, None, topic), topic)
             _feature(node, "downgrade", 0)
             with pytest.raises(BatchRefused, match=r"UNSUPPORTED_VERSION.*safe to start the query again"):
                 made.run(commit(SINK, reports, 1))
         _feature(node, "upgrade", 2)
-        with driver(node) as made, pytest.raises(CommitFault, match="CONCURRENT_TRANSACTIONS"):
+        with runner(node) as made, pytest.raises(CommitFault, match="CONCURRENT_TRANSACTIONS"):
             write(made, 1, None, topic)
         with pytest.raises(KafkaException):  # nor any other client
             kafka.producer(transactional_id=SINK.id).init_transactions(PATIENCE_MS / 1000)
         node.restart()
-        with driver(node) as made:
+        with runner(node) as made:
             write(made, 1, None, topic)
             assert len(kafka.rows(topic)) == 2 * TASKS and not still_open(made)
 

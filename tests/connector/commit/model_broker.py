@@ -10,10 +10,11 @@ import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from eoslog.connector.commit.commands import Description, Held, Kept, NotOffered, Offsets, Refused
+from eoslog.connector.commit.commands import Description, Held, NotOffered, Offsets, Refused, Sealed
 from eoslog.connector.commit.decision import ANCHOR, METADATA_LIMIT, Stored
-from eoslog.connector.commit.names import Identity, Participant
+from eoslog.connector.commit.names import Participant
 from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 TIMEOUT_MS = 900_000
 NEVER_MS = 2**31 - 1  # as a transaction is described that does not time out
@@ -34,22 +35,22 @@ UNMAPPED = refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 class Transaction:
     """One transactional id. `rows` are kept with their place in the log, by sequence number."""
 
-    identity: Identity
+    identity: ProducerIdentity
     state: str = "Empty"
     start_ms: int = -1
     timeout_ms: int = TIMEOUT_MS
-    previous: Identity | None = None  # before a rotation of the producer id
-    raised: Identity | None = None  # whose request to go on raised it to the present identity
-    holder: Identity | None = None  # of a transaction that was kept (KIP-939); `identity` wrote it
+    previous: ProducerIdentity | None = None  # before a rotation of the producer id
+    raised: ProducerIdentity | None = None  # whose request to go on raised it to the present identity
+    holder: ProducerIdentity | None = None  # of a transaction that was kept (KIP-939); `identity` wrote it
     rows: dict[int, tuple[int, str]] = field(default_factory=dict)
-    sequences: set[tuple[Identity, int]] = field(default_factory=set)  # as partitions remember them
+    sequences: set[tuple[ProducerIdentity, int]] = field(default_factory=set)  # as partitions remember them
     offsets: dict[str, dict[tuple[str, int], tuple[int, str]]] = field(default_factory=dict)
 
-    wrote: Identity | None = None  # of a transaction that EndTxn has ended: under what it was open
+    wrote: ProducerIdentity | None = None  # of a transaction that EndTxn has ended: under what it was open
     loses: frozenset[str] = frozenset()  # groups whose marker the node forgets that ends it next
 
     @property
-    def current(self) -> Identity:
+    def current(self) -> ProducerIdentity:
         """Whom requests must come from."""
         return self.holder or self.identity
 
@@ -59,7 +60,7 @@ class Open:
     """A transaction that has ended and is held open on a group's partition, its marker being lost."""
 
     name: str
-    identity: Identity
+    identity: ProducerIdentity
     committed: bool
     offsets: dict[tuple[str, int], tuple[int, str]]
 
@@ -100,7 +101,7 @@ class ModelBroker:
         if txn is not None and txn.state == "Ongoing":
             self._fence(txn)
 
-    def init(self, name: str) -> Identity:
+    def init(self, name: str) -> ProducerIdentity:
         self.begin_init(name)
         txn = self.transactions.get(name)
         if txn is None:
@@ -112,7 +113,7 @@ class ModelBroker:
         txn.state, txn.start_ms = "Empty", -1
         return txn.identity
 
-    def go_on(self, name: str, current: Identity) -> Identity | Refused:
+    def go_on(self, name: str, current: ProducerIdentity) -> ProducerIdentity | Refused:
         """InitProducerId by who names the identity that it has (KIP-360)."""
         txn = self.transactions.get(name)
         if txn is None:
@@ -125,7 +126,7 @@ class ModelBroker:
         txn.raised = current
         return txn.identity
 
-    def keep(self, name: str) -> Kept | NotOffered:
+    def keep(self, name: str) -> Sealed | NotOffered:
         """InitProducerId 6 with enable2Pc and keepPreparedTxn."""
         if not self.keeps:
             return NotOffered("two-phase commit is switched off")
@@ -134,11 +135,13 @@ class ModelBroker:
         if txn is None or wrote is None:
             identity = self.init(name)
             self.transactions[name].timeout_ms = NEVER_MS
-            return Kept(identity, None)
+            return Sealed(identity, None)
         txn.holder, txn.timeout_ms = self._next(txn.current), NEVER_MS
-        return Kept(txn.holder, wrote)
+        return Sealed(txn.holder, wrote)
 
-    def produce(self, name: str, identity: Identity, sequence: int, rows: Iterable[str]) -> Refused | None:
+    def produce(
+        self, name: str, identity: ProducerIdentity, sequence: int, rows: Iterable[str]
+    ) -> Refused | None:
         written = self.transactions[name].sequences if name in self.transactions else set()
         new = [(at, row) for at, row in enumerate(rows, sequence) if (identity, at) not in written]
         problem = self._enter(name, identity) if new else None
@@ -149,7 +152,7 @@ class ModelBroker:
                 self.log_end += 1
         return problem
 
-    def stage(self, name: str, identity: Identity, group: str, offsets: Offsets) -> Refused | None:
+    def stage(self, name: str, identity: ProducerIdentity, group: str, offsets: Offsets) -> Refused | None:
         problem = self._enter(name, identity)
         if problem is not None:
             return problem
@@ -158,7 +161,7 @@ class ModelBroker:
         self.transactions[name].offsets.setdefault(group, {}).update(kept)
         return refused(ErrorCode.OFFSET_METADATA_TOO_LARGE) if too_long else None
 
-    def end(self, name: str, identity: Identity, commit: bool) -> Identity | Refused:
+    def end(self, name: str, identity: ProducerIdentity, commit: bool) -> ProducerIdentity | Refused:
         txn = self.transactions.get(name)
         if txn is None:
             return UNMAPPED
@@ -259,10 +262,10 @@ class ModelBroker:
         txn.state, txn.identity, txn.holder = "PrepareAbort", _bumped(txn.current), None
         self._settle(txn)
 
-    def _next(self, identity: Identity) -> Identity:
+    def _next(self, identity: ProducerIdentity) -> ProducerIdentity:
         return self._new_identity() if identity.epoch >= self.last_epoch else _bumped(identity)
 
-    def _enter(self, name: str, identity: Identity) -> Refused | None:
+    def _enter(self, name: str, identity: ProducerIdentity) -> Refused | None:
         """Records or offsets join the transaction, which is opened by the first of them."""
         txn = self.transactions.get(name)
         if txn is None or txn.current.producer_id != identity.producer_id:
@@ -276,7 +279,9 @@ class ModelBroker:
             txn.state, txn.start_ms = "Ongoing", self.now_ms
         return None
 
-    def _end_1(self, txn: Transaction, identity: Identity, commit: bool) -> Identity | Refused:
+    def _end_1(
+        self, txn: Transaction, identity: ProducerIdentity, commit: bool
+    ) -> ProducerIdentity | Refused:
         if txn.current.producer_id != identity.producer_id:
             return UNMAPPED
         if txn.current != identity:
@@ -285,7 +290,9 @@ class ModelBroker:
             return self._prepare(txn, commit)
         return identity if txn.state == _complete(commit) else WRONG_STATE
 
-    def _end_2(self, txn: Transaction, identity: Identity, commit: bool) -> Identity | Refused:
+    def _end_2(
+        self, txn: Transaction, identity: ProducerIdentity, commit: bool
+    ) -> ProducerIdentity | Refused:
         """A retry is told by the old epoch; the current one means a next transaction, empty so far."""
         overflowed = txn.previous == identity and txn.identity.epoch == 0
         if txn.current.producer_id != identity.producer_id and not overflowed:
@@ -300,7 +307,7 @@ class ModelBroker:
             return txn.identity if txn.state == _complete(commit) else WRONG_STATE
         return WRONG_STATE if commit else self._prepare(txn, commit)
 
-    def _prepare(self, txn: Transaction, commit: bool) -> Identity:
+    def _prepare(self, txn: Transaction, commit: bool) -> ProducerIdentity:
         txn.state = "PrepareCommit" if commit else "PrepareAbort"
         txn.identity, txn.holder = txn.current, None
         txn.wrote = txn.identity
@@ -344,13 +351,13 @@ class ModelBroker:
         told = txn.current if self.tells_holder else txn.identity
         return Description(txn.state, told, txn.timeout_ms, txn.start_ms)
 
-    def _new_identity(self) -> Identity:
+    def _new_identity(self) -> ProducerIdentity:
         self._next_producer += 1
-        return Identity(self._next_producer, 0)
+        return ProducerIdentity(self._next_producer, 0)
 
 
-def _bumped(identity: Identity) -> Identity:
-    return Identity(identity.producer_id, identity.epoch + 1)
+def _bumped(identity: ProducerIdentity) -> ProducerIdentity:
+    return ProducerIdentity(identity.producer_id, identity.epoch + 1)
 
 
 def _complete(commit: bool) -> str:

@@ -20,7 +20,7 @@ from eoslog.connector.commit.prepare import Task, judge, participant_name, withd
 from eoslog.connector.commit.prove import prove_last
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
-from eoslog.connector.offsets.group_notes import Committed, Note, read_note
+from eoslog.connector.offsets.group_notes import Note, NotedOffset, read_note
 from tests.connector.commit.model_broker import ModelBroker
 from tests.connector.commit.model_history import DISTURBING, Choices, Fault, Shape
 
@@ -238,7 +238,7 @@ class Programs:
             decided=decided,
             ended=(ours.digest, {SOURCE: mine.first + ours.batch_id + 1}) if ours else None,
             group=USER_GROUP,
-            committed={SOURCE: Committed(found[0], read_note(found[1]))} if found else {},
+            committed={SOURCE: NotedOffset(found[0], read_note(found[1]))} if found else {},
             since=0,
         )
         check_story(story)
@@ -271,14 +271,14 @@ class Programs:
         return Prepared(stamp, partition, participant, len(rows), (("out", partition),))
 
     def _next_number(self, worker: int, batch_id: int) -> int:
-        """As task.py counts: a process never uses a name again in a batch, nor in the one after."""
+        """As task_writer.py counts: a process never uses a name again in a batch, nor in the one after."""
         of_batch, number = self.numbers.get((worker, batch_id % 2), (-1, 0))
         number = number + 1 if of_batch == batch_id else 0
         self.numbers[worker, batch_id % 2] = (batch_id, number)
         return number
 
     def _client(self, step: str, rules: c.Rules[T]) -> Steps[T]:
-        """Runs rules as connector/run/driver.py does, a request at a time."""
+        """Runs rules as connector/run/runner.py does, a request at a time."""
         answer: Any = None
         asked: Any = None
         while True:

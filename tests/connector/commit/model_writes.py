@@ -27,8 +27,8 @@ def end_of(sink: Sink, reports: Sequence[Report | None], begun: Begun) -> Steps[
 
 
 class Writes(Simulation):
-    """Each batch is a write under `job-<batch>`. A lost checkpoint is made anew and reads the source from its
-    beginning: the same tokens come again, with the same rows."""
+    """Each batch is a write under `job-<batch>`. A lost checkpoint is created again and reads the source from
+    its beginning: the same tokens come again, with the same rows."""
 
     begins_anew_at = 0
 
@@ -93,7 +93,7 @@ class Writes(Simulation):
 
 
 class WritesOfOthers(Writes):
-    """The checkpoint that is made anew reads from one slice later on: other rows under each token."""
+    """The checkpoint that is created again reads from one slice later on: other rows under each token."""
 
     begins_anew_at = 1
 

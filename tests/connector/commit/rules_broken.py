@@ -214,4 +214,4 @@ def partitions_asked_before_the_coordinator(patch: pytest.MonkeyPatch) -> None:
 
 
 def acquired_without_a_look(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(begin, "settle", sees.nothing)
+    patch.setattr(begin, "write_lost_markers", sees.nothing)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from eoslog.connector.commit.decision import KEPT_QUERIES, Decision, decode, encode
 from eoslog.connector.commit.faults import DecisionDamaged, DecisionTooLarge
 from eoslog.connector.commit.messages import Batch
-from eoslog.connector.commit.names import Identity, Participant, Sink, Slot, parity
+from eoslog.connector.commit.names import Participant, Sink, Slot, parity
 from eoslog.connector.commit.winner import Winner
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 SINK = Sink("orders/eu")
 METADATA_LIMIT = 4096
@@ -20,7 +21,7 @@ METADATA_LIMIT = 4096
 
 
 def decision(winners: int, *, batch_id: int = 7, sequence: int = 3, workers: int = 4) -> Decision:
-    run = Identity(1_000_000_007, 12)
+    run = ProducerIdentity(1_000_000_007, 12)
     return Decision(
         sequence,
         Batch("3f2b8c6e-9d0a-4d0e-8a53-1f0d8a8c0a11", batch_id, "0123456789abcdef"),
@@ -32,7 +33,7 @@ def decision(winners: int, *, batch_id: int = 7, sequence: int = 3, workers: int
                     SINK.participant(
                         Slot(run, parity(batch_id), f"{number % workers:016x}", number // workers)
                     ),
-                    Identity(1_000_000_100 + number, number % 30_000),
+                    ProducerIdentity(1_000_000_100 + number, number % 30_000),
                 ),
             )
             for number in range(winners)
@@ -66,7 +67,7 @@ def test_the_last_batches_of_other_queries_are_kept_the_newest_first(
     """Up to a limit, and one for each query; a decision of no other query looks as it always did."""
     last: Decision | None = None
     for number, batch in enumerate(batches, 1):
-        made = Decision(number, Batch(*batch), Identity(1, 1), (), ())
+        made = Decision(number, Batch(*batch), ProducerIdentity(1, 1), (), ())
         last = made._replace(earlier=last.earlier_than(batch[0]) if last else ())
         last = decode(SINK, encode(last, SINK, anchors=8))
     for query_id in list({query_id: None for query_id, *_ in reversed(batches)})[: KEPT_QUERIES + 1]:
@@ -78,7 +79,7 @@ def test_the_last_batches_of_other_queries_are_kept_the_newest_first(
 @given(query_id=st.text(max_size=40))
 def test_any_query_id_survives_and_counts_in_utf_16(query_id: str) -> None:
     made = decision(1)._replace(batch=Batch(query_id, 1))
-    made = made._replace(winners=(), incarnation=Identity(1, 1))
+    made = made._replace(winners=(), incarnation=ProducerIdentity(1, 1))
     chunks = encode(made, SINK, anchors=8)
     assert decode(SINK, chunks) == made
     assert all(len(text.encode("utf-16-le")) // 2 <= METADATA_LIMIT for _, text in chunks.values())
@@ -104,9 +105,9 @@ def test_holders_are_encoded_and_decoded(
 
     def held(winner: Winner) -> Winner:
         identity = winner.participant.identity
-        holder = Identity(identity.producer_id, identity.epoch + epochs)
+        holder = ProducerIdentity(identity.producer_id, identity.epoch + epochs)
         if winner.partition in rotated:
-            holder = Identity(identity.producer_id + 12_345, 0)
+            holder = ProducerIdentity(identity.producer_id + 12_345, 0)
         return winner._replace(holder=None if winner.partition in plain else holder)
 
     made = decision(winners)
@@ -125,12 +126,12 @@ def test_a_decision_of_before_is_read_as_it_was_written() -> None:
         '"wrote":{"out":[0,1]}}'
     )
     found = decode(SINK, {0: (9, f"eoslog/1 0 1 {zlib.crc32(text.encode()):08x} {text}")})
-    run = Identity(1000, 2)
+    run = ProducerIdentity(1000, 2)
 
-    def winner(partition: int, number: int, identity: Identity) -> Winner:
+    def winner(partition: int, number: int, identity: ProducerIdentity) -> Winner:
         return Winner(partition, Participant(SINK.participant(Slot(run, 1, "a0", number)), identity))
 
-    winners = (winner(0, 1, Identity(2001, 6)), winner(1, 0, Identity(2000, 5)))
+    winners = (winner(0, 1, ProducerIdentity(2001, 6)), winner(1, 0, ProducerIdentity(2000, 5)))
     assert found == Decision(9, Batch("q", 7, "d"), run, winners, (("out", 0), ("out", 1)))
     assert encode(found, SINK, 8)[0][1].split(" ", 4)[4].count("]") == text.count("]")
 
@@ -174,7 +175,7 @@ def test_damaged_and_foreign_metadata_is_refused() -> None:
 
 def test_a_winner_of_another_run_or_batch_cannot_be_decided() -> None:
     made = decision(2)
-    for wrong in (made._replace(incarnation=Identity(1, 1)), made._replace(batch=Batch("q", 8))):
+    for wrong in (made._replace(incarnation=ProducerIdentity(1, 1)), made._replace(batch=Batch("q", 8))):
         with pytest.raises(ValueError, match="not a participant"):
             encode(wrong, SINK, 8)
 
@@ -184,7 +185,7 @@ def test_reports_pickle() -> None:
 
     from eoslog.connector.commit.messages import Prepared, Stamp
 
-    stamp = Stamp("s", Identity(1, 0), Identity(1, 1), 3, 50, Batch("q", 1, "d"))
-    report = Prepared(stamp, 0, Participant("s/1.0/1/w.0", Identity(5, 5)), 10, (("t", 0),))
+    stamp = Stamp("s", ProducerIdentity(1, 0), ProducerIdentity(1, 1), 3, 50, Batch("q", 1, "d"))
+    report = Prepared(stamp, 0, Participant("s/1.0/1/w.0", ProducerIdentity(5, 5)), 10, (("t", 0),))
     assert pickle.loads(pickle.dumps(report)) == report
     assert replace(stamp, sequence=4) != stamp

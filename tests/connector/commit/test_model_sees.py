@@ -153,7 +153,7 @@ def sealed_when_it_is_finished(patch: pytest.MonkeyPatch) -> None:
 
 def sealed_whatever_the_answer(patch: pytest.MonkeyPatch) -> None:
     def believe(made: Any, answers: Any, policy: Any) -> Any:
-        holders = {name: answer.holder for name, answer in answers.items() if isinstance(answer, c.Kept)}
+        holders = {name: answer.holder for name, answer in answers.items() if isinstance(answer, c.Sealed)}
         return made._replace(
             winners=tuple(w._replace(holder=holders.get(w.participant.name)) for w in made.winners)
         ), []
@@ -167,7 +167,7 @@ def late_attempts_do_not_look(patch: pytest.MonkeyPatch) -> None:
 
 
 def lost_markers_not_looked_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(begin, "settle", nothing)
+    patch.setattr(begin, "write_lost_markers", nothing)
 
 
 def a_lost_marker_is_always_a_commit(patch: pytest.MonkeyPatch) -> None:

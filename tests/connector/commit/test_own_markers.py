@@ -10,10 +10,10 @@ from eoslog.connector.commit.decide import SourceOffsets
 from eoslog.connector.commit.decision import ANCHOR
 from eoslog.connector.commit.ending import Aborted, end_run
 from eoslog.connector.commit.faults import BatchRefused, MarkersMissing, OutcomeUnknown
-from eoslog.connector.commit.names import Identity
 from eoslog.connector.commit.own import LOOKS, is_ended
 from eoslog.connector.commit.prove import prove_last
 from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
 
 BOTH = pytest.mark.parametrize("tv", [1, 2])
@@ -146,7 +146,7 @@ def _aborted_then_committed(tv: int, *, anew: bool) -> Bench:
     _forget(bench)
     ended = broker.end(sink, begun.identity, False)
     identity = broker.init(sink) if anew else ended
-    assert isinstance(identity, Identity)
+    assert isinstance(identity, ProducerIdentity)
     broker.stage(sink, identity, "another", {(ANCHOR, 0): (1, "")})
     broker.end(sink, identity, True)
     assert broker.held[sink].identity == begun.identity
@@ -205,8 +205,8 @@ def test_trap_32_what_is_under_way_is_waited_for_no_longer_than_so() -> None:
 @pytest.mark.parametrize("state", ["CompleteCommit", "CompleteAbort"])
 def test_which_transaction_a_state_speaks_of(state: str) -> None:
     def told(held: tuple[int, int], own: tuple[int, int] | None, version: int) -> bool:
-        described = c.Description(state, Identity(7, 5), 60_000, 0)
-        return is_ended(described, Identity(*held), Identity(*own) if own else None, version)
+        described = c.Description(state, ProducerIdentity(7, 5), 60_000, 0)
+        return is_ended(described, ProducerIdentity(*held), ProducerIdentity(*own) if own else None, version)
 
     assert [epoch for epoch in range(8) if told((7, epoch), None, 2)] == [4]
     assert not told((8, 4), None, 2) and not told((7, 5), (7, 5), 2)

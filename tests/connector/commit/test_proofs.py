@@ -20,17 +20,18 @@ from eoslog.connector.commit.faults import (
 )
 from eoslog.connector.commit.finish import is_aborted
 from eoslog.connector.commit.messages import Empty
-from eoslog.connector.commit.names import Identity, Participant, Sink
+from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.commit.prove import prove_last
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.commit.seal import TwoPhase
 from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
 from tests.connector.commit.model_broker import TIMEOUT_MS
 
 BOTH = pytest.mark.parametrize("tv", [1, 2])
 SOURCE = SourceOffsets("dashboards", {("source", 0): (1, "")})
-WROTE = Participant("sink/1.0/0/w.0", Identity(7, 5))
+WROTE = Participant("sink/1.0/0/w.0", ProducerIdentity(7, 5))
 
 
 @pytest.mark.parametrize("state", ["PrepareAbort", "CompleteAbort"])
@@ -39,7 +40,7 @@ def test_which_abort_is_that_of_these_rows(state: str) -> None:
     been committed before it, nor does one of another producer id: they would be written again."""
 
     def proven(producer_id: int, epoch: int) -> bool:
-        return is_aborted(c.Description(state, Identity(producer_id, epoch), 60_000, 0), WROTE)
+        return is_aborted(c.Description(state, ProducerIdentity(producer_id, epoch), 60_000, 0), WROTE)
 
     assert [epoch for epoch in range(10) if proven(7, epoch)] == [5, 6]
     assert not any(proven(8, epoch) for epoch in range(10)), "the id expired, or its epochs ran out"
@@ -123,11 +124,11 @@ def test_a_marker_that_was_written_and_does_not_show_is_said() -> None:
 
 UNSTABLE = c.Refused(int(ErrorCode.UNSTABLE_OFFSET_COMMIT), "pending")
 STORED = Stored(1, {})
-HELD = (c.Held(("__consumer_offsets", 0), Participant("sink", Identity(7, 4)), 0),)
+HELD = (c.Held(("__consumer_offsets", 0), Participant("sink", ProducerIdentity(7, 4)), 0),)
 
 
 def told(state: str, epoch: int = 5) -> dict[str, c.Description]:
-    return {"sink": c.Description(state, Identity(7, epoch), 60_000, 0)}
+    return {"sink": c.Description(state, ProducerIdentity(7, epoch), 60_000, 0)}
 
 
 def looked(rules: c.Rules[Any], **answers: list[Any]) -> tuple[Any, list[c.WriteMarkers]]:
@@ -183,7 +184,7 @@ def test_what_can_be_read_by_now_is_read() -> None:
 def test_a_start_waits_for_the_markers_that_are_on_their_way(prepared: str, complete: bool) -> None:
     """Only when they are written, as the coordinator says, one that does not show is lost."""
     _, (written,) = looked(
-        own.settle(Sink("sink")),
+        own.write_lost_markers(Sink("sink")),
         Describe=[told(prepared), told(prepared.replace("Prepare", "Complete"))],
         FindOwn=[HELD, HELD, ()],
     )
@@ -196,9 +197,9 @@ def test_only_pending_offsets_are_waited_for() -> None:
 
 
 def test_of_what_is_held_only_what_is_sure_is_written() -> None:
-    older = (c.Held(("__consumer_offsets", 1), Participant("sink", Identity(7, 2)), 0),)
+    older = (c.Held(("__consumer_offsets", 1), Participant("sink", ProducerIdentity(7, 2)), 0),)
     _, (written,) = looked(
-        own.settle(Sink("sink")),
+        own.write_lost_markers(Sink("sink")),
         Describe=[told("CompleteCommit")],
         FindOwn=[(*HELD, *older), older],
         FetchStored=[STORED],
@@ -329,7 +330,7 @@ def test_reports_of_another_sink_decide_nothing() -> None:
 
 
 def test_tasks_that_wrote_to_two_topics_of_one_name_decide_nothing() -> None:
-    """The topic was deleted and made anew between them: rows of one are gone with the old one."""
+    """The topic was deleted and created again between them: rows of one are gone with the old one."""
     bench = Bench()
     first, second = bench.prepare_all(bench.begin(0))
     one = replace(first, topic_ids=(("out", "old"),))  # type: ignore[type-var]
@@ -338,7 +339,7 @@ def test_tasks_that_wrote_to_two_topics_of_one_name_decide_nothing() -> None:
         if fit:
             bench.commit(reports, 0)  # type: ignore[arg-type]
         else:
-            with pytest.raises(BatchRefused, match="topic out was deleted and made anew"):
+            with pytest.raises(BatchRefused, match="topic out was deleted and created again"):
                 bench.commit(reports, 0)  # type: ignore[arg-type]
 
 

@@ -16,8 +16,8 @@ from eoslog.connector.commit.faults import (
 )
 from eoslog.connector.commit.leave import fence
 from eoslog.connector.commit.messages import Batch, Begun, Decided
-from eoslog.connector.commit.names import Identity
 from eoslog.connector.commit.prepare import Task, judge
+from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_bench import Bench, Crash, finishes
 
 BOTH = pytest.mark.parametrize("tv", [1, 2])
@@ -93,7 +93,7 @@ def test_the_last_epoch_of_a_producer_id_is_not_gone_on_with() -> None:
     bench.whole_batch(0)
     run = bench.remembered
     assert run is not None
-    highest = Identity(run.identity.producer_id, 32_767)
+    highest = ProducerIdentity(run.identity.producer_id, 32_767)
 
     def prepared(command: c.Command[Any]) -> Any:
         if isinstance(command, c.Describe):

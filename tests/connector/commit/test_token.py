@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from eoslog.connector.commit.decision import Decision, decode, encode
 from eoslog.connector.commit.faults import DecisionDamaged
 from eoslog.connector.commit.messages import Batch
-from eoslog.connector.commit.names import Identity, Sink
+from eoslog.connector.commit.names import Sink
 from eoslog.connector.commit.token import KEPT_TOKENS, Content, Token, Tokens
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 SINK = Sink("writes")
 texts = st.text(st.sampled_from("ab:%/.-0199"), min_size=1, max_size=10)
@@ -63,7 +64,7 @@ def test_what_was_written_is_known_or_said_to_be_forgotten(writes: list[tuple[in
         token = Token("job-", "" if number < 0 else str(number))
         truth[token.digits] = content
         tokens = (last.tokens if last else Tokens()).after(token, content)
-        made = Decision(1, Batch("job-" + token.digits, 0), Identity(1, 1), (), (), tokens=tokens)
+        made = Decision(1, Batch("job-" + token.digits, 0), ProducerIdentity(1, 1), (), (), tokens=tokens)
         last = decode(SINK, encode(made, SINK, anchors=8))
         assert last == made and tokens.get(token) == content and not tokens.forgot(token)
     known = last.tokens if last else Tokens()
@@ -77,7 +78,7 @@ def test_what_was_written_is_known_or_said_to_be_forgotten(writes: list[tuple[in
 
 @pytest.mark.parametrize("bad", ["1|2 3", "x|1 2 3", "|1 2 3 4", "|1 2 zz"])
 def test_a_memory_that_makes_no_sense_is_refused(bad: str) -> None:
-    made = Decision(1, Batch("job-1", 0), Identity(1, 1), (), ())
+    made = Decision(1, Batch("job-1", 0), ProducerIdentity(1, 1), (), ())
     ((sequence, text),) = encode(
         made._replace(tokens=Tokens().after(Token.of("job-1"), Content(1, 2))), SINK, 8
     ).values()

@@ -20,9 +20,9 @@ from eoslog.connector.commit.faults import (
     Unfinished,
 )
 from eoslog.connector.commit.messages import Batch, Decided
-from eoslog.connector.commit.names import Identity
 from eoslog.connector.commit.prepare import judge
 from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
 
 BOTH = pytest.mark.parametrize("tv", [1, 2])
@@ -641,7 +641,7 @@ def test_faults_pickle() -> None:
 
 
 def test_an_identity_reads_as_in_names() -> None:
-    assert f"{Identity(7, 3)} {Batch('q', 1)}" == "7.3 batch 1 of query q"
+    assert f"{ProducerIdentity(7, 3)} {Batch('q', 1)}" == "7.3 batch 1 of query q"
 
 
 @pytest.mark.parametrize("tv", [1, 2])

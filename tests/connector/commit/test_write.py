@@ -19,9 +19,10 @@ from eoslog.connector.commit.faults import (
     TokenReused,
 )
 from eoslog.connector.commit.messages import Batch, Begun, Decided, Prepared, Report, Run
-from eoslog.connector.commit.names import Identity, Sink
+from eoslog.connector.commit.names import Sink
 from eoslog.connector.commit.token import KEPT_TOKENS
 from eoslog.connector.commit.write import begin_before, begin_write, note_finished
+from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.connector.commit.model_bench import Bench, Crash, decides, finishes
 
 BOTH = pytest.mark.parametrize("tv", [1, 2])
@@ -210,7 +211,7 @@ def test_at_the_last_epoch_the_sink_is_acquired_anew() -> None:
     bench.write("job-0")
     ((name, owned),) = bench.broker.describe(["sink"]).items()
     assert owned is not None
-    beyond = Description("PrepareCommit", Identity(owned.identity.producer_id, 32_767), 1, 1)
+    beyond = Description("PrepareCommit", ProducerIdentity(owned.identity.producer_id, 32_767), 1, 1)
 
     def intercept(command: c.Command[Any]) -> Any:
         if not isinstance(command, c.Describe):

@@ -55,5 +55,5 @@ def test_a_topic_made_anew_is_noticed_by_one_of_them(
         if connector == "kafka":
             assert found.rows is not None and len(found.rows) < 15, "rows are passed over without a word"
         else:
-            assert "made anew" in found.refused
+            assert "created again" in found.refused
         kafka.make_anew(topic)

@@ -1,4 +1,4 @@
-"""Topics that change while a batch is being written: the target grows, goes away, or is made anew. A task
+"""Topics that change while a batch is being written: the target grows, goes away, or is created again. A task
 stands still in the middle of its rows meanwhile."""
 
 from pathlib import Path
@@ -69,7 +69,7 @@ def test_the_target_is_made_anew(
     bench.kafka.make_anew(bench.topic, partitions)
     running.wake()
     said = running.end()
-    assert "made anew" in said and bench.topic in said
+    assert "created again" in said and bench.topic in said
     assert bench.visible(partitions) == []
     again = start(bench.query)
     assert again.end() == "done"

@@ -1,10 +1,10 @@
-"""Runs the commit protocol's rules over the Kafka client: each command a call, each failure an answer.
+"""Runs the commit protocol's rules over the Kafka client: makes a call of each command, an answer of each
+failure.
 
-No rule lives here. Also the connections that a process keeps from one batch to the next.
+There are no rules here.
 """
 
 import logging
-import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,13 +31,13 @@ from eoslog.connector.commit.commands import (
     FindHeld,
     FindOwn,
     Held,
-    Kept,
     ListOngoing,
     NotOffered,
     Offsets,
     Refused,
     Rules,
     Seal,
+    Sealed,
     StageOffsets,
     TransactionVersion,
     Unknown,
@@ -45,7 +45,6 @@ from eoslog.connector.commit.commands import (
 )
 from eoslog.connector.commit.decision import ANCHOR, Stored
 from eoslog.connector.commit.finish import ONGOING
-from eoslog.connector.commit.names import Identity
 from eoslog.connector.commit.own import LOOKS
 from eoslog.connector.errors import (
     BrokerUnreachable,
@@ -56,25 +55,26 @@ from eoslog.connector.errors import (
 )
 from eoslog.connector.run import markers
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Observer = Callable[[Command[Any]], None]
 OWN_TIMEOUT_MS = 60_000
-"""Time-out of the sink's own transaction: it is open for a few requests only, and while a crashed driver's
-is open, nobody who starts from the committed source offsets can read them."""
+"""Time-out of the sink's own transaction. It is open for a few requests only; while that of a crashed driver
+is open, a query that starts from the committed source offsets cannot read them."""
 _NO_ANSWER = (RetriesExhausted, ConnectionLost, BrokerUnreachable)
 _NOT_OFFERED = frozenset({ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION})
 """Two-phase commit is switched off, or not this client's right; or the broker only knows the request."""
 
 
-class Driver:
-    """Performs commands on one cluster. `timeout_ms` is the transaction time-out of the sink's own id.
+class Runner:
+    """Carries out commands on one cluster. `timeout_ms` is the transaction time-out of the sink's own id.
 
     `before` and `after` are called around each command, and around each single transaction that an End or
-    a Seal names, one after another: whoever watches, or crashes the process for a test, sees every step.
-    Unwatched, the requests of all of them are under way together.
+    a Seal names, one after another, so that a test can see every step, or crash the process there. Without
+    them all these requests are sent together.
     """
 
     def __init__(
@@ -112,8 +112,8 @@ class Driver:
         return self._cluster.reached
 
     def disturbed(self) -> bool:
-        """Whether a broker was lost or a coordinator moved, as far as this process knows, since this was last
-        asked."""
+        """Whether this process has noticed, since the last call, that a broker was lost or a coordinator
+        moved."""
         return self._cluster.disturbed()
 
     def run(self, rules: Rules[T]) -> T:
@@ -139,9 +139,8 @@ class Driver:
             self._after(command)
         return answer
 
-    def _acquire(self, command: Acquire) -> Identity:
-        current = _theirs(command.current) if command.current else None
-        return _own(transactions.init_producer_id(self._cluster, command.name, self._timeout_ms, current))
+    def _acquire(self, command: Acquire) -> ProducerIdentity:
+        return transactions.init_producer_id(self._cluster, command.name, self._timeout_ms, command.current)
 
     def _fetch_stored(self, command: FetchStored) -> Stored | Refused:
         if self._cluster.remembered(ANCHOR) is None:
@@ -177,27 +176,24 @@ class Driver:
         name, identity = command.sink
 
         def commit(offsets: Offsets) -> None:
-            transactions.commit_offsets(
-                self._cluster, name, _theirs(identity), command.group, offsets, command.epochs
-            )
+            transactions.commit_offsets(self._cluster, name, identity, command.group, offsets, command.epochs)
 
         if command.of_source:
             commit_known(self._cluster, command.group, command.offsets, commit)
         else:
             commit(command.offsets)
 
-    def _end(self, command: End) -> dict[str, Identity | Failure]:
-        identities = {name: _theirs(identity) for name, identity in command.participants}
-        found = transactions.end_txns(self._cluster, identities, command.commit)
+    def _end(self, command: End) -> dict[str, ProducerIdentity | Failure]:
+        found = transactions.end_txns(self._cluster, dict(command.participants), command.commit)
         return {
-            name: _failure(answer) if isinstance(answer, Exception) else _own(answer)
+            name: _failure(answer) if isinstance(answer, Exception) else answer
             for name, answer in found.items()
         }
 
-    def _seal(self, command: Seal) -> dict[str, Kept | NotOffered | Failure]:
+    def _seal(self, command: Seal) -> dict[str, Sealed | NotOffered | Failure]:
         names = [participant.name for participant in command.participants]
         found = transactions.keep_prepared(self._cluster, names, self._timeout_ms)
-        kept = {name: _kept(answer) for name, answer in found.items()}
+        kept = {name: _sealed(answer) for name, answer in found.items()}
         refusal = next((answer for answer in kept.values() if isinstance(answer, NotOffered)), None)
         if refusal is not None:
             _say_once(self._cluster.config, refusal)
@@ -225,8 +221,8 @@ class Driver:
 
 
 def commit_known(cluster: Cluster, group: str, offsets: Offsets, commit: Callable[[Offsets], None]) -> None:
-    """Commit source offsets of a group, but for those of partitions that the cluster says it does not have:
-    of them it warns. Raises what `commit` raises."""
+    """Commit source offsets of a group. Partitions that the cluster does not have are left out, with a
+    warning. Raises what `commit` raises."""
     try:
         commit(offsets)
     except KafkaError as error:
@@ -249,7 +245,7 @@ def commit_known(cluster: Cluster, group: str, offsets: Offsets, commit: Callabl
 
 
 def _answered(perform: Callable[[Any], Any], command: Any) -> Any:
-    """The result, or the failure as the rules know it."""
+    """The result, or the failure in the form that the rules expect."""
     try:
         return perform(command)
     except (KafkaError, *_NO_ANSWER) as error:
@@ -257,7 +253,7 @@ def _answered(perform: Callable[[Any], Any], command: Any) -> Any:
 
 
 def _failure(error: Exception) -> Failure:
-    """A failure as the rules know it; others are raised."""
+    """The failure in the form that the rules expect; raises other errors."""
     if isinstance(error, KafkaError):
         return Refused(int(error.code), str(error))
     if isinstance(error, _NO_ANSWER):
@@ -265,9 +261,9 @@ def _failure(error: Exception) -> Failure:
     raise error
 
 
-def _kept(answer: transactions.Kept | EoslogError | KafkaError) -> Kept | NotOffered | Failure:
+def _sealed(answer: transactions.Kept | EoslogError | KafkaError) -> Sealed | NotOffered | Failure:
     if isinstance(answer, transactions.Kept):
-        return Kept(_own(answer.holder), _own(answer.wrote) if answer.wrote else None)
+        return Sealed(answer.holder, answer.wrote)
     if isinstance(answer, UnsupportedByBroker) or (
         isinstance(answer, KafkaError) and answer.code in _NOT_OFFERED
     ):
@@ -288,29 +284,10 @@ def _say_once(config: ClientConfig, why: NotOffered) -> None:
         )
 
 
-def _own(identity: transactions.Identity) -> Identity:
-    return Identity(identity.producer_id, identity.epoch)
-
-
-def _theirs(identity: Identity) -> transactions.Identity:
-    return transactions.Identity(identity.producer_id, identity.epoch)
-
-
-def _description(state: transactions.Description) -> Description:
-    return Description(state.state, _own(state.identity), state.timeout_ms, state.start_ms)
+def _description(state: transactions.TransactionDescription) -> Description:
+    return Description(state.state, state.identity, state.timeout_ms, state.start_ms)
 
 
 def _clock() -> float:
-    """Seconds, of the clock that goes on while the machine sleeps, where there is one."""
+    """Seconds by a clock that also runs while the machine sleeps, where there is one."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
-
-
-_clusters: dict[tuple[int, ClientConfig], Cluster] = {}
-
-
-def shared_cluster(config: ClientConfig) -> Cluster:
-    """This process's connections to a cluster, kept for later batches; a forked child makes its own."""
-    key = (os.getpid(), config)
-    if key not in _clusters:
-        _clusters[key] = Cluster(config)
-    return _clusters[key]

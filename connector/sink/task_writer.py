@@ -1,7 +1,8 @@
-"""The task's side of the sink: write all rows in a transaction of the task's own, and report.
+"""The task's writer: writes all rows in the task's own transaction, and reports it to the driver.
 
-Nothing a task does makes a row visible (exactly_once, at_most_once): its transaction stays open for the
-driver to decide. A task that fails aborts its own; one that is killed leaves it to the next begin.
+With exactly_once and at_most_once a task makes no row visible: its transaction stays open until the driver
+has decided. A task that fails aborts its transaction; a killed task's transaction is aborted by the next
+begin.
 """
 
 import logging
@@ -18,19 +19,21 @@ from eoslog.connector.client.admin.configs import topic_configs
 from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import retrying
+from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit.messages import Begun, Decided, Empty, Prepared, Report, Stamp
-from eoslog.connector.commit.names import Identity, Participant
+from eoslog.connector.commit.names import Participant
 from eoslog.connector.commit.prepare import Task, judge, participant_name, withdraw_if_late
 from eoslog.connector.commit.replay import OnLost
 from eoslog.connector.options.both import SinkOptions
-from eoslog.connector.run.driver import Driver, shared_cluster
-from eoslog.connector.sink.deadletters import LIMITING, Limits, Screen
+from eoslog.connector.run.runner import Runner
+from eoslog.connector.sink.deadletters import LIMITING, Limits, RowValidator
 from eoslog.connector.sink.routing import Router
 from eoslog.connector.sink.tally import Tally
 from eoslog.connector.sink.task_message import Attempt, TaskMessage
 from eoslog.connector.spark.calls import called
 from eoslog.connector.spark.form import FORM
 from eoslog.connector.spark.sockets import acknowledging
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 log = logging.getLogger(__name__)
 
@@ -81,8 +84,8 @@ def _prepare(
     except BaseException as error:
         _give_up(cluster, name, identity, error)
         raise
-    participant = Participant(name, Identity(identity.producer_id, identity.epoch))
-    late = Driver(cluster, options.transaction_timeout_ms).run(withdraw_if_late(stamp, participant))
+    participant = Participant(name, identity)
+    late = Runner(cluster, options.transaction_timeout_ms).run(withdraw_if_late(stamp, participant))
     if late is not None:
         log.info("task of partition %d: %s", attempt.partition, late)
     written = tuple(sorted(producer.partitions))
@@ -91,8 +94,8 @@ def _prepare(
     return Prepared(stamp, attempt.partition, participant, *told)
 
 
-def _give_up(cluster: Cluster, name: str, identity: transactions.Identity, error: BaseException) -> None:
-    """Abort the task's own transaction: it must not hold back readers until its time-out."""
+def _give_up(cluster: Cluster, name: str, identity: ProducerIdentity, error: BaseException) -> None:
+    """Abort the task's own transaction, so that it does not hold back readers until its time-out."""
     try:
         transactions.end_txn(cluster, name, identity, commit=False)
     except Exception as second:  # the first error is the one to report; the next begin clears this up
@@ -100,7 +103,7 @@ def _give_up(cluster: Cluster, name: str, identity: transactions.Identity, error
 
 
 def _write_plainly(options: SinkOptions, attempt: Attempt, rows: Iterator[pa.RecordBatch]) -> None:
-    """at_least_once: every row acknowledged, retries without doubles within this attempt."""
+    """at_least_once: every row is acknowledged; retries within this attempt make no duplicates."""
     cluster = shared_cluster(options.client)
     first = next((batch for batch in rows if len(batch)), None)
     if first is None:
@@ -117,7 +120,8 @@ def _write_plainly(options: SinkOptions, attempt: Attempt, rows: Iterator[pa.Rec
 def _sender(
     options: SinkOptions, cluster: Cluster, producer: Producer, seed: int
 ) -> Callable[[pa.RecordBatch], None]:
-    """What takes the task's rows: to their partitions, or to the dead letter topic if there is one."""
+    """A function that sends rows to their partitions, and bad ones to the dead letter topic if there is
+    one."""
     partitions_of = _partitions_of(cluster)
     router = _router(options, partitions_of, options.topic, seed)
 
@@ -128,11 +132,11 @@ def _sender(
     if options.deadletter_topic is None:
         return send
     limits = cache(lambda topic: _limits(cluster, topic, partitions_of(topic)))
-    screen = Screen(options.topic, limits)
+    validator = RowValidator(options.topic, limits)
     letters = _router(options, partitions_of, options.deadletter_topic, seed)
 
     def send_or_bury(rows: pa.RecordBatch) -> None:
-        good, dead = screen.split(rows)
+        good, dead = validator.split(rows)
         send(good)
         if dead is not None:
             text = "%d rows cannot be written and go to %s. See examples.md#dead-letters"
@@ -147,8 +151,8 @@ def _limits(cluster: Cluster, topic: str, partitions: int) -> Limits:
 
 
 def _partitions_of(cluster: Cluster) -> Callable[[str], int]:
-    """How many partitions a topic has. Asking for it may create it, but only once: a topic that was there
-    and is gone has taken rows of this task with it."""
+    """How many partitions a topic has. The first call may create the topic. Later ones must not: a topic that
+    has gone in between has taken rows of this task with it."""
     seen: set[str] = set()
 
     def partitions_of(topic: str) -> int:
@@ -179,21 +183,21 @@ def _router(
 
 
 class _Slots(NamedTuple):
-    """Names that this process has used in a batch: its own word, and how many."""
+    """Transaction names that this process has used in a batch: its random word, and how many."""
 
     process: int
     worker: str
-    used: dict[tuple[str, Identity, int], tuple[int, int]]
+    used: dict[tuple[str, ProducerIdentity, int], tuple[int, int]]
 
 
 _slots = _Slots(-1, "", {})
 
 
 def _next_slot(stamp: Stamp) -> tuple[str, int]:
-    """This process's word and the number of its next transaction in the batch.
+    """This process's random word and the number of its next transaction in the batch.
 
-    The word is random and made once a process, so no other process ever uses these names; within
-    the process tasks run one after another, and numbers start again with every batch.
+    The word is made once for each process, so no other process ever uses these names. Within a process tasks
+    run one after another, and the numbers start again with every batch.
     """
     global _slots
     if _slots.process != os.getpid():
