@@ -12,7 +12,6 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 import pytest
-from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.commit.ending import run_of
@@ -25,6 +24,7 @@ from eoslog.connector.sink import committer
 from eoslog.connector.sink.task import write_rows
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.spark import processes
+from tests.connector.stock_kafka import Kafka
 
 AT_ONCE_SECONDS = 2.0
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from brokers import start_broker
-from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.commit import commands as c
@@ -21,6 +19,8 @@ from eoslog.connector.run.driver import Driver, shared_cluster
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task import write_rows
 from eoslog.connector.sink.task_message import Attempt
+from tests.connector.brokers import start_broker
+from tests.connector.stock_kafka import Kafka
 
 PATIENCE_SECONDS = 120
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from stock_kafka import Kafka
 
 from eoslog.connector import progress
 from eoslog.connector.commit.commands import (
@@ -22,6 +21,7 @@ from eoslog.connector.commit.commands import (
 from eoslog.connector.commit.messages import Batch, Decided, Empty, Prepared, Report, Stamp
 from eoslog.connector.commit.names import Identity, Participant, Sink
 from eoslog.connector.progress import Behind, offsets_behind_latest
+from tests.connector.stock_kafka import Kafka
 
 SINK = Sink("orders/eu")
 OWN = Identity(7, 0)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.commit.messages import Batch, Begun, Decided, Empty, Prepared, Report, Stamp
@@ -20,6 +19,7 @@ from eoslog.connector.sink import committer, task
 from eoslog.connector.sink.tally import Tally
 from eoslog.connector.sink.task import write_rows
 from eoslog.connector.sink.task_message import Attempt
+from tests.connector.stock_kafka import Kafka
 
 NOWHERE = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out"}
 BATCH = Batch("q", 4, "digest")

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from brokers import Broker
-from stock_kafka import Kafka
 
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
@@ -17,6 +15,8 @@ from eoslog.connector.run.driver import Driver, shared_cluster
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task import write_rows
 from eoslog.connector.sink.task_message import Attempt
+from tests.connector.brokers import Broker
+from tests.connector.stock_kafka import Kafka
 
 
 class OneProcess:

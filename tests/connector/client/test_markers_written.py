@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from fake_broker import FakeBroker
 
 from eoslog.connector.client.wire import retry
 from eoslog.connector.client.wire.cluster import Cluster
@@ -13,6 +12,7 @@ from eoslog.connector.commit.names import Identity, Participant
 from eoslog.connector.run import markers
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
+from tests.connector.client.fake_broker import FakeBroker
 
 MINE = Participant("mine", Identity(7, 3))
 HELD = Held(("t", 1), MINE, 5)

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_broker import Drop, FakeBroker, Handler
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
@@ -17,6 +16,7 @@ from eoslog.connector.client.wire.retry import retrying
 from eoslog.connector.errors import BrokerUnreachable, RetriesExhausted, UnsupportedByBroker
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from tests.connector.client.fake_broker import Drop, FakeBroker, Handler
 
 ME = Identity(7, 3)
 
