@@ -71,28 +71,28 @@ crash-log: $(READY)  ## crash a log at every single change of the disk, while it
 	EOSLOG_CRASH_STRIDE=1 EOSLOG_CRASH_LIVES=$(or $(LIVES),3) $(BIN)/python -m pytest -q -s --timeout 0 -k crash_at tests/broker/log/test_log_upkeep_model.py
 
 soak-crash: $(READY)  ## crash the broker at random points of random lives for MINUTES=5 (on a disk in memory; SEED=n repeats)
-	$(BIN)/python tests/crash/soak.py --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.crash.soak --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
 
 soak-kill9: $(READY)  ## ROUNDS=5 of kill -9 and power loss under stock clients at work (SEED=n repeats)
-	$(BIN)/python tests/crash/soak_kill9.py --rounds $(or $(ROUNDS),5) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.crash.soak_kill9 --rounds $(or $(ROUNDS),5) $(if $(SEED),--seed $(SEED))
 
 soak-stateful: $(READY) $(if $(filter kafka,$(BROKER)),$(KAFKA))  ## stateful queries killed at random (KILLS=6 SEED=n QUERIES="..." BROKER=kafka GUARANTEE=at_least_once)
-	$(BIN)/python tests/stateful/soak_stateful.py --kills $(or $(KILLS),6) --guarantee $(GUARANTEE) --broker $(or $(BROKER),eoslog) \
+	$(BIN)/python -m tests.stateful.soak_stateful --kills $(or $(KILLS),6) --guarantee $(GUARANTEE) --broker $(or $(BROKER),eoslog) \
 		$(if $(SEED),--seed $(SEED)) $(if $(QUERIES),--queries $(QUERIES))
 
-SOAK_COPY = PYTHONPATH=. nice -n 5 $(BIN)/python -u tests/soaks
+SOAK_COPY := nice -n 5 $(BIN)/python -u -m tests.soaks
 
 soak-hostile: setup compiled  ## all that hostile clients can do at once, for MINUTES=60: how long a good client waits, what the broker takes (HOSTILE_ARGS="--only deaf,bombs")
-	PYTHONPATH=. $(BIN)/python -u tests/soaks/soak_hostile.py --minutes $(or $(MINUTES),60) $(HOSTILE_ARGS)
+	$(BIN)/python -u -m tests.soaks.soak_hostile --minutes $(or $(MINUTES),60) $(HOSTILE_ARGS)
 
 soak-copy: setup $(KAFKA) $(SPARK_KAFKA)  ## a copy of 200,000 rows, its driver killed 20 times, with eoslog and with Spark's connector (SEED=n)
-	$(SOAK_COPY)/soak_copy.py $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
+	$(SOAK_COPY).soak_copy $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
 
 soak-copy-cluster: setup $(KAFKA)  ## the copy on three Apache Kafka nodes that are killed in turn, and all but one (SEED=n)
-	$(SOAK_COPY)/soak_copy_cluster.py $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
+	$(SOAK_COPY).soak_copy_cluster $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
 
 soak-kill: setup $(if $(filter nodes,$(BROKER)),$(KAFKA))  ## everything is killed for hours, and each round judged (KILLS=1000 SEED=n BROKER=nodes SOAK_ARGS="--kinds ...")
-	PYTHONPATH=. nice -n 5 $(BIN)/python -u tests/kills/soak_kill.py --kills $(or $(KILLS),1000) --broker $(or $(BROKER),bundled) \
+	nice -n 5 $(BIN)/python -u -m tests.kills.soak_kill --kills $(or $(KILLS),1000) --broker $(or $(BROKER),bundled) \
 		$(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
 
 bench-codec: $(READY)  ## records a second of the vectorised codec, on one core
@@ -150,29 +150,27 @@ test-java: setup $(KAFKA)  ## the client scenarios with Kafka's Java client
 	$(SCENARIOS) --scenario-clients=java $(TEST_ARGS)
 
 test-java-tools: setup $(KAFKA)  ## Kafka's own command line tools, on eoslog and on Apache Kafka
-	$(SCENARIOS)/kafka_tools.py $(TEST_ARGS)
+	$(SCENARIOS)/test_kafka_tools.py -m kafka $(TEST_ARGS)
 
 test-rights: setup $(KAFKA)  ## each API with each right alone and each right missing: eoslog refuses what Apache Kafka refuses
-	$(SCENARIOS)/kafka_rights.py -s $(TEST_ARGS)
+	$(SCENARIOS)/test_kafka_rights.py -m kafka -s $(TEST_ARGS)
 
 test-kafka: setup $(KAFKA)  ## the client scenarios with all clients on Apache Kafka and on eoslog, compared
 	$(SCENARIOS) --scenario-broker=kafka $(ALL_CLIENTS) --scenario-seen=.peers/seen-kafka.json $(TEST_ARGS)
 	$(SCENARIOS) $(ALL_CLIENTS) --scenario-seen=.peers/seen-eoslog.json $(TEST_ARGS)
-	$(BIN)/python tests/scenarios/compare_seen.py .peers/seen-eoslog.json .peers/seen-kafka.json docs/compatibility.md
+	$(BIN)/python -m tests.scenarios.compare_seen .peers/seen-eoslog.json .peers/seen-kafka.json docs/compatibility.md
 
 audit-million: setup $(if $(filter kafka,$(BROKER)),$(KAFKA))  ## eoslog audit finds one record lost, doubled or swapped in a million, within a minute and 200 MB (BROKER=kafka)
-	PYTHONPATH=. $(BIN)/python -u tests/audit/million.py --broker $(or $(BROKER),eoslog) $(AUDIT_ARGS)
+	$(BIN)/python -u -m tests.audit.million --broker $(or $(BROKER),eoslog) $(AUDIT_ARGS)
 
 top-picture: $(READY)  ## docs/pictures/top.svg: eoslog top on a broker at work
-	PYTHONPATH=. $(BIN)/python tests/top/picture.py
+	$(BIN)/python -m tests.top.picture
 
 demo-picture: setup  ## docs/pictures/demo.svg: what a whole make demo printed
-	PYTHONPATH=. $(BIN)/python tests/e2e/demo_picture.py --data $(DEMO_DATA) $(DEMO_ARGS)
-
-DIFFERENTIAL := $(addprefix tests/connector/differential/,errors.py reads.py streams.py writes.py checkpoints.py)
+	$(BIN)/python -m tests.e2e.demo_picture --data $(DEMO_DATA) $(DEMO_ARGS)
 
 test-differential: setup $(KAFKA) $(SPARK_KAFKA)  ## the same queries through Spark's kafka and eoslog in one session on Apache Kafka (DRAWS=n SEED=n)
-	$(if $(DRAWS),DRAWS=$(DRAWS)) $(if $(SEED),SEED=$(SEED)) $(BIN)/python -m pytest -q -s --timeout 0 $(DIFFERENTIAL) $(TEST_ARGS)
+	$(if $(DRAWS),DRAWS=$(DRAWS)) $(if $(SEED),SEED=$(SEED)) $(BIN)/python -m pytest -q -s --timeout 0 -m kafka tests/connector/differential $(TEST_ARGS)
 
 test-connector-kafka: setup $(KAFKA)  ## the connector's tests on Apache Kafka; the crash table and the writer by both transaction protocols
 	EOSLOG_TEST_BROKER=kafka $(BIN)/python -m pytest -q --timeout 600 tests/connector $(TEST_ARGS)
@@ -180,16 +178,15 @@ test-connector-kafka: setup $(KAFKA)  ## the connector's tests on Apache Kafka; 
 		$(addprefix tests/connector/,test_crash_table.py test_writer_spark.py test_writer_markers.py test_writer_disturbed.py) $(TEST_ARGS)
 
 test-connector-cluster: setup $(KAFKA) $(OLD_KAFKA)  ## queries on three Apache Kafka nodes that are killed, upgraded, or whose leaders move, in mid-batch
-	$(BIN)/python -m pytest -q -s --timeout 900 $(addprefix tests/connector/cluster/,kills.py moves.py last_node.py unclean.py rules_change.py \
-		upgrade.py) $(TEST_ARGS)
+	$(BIN)/python -m pytest -q -s --timeout 900 -m kafka tests/connector/cluster $(TEST_ARGS)
 
-EXECUTORS := $(addprefix tests/connector/executors/,test_executors.py losses.py speculation.py)
+EXECUTORS := $(addprefix tests/connector/executors/,test_executors.py test_losses.py test_speculation.py)
 
 test-executors: setup  ## executors, workers and driver processes killed, speculation, topics that change (ROUNDS=n)
-	$(if $(ROUNDS),EOSLOG_EXECUTORS_ROUNDS=$(ROUNDS)) $(BIN)/python -m pytest -q -s --timeout 0 $(EXECUTORS) $(TEST_ARGS)
+	$(if $(ROUNDS),EOSLOG_EXECUTORS_ROUNDS=$(ROUNDS)) $(BIN)/python -m pytest -q -s --timeout 0 -m "spark or long" $(EXECUTORS) $(TEST_ARGS)
 
 test-ends: setup  ## queries stopped at ten moments of a batch, signals to the application, failing tasks and writes
-	$(BIN)/python -m pytest -q -s --timeout 0 tests/connector/executors/ends.py $(TEST_ARGS)
+	$(BIN)/python -m pytest -q -s --timeout 0 -m long tests/connector/executors/test_ends.py $(TEST_ARGS)
 
 docs: $(READY)  ## the docs as a site in build/site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -200,25 +197,23 @@ test-console: setup  ## the web console in a real headless browser; makes its pi
 			echo "installing chromium and chromium-driver"; \
 			apt-get update -qq && apt-get install -y -qq chromium chromium-driver >/dev/null; \
 		else echo "the browser test needs Chromium and its driver: install them (Debian: apt-get install chromium chromium-driver)"; exit 1; fi; fi
-	$(BIN)/python -m pytest -q --timeout 600 tests/console/browser.py $(TEST_ARGS)
+	$(BIN)/python -m pytest -q --timeout 600 -m browser tests/console $(TEST_ARGS)
 
 docs-pages: $(READY)  ## docs/apis.md, options.md and connector-*.md, made from the code they tell of
 	$(BIN)/python -m docs.pages
 
-EXAMPLES := $(addprefix tests/examples/,mirror_kafka.py notebook.py spark_examples.py)
-
 .PHONY: test-examples
 test-examples: setup $(KAFKA) $(SPARK_KAFKA)  ## the examples that start Spark, the notebook, and the mirror to Apache Kafka and back
-	$(BIN)/python -m pytest -q --durations=0 $(EXAMPLES) $(TEST_ARGS)
+	$(BIN)/python -m pytest -q --durations=0 -m "kafka or long" tests/examples $(TEST_ARGS)
 
 test-docs: setup  ## the pages of the docs whose blocks start queries, typed from top to bottom
-	$(BIN)/python -m pytest -q --timeout 900 tests/docs/spark_pages.py $(TEST_ARGS)
+	$(BIN)/python -m pytest -q --timeout 900 -m long tests/docs $(TEST_ARGS)
 
 stories: setup $(KAFKA) $(SPARK_KAFKA)  ## what people come for, typed as the docs have it, each with the seconds it takes (STORIES="avro notebook")
-	PYTHONPATH=. $(BIN)/python -u tests/stories/run_stories.py $(STORIES)
+	$(BIN)/python -u -m tests.stories.run_stories $(STORIES)
 
 newcomer: setup  ## README's first section, typed in a fresh clone: first rows in under five minutes (PROJECT=own: with a wheel, in an empty folder)
-	PYTHONPATH=. $(BIN)/python -u tests/docs/newcomer.py $(if $(filter own,$(PROJECT)),--own)
+	$(BIN)/python -u -m tests.docs.newcomer $(if $(filter own,$(PROJECT)),--own)
 
 .PHONY: dist jar
 dist: $(READY)  ## the wheel and the sdist, in dist/
@@ -229,13 +224,13 @@ jar: dist  ## the jar for spark-submit --packages, in a Maven repository in buil
 
 .PHONY: test-packages check-release
 test-packages: setup  ## wheel, sdist and jar in empty environments with PySpark 4.3 and 4.2: queries, killed and resumed
-	$(BIN)/python -m pytest -q --timeout 0 tests/packages/installs.py $(TEST_ARGS)
+	$(BIN)/python -m pytest -q --timeout 0 -m packages tests/packages $(TEST_ARGS)
 
 check-release: setup  ## what would be released, from a fresh clone to README's first section in an empty environment (FINAL=1)
 	$(BIN)/python packaging/check_release.py $(if $(FINAL),--final)
 
 fuzz: $(READY)  ## a million hurt requests at the broker (FUZZ_ARGS="--inputs N --seed N")
-	PYTHONPATH=tests/broker:tests/broker/fuzz $(BIN)/python -u tests/broker/fuzz/run_fuzz.py $(FUZZ_ARGS)
+	$(BIN)/python -u -m tests.broker.fuzz.run_fuzz $(FUZZ_ARGS)
 
 clean:  ## remove what the targets made
 	rm -rf .venv build dist .demo .peers .mypy_cache .ruff_cache *.egg-info

@@ -133,8 +133,8 @@ def install(release: Release) -> str:
 
 def quick_start(release: Release) -> str:
     """README.md's first section, but for its clone, in the environment. It counts its rows itself."""
-    sys.path.insert(0, str(release.source / "tests" / "docs"))
-    from newcomer import path_of, script_of
+    sys.path.insert(0, str(release.source))
+    from tests.docs.newcomer import path_of, script_of
 
     blocks = [block for block in path_of(release.source / "README.md") if block.mark != "run by"]
     with socket.create_server(("127.0.0.1", 0)) as taken:

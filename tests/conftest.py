@@ -1,13 +1,14 @@
 """Fixtures for all tests."""
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-from spark_session import set_environment, small_session
 
 from eoslog.testing import EmbeddedBroker
+from tests.spark_session import set_environment, small_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,8 +31,17 @@ LONG = (
 """Files of few tests that take a minute each: begun last, one worker would wait for the other."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long files first, the others in their order."""
+ON_REQUEST = {"kafka", "browser", "packages", "long"}
+"""Markers of tests that run only where `-m` names the marker; setup.cfg says what they need."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without what nobody asked for; the long files first, the others in their order."""
+    unasked = ON_REQUEST - set(re.findall(r"\w+", config.option.markexpr))
+    left_out = {item for item in items if any(mark.name in unasked for mark in item.iter_markers())}
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: next((n for n, path in enumerate(LONG) if item.nodeid.startswith(path)), 99))
 
 

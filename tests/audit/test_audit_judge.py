@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 
-import audit_world
 import pytest
-from audit_world import GAP, Expected, Records, at, judged, partition, plainly
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eoslog.audit.match import DigestsCollide
+from tests.audit import audit_world
+from tests.audit.audit_world import GAP, Expected, Records, at, judged, partition, plainly
 
 SIDE = st.lists(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=14), min_size=1, max_size=3

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from broker_clients import Wire
 
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import Wire
 
 
 @pytest.fixture

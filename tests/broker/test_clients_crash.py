@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Sized
 
 import pytest
-from broker_clients import QUICK, create, numbers, read_all
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import QUICK, create, numbers, read_all
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable
 
-from broker_clients import QUICK, create
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import QUICK, create
 
 
 class Member:

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable
 
 import pytest
-from broker_clients import create, numbers, read_all
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import create, numbers, read_all
 
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 

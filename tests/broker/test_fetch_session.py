@@ -5,7 +5,6 @@ import time
 from typing import Any
 
 import pytest
-from broker_clients import Wire, create
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import Wire, create
 
 SLOTS, EVICTION_MS = 2, 1000
 

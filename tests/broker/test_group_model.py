@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from group_events import World, beat, join, sync
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -28,6 +27,7 @@ from eoslog.broker.rules.classic.group import resume
 from eoslog.broker.rules.classic.state import Group, GroupState, Settings
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import Record
+from tests.broker.group_events import World, beat, join, sync
 
 LONGEST_MS = 60_000
 """The longest rebalance time-out in these runs, and so the longest any request may be parked."""

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from group_shell import Shell, run
 
 from eoslog.broker.handlers import (
     describe_groups,
@@ -27,6 +26,7 @@ from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import APIS
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.frames import RequestHeader
+from tests.broker.group_shell import Shell, run
 
 Answer = dict[str, Any]
 GONE = ErrorCode.COORDINATOR_NOT_AVAILABLE

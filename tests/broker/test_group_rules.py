@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from group_events import BOTH, World, beat, join, leave, sync
 
 from eoslog.broker.rules.classic.events import Event, HeartbeatAnswer, JoinAnswer, SyncAnswer, Tick
 from eoslog.broker.rules.classic.group import resume, step, touch
 from eoslog.broker.rules.classic.rebalance import Work
 from eoslog.broker.rules.classic.state import PREDECESSORS, Group, GroupState, IllegalTransition, Settings
 from eoslog.protocol.errors import ErrorCode as E
+from tests.broker.group_events import BOTH, World, beat, join, leave, sync
 
 S = GroupState
 

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from group_events import beat, join, leave, sync
-from group_shell import Shell, on_loop
 
 from eoslog.broker.coordinator.groups import group_members
 from eoslog.broker.rules.classic.events import JoinAnswer
@@ -16,6 +14,8 @@ from eoslog.broker.rules.classic.state import GroupState
 from eoslog.broker.rules.offsets import Committer
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
+from tests.broker.group_events import beat, join, leave, sync
+from tests.broker.group_shell import Shell, on_loop
 
 
 async def stable(shell: Shell, *members: str, session: int = 10_000) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from broker_clients import Wire
 
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import Wire
 
 K = ApiKey
 Answer = dict[str, Any]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from group_events import World
 
 from eoslog.broker.rules.classic.state import Group, GroupState
 from eoslog.broker.rules.offsets import (
@@ -20,6 +19,7 @@ from eoslog.broker.rules.offsets import (
     validate_commit,
 )
 from eoslog.protocol.errors import ErrorCode as E
+from tests.broker.group_events import World
 
 P = ("t", 0)
 Q = ("t", 1)

@@ -7,7 +7,6 @@ import random
 from pathlib import Path
 
 import pytest
-from group_shell import Shell, on_loop, run
 
 from eoslog.broker.coordinator.groups.offsets_shell import TransactionalCommit
 from eoslog.broker.rules.offsets import NOTHING, Committer, Fetched
@@ -16,6 +15,7 @@ from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.group_metadata import OFFSET_COMMIT_KEY
 from eoslog.protocol.plain_records import encode_records
+from tests.broker.group_shell import Shell, on_loop, run
 
 P = ("t", 0)
 

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from filled_requests import bodies
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.fairness.limits import Memory
@@ -22,6 +21,7 @@ from eoslog.broker.requests.context import CloseConnection, Settled
 from eoslog.broker.security.listeners import Listener
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import decode_response, encode_request
+from tests.broker.filled_requests import bodies
 
 FETCH, PRODUCE, END_TXN, HEARTBEAT = ApiKey.FETCH, ApiKey.PRODUCE, ApiKey.END_TXN, ApiKey.HEARTBEAT
 GROUPS = ApiKey.DESCRIBE_GROUPS

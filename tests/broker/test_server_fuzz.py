@@ -8,13 +8,13 @@ from typing import Any
 
 import psutil
 import pytest
-from broker_clients import Wire, create, numbers, read_all
 from confluent_kafka import Producer
-from filled_requests import bodies
 
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import encode_request
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import Wire, create, numbers, read_all
+from tests.broker.filled_requests import bodies
 
 ROUNDS = 400
 GROWTH = 64 << 20

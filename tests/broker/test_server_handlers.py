@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_clients import Wire
 
 from eoslog.broker.network import served
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.batch import HEADER_SIZE, build_batch, iter_headers
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import Wire
 
 Answer = dict[str, Any]
 REPO = Path(__file__).parents[2]

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import psutil
 import pytest
-from broker_clients import Wire, create
 from confluent_kafka import Producer
 
 from eoslog.broker.fairness.limits import SMALL, Memory
@@ -17,6 +16,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import Wire, create
 
 MB = 1 << 20
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import psutil
 import pytest
-from broker_clients import Wire, create, numbers, read_all
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import eoslog
 from eoslog.protocol.apis import ApiKey
 from eoslog.testing import BrokerFailed, EmbeddedBroker
+from tests.broker.broker_clients import Wire, create, numbers, read_all
 
 
 def eoslog_command(*arguments: str) -> subprocess.CompletedProcess[str]:

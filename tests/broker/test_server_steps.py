@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from broker_clients import Wire, create
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from eoslog.broker.fairness.turns import Turns
@@ -22,6 +21,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import encode_request
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import Wire, create
 
 MANY = 20_000
 NAMES = [f"n{number}" for number in range(MANY)]

@@ -8,17 +8,6 @@ from copy import deepcopy
 from typing import Any, cast
 
 import pytest
-from transaction_world import (
-    DATA,
-    Client,
-    Directory,
-    FakeClock,
-    Machine,
-    Outcome,
-    PowerCut,
-    after_crash,
-    fresh_disk,
-)
 
 from eoslog.broker.coordinator.transactions.producer_ids import BLOCK, FILE, ProducerIds
 from eoslog.broker.coordinator.transactions.transaction_entry import Description
@@ -37,6 +26,17 @@ from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.transaction_log import TRANSACTION_KEY, TRANSACTION_VALUE
 from eoslog.protocol.plain_records import encode_records
+from tests.broker.transaction_world import (
+    DATA,
+    Client,
+    Directory,
+    FakeClock,
+    Machine,
+    Outcome,
+    PowerCut,
+    after_crash,
+    fresh_disk,
+)
 
 A, B = ("a", 0), ("b", 0)
 LOG = ("__transaction_state", 0)

@@ -16,17 +16,6 @@ from collections.abc import Iterable, Iterator
 from random import Random
 
 import pytest
-from transaction_world import (
-    GROUP_TOPIC,
-    Client,
-    Directory,
-    Machine,
-    Outcome,
-    Place,
-    PowerCut,
-    after_crash,
-    fresh_disk,
-)
 
 from eoslog.broker.config import FlushMode
 from eoslog.broker.coordinator.transactions import transaction_records
@@ -37,6 +26,17 @@ from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.rules.transactions.state import COMPLETE, PREPARED, Metadata, State, complete
 from eoslog.protocol.control import COMMIT, read_control
 from eoslog.protocol.plain_records import iter_records
+from tests.broker.transaction_world import (
+    GROUP_TOPIC,
+    Client,
+    Directory,
+    Machine,
+    Outcome,
+    Place,
+    PowerCut,
+    after_crash,
+    fresh_disk,
+)
 
 A, B, C = ("a", 0), ("b", 0), ("c", 0)
 ALL = [A, B, C]

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, cast
 
 import pytest
-from transaction_world import CONFIG, Client, Directory, Machine, PowerCut, fresh_disk
 
 from eoslog.broker import handlers
 from eoslog.broker.core.broker import Broker
@@ -18,6 +17,7 @@ from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.frames import RequestHeader
 from eoslog.protocol.schema import Message
+from tests.broker.transaction_world import CONFIG, Client, Directory, Machine, PowerCut, fresh_disk
 
 INIT, ADD, OFFSETS, END, MARKERS, DESCRIBE, LIST, PRODUCERS = (
     ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN,

@@ -14,11 +14,11 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from transaction_world import Client, Machine, Outcome, Place, PowerCut, after_crash, fresh_disk
 
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.plain_records import iter_records
+from tests.broker.transaction_world import Client, Machine, Outcome, Place, PowerCut, after_crash, fresh_disk
 
 Token = tuple[int, int]
 

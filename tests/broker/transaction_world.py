@@ -7,17 +7,11 @@ is looked at later stays as it was, and answers count for nothing, as nobody hea
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Coroutine
 from copy import deepcopy
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
-
-sys.path.append(str(Path(__file__).parent / "log"))
-
-from fakefs import Directory, FakeClock, FakeFileSystem, Outcome
 
 from eoslog.broker.config import BrokerConfig, FlushMode
 from eoslog.broker.coordinator.groups.groups import GroupCoordinator
@@ -30,6 +24,7 @@ from eoslog.broker.rules.offsets import Committer
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import encode_records
+from tests.broker.log.fakefs import Directory, FakeClock, FakeFileSystem, Outcome
 
 T = TypeVar("T")
 Place = tuple[str, int]

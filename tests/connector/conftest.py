@@ -8,8 +8,9 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from brokers import BUNDLED_ONLY, ON_KAFKA, Broker, start_broker
-from stock_kafka import Kafka
+
+from tests.connector.brokers import BUNDLED_ONLY, ON_KAFKA, Broker, start_broker
+from tests.connector.stock_kafka import Kafka
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -38,7 +38,7 @@ GROUP = "dashboards"
 _processes = multiprocessing.get_context("forkserver")
 # pandas: pyarrow looks for it once in each process, 0.4 s in every task.
 _SINK = ["eoslog.connector.sink.committer", "eoslog.connector.sink.task_writer"]
-_processes.set_forkserver_preload([*_SINK, "pandas", "crash_query"])
+_processes.set_forkserver_preload([*_SINK, "pandas", "tests.connector.crash_query"])
 _forks = multiprocessing.get_context("fork")
 
 

@@ -6,7 +6,8 @@ Arguments: bootstrap, source topic, target topic, checkpoint.
 import sys
 
 from pyspark.sql import SparkSession
-from spark_probe import ProbeSource
+
+from tests.connector.spark_probe import ProbeSource
 
 
 def main(bootstrap: str, source: str, target: str, checkpoint: str) -> None:

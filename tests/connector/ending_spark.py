@@ -19,12 +19,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 from pyspark.sql.streaming import StreamingQuery
-from spark_probe import WRITING, ProbeSource
-from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from tests.connector.spark_probe import WRITING, ProbeSource
+from tests.connector.stock_kafka import Kafka
 
 FOLDER = Path(os.environ["EOSLOG_PROBE"])
 LOOKS = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5)

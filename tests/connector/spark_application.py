@@ -17,27 +17,24 @@ import psutil
 PATIENCE_SECONDS = 240
 """How long a test waits for anything that is bound to happen: a loaded machine needs its time."""
 
-_HERE = Path(__file__).parent
-
 
 class Application:
-    """Runs a script of this folder with the arguments. Its output is in `log`, shown when it fails.
+    """Runs a module with the arguments. Its output is in `log`, shown when it fails.
 
     `folder` is the probe's: orders go in, notes come out.
     """
 
-    def __init__(self, folder: Path, script: str, *arguments: object) -> None:
+    def __init__(self, folder: Path, module: str, *arguments: object) -> None:
         folder.mkdir(exist_ok=True)
         self.folder, self.log = folder, folder / "log"
-        path = os.pathsep.join(filter(None, (str(_HERE), os.environ.get("PYTHONPATH"))))
         with self.log.open("ab") as log:
             self.process = psutil.Popen(
-                [sys.executable, str(_HERE / script), *map(str, arguments)],
+                [sys.executable, "-m", module, *map(str, arguments)],
                 start_new_session=True,
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=os.environ | {"PYTHONPATH": path, "EOSLOG_PROBE": str(folder)},
+                env=os.environ | {"EOSLOG_PROBE": str(folder)},
             )
 
     def __enter__(self) -> "Application":
@@ -47,7 +44,7 @@ class Application:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL to all of it: the script, the JVMs, the Python workers."""
+        """SIGKILL to all of it: the driver, the JVMs, the Python workers."""
         everybody = self._everybody()
         with contextlib.suppress(ProcessLookupError):  # it came to its end
             os.killpg(self.process.pid, signal.SIGKILL)

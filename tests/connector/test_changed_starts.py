@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from brokers import ON_KAFKA
-from crash_query import Crash, Query, run, start
-from stock_kafka import Kafka
 
 from eoslog.connector.client.admin.transactions import list_transactions
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.testing import EmbeddedBroker
+from tests.connector.brokers import ON_KAFKA
+from tests.connector.crash_query import Crash, Query, run, start
+from tests.connector.stock_kafka import Kafka
 
 DECIDED = ("decided, no winner finished", "decided, some winners finished", "all finished, not logged")
 

@@ -7,15 +7,26 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from brokers import Broker, offers_two_phase_commit, start_broker
-from crash_query import GROUP, IN_DRIVER, IN_TASKS, REPLAYED, ROWS, SOURCE, Crash, Query, run, start
-from spark_application import PATIENCE_SECONDS, Application
-from spark_probe import UNDECIDED, WRITING
-from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import offsets, transactions
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from tests.connector.brokers import Broker, offers_two_phase_commit, start_broker
+from tests.connector.crash_query import (
+    GROUP,
+    IN_DRIVER,
+    IN_TASKS,
+    REPLAYED,
+    ROWS,
+    SOURCE,
+    Crash,
+    Query,
+    run,
+    start,
+)
+from tests.connector.spark_application import PATIENCE_SECONDS, Application
+from tests.connector.spark_probe import UNDECIDED, WRITING
+from tests.connector.stock_kafka import Kafka
 
 DECIDED = ("decided", "decision sent", "all finished")
 MAYBE_DECIDED = "decision sent, no answer read"
@@ -331,7 +342,7 @@ def test_spark_killed_and_its_workers_killed(broker: Broker, tmp_path: Path) -> 
     rows = [b"%06d" % number for number in range(16_000)]
     for partition in range(2):
         kafka.put(source, rows[partition::2], partition=partition)
-    copy = ("crash_spark.py", kafka.bootstrap, source, target, tmp_path / "checkpoint")
+    copy = ("tests.connector.crash_spark", kafka.bootstrap, source, target, tmp_path / "checkpoint")
     with Application(tmp_path / "first", *copy) as first:
         first.order({"at": WRITING, "batch": 1, "do": "wait"}, {"at": UNDECIDED, "batch": 2, "do": "wait"})
         first.wait_for(2, WRITING, batch=1, attempt=0)

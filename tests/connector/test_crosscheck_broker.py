@@ -9,13 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brokers import start_broker
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewPartitions
-from crash_query import GROUP, ROWS, SOURCE, Crash, Query, run
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from stock_kafka import Kafka, bare
-from test_source_stream import planned, reader
 
 from eoslog.connector.client.admin.offsets import commit_plain
 from eoslog.connector.client.wire.cluster import Cluster
@@ -28,6 +24,10 @@ from eoslog.connector.offsets.offsets import TakenFrom, cluster_from_json, taken
 from eoslog.connector.options.both import sink_options
 from eoslog.connector.run import memory
 from eoslog.connector.sink import committer
+from tests.connector.brokers import start_broker
+from tests.connector.crash_query import GROUP, ROWS, SOURCE, Crash, Query, run
+from tests.connector.stock_kafka import Kafka, bare
+from tests.connector.test_source_stream import planned, reader
 
 NO_LIMIT = ReadAllAvailable()
 

@@ -7,14 +7,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import halting
 import pytest
-from brokers import start_broker
 from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
-from stock_kafka import Kafka
+
+from tests.connector import halting
+from tests.connector.brokers import start_broker
+from tests.connector.stock_kafka import Kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from stock_kafka import Kafka
 
 from eoslog.testing import EmbeddedBroker
+from tests.connector.stock_kafka import Kafka
 
 PAGE = Path(__file__).parents[2] / "docs" / "troubleshooting.md"
 PATIENCE_SECONDS = 120

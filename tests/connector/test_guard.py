@@ -12,7 +12,6 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 import pytest
-from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.shared import shared_cluster
@@ -26,6 +25,7 @@ from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.connector.spark import processes
+from tests.connector.stock_kafka import Kafka
 
 AT_ONCE_SECONDS = 2.0
 

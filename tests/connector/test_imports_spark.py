@@ -10,7 +10,8 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from stock_kafka import Kafka
+
+from tests.connector.stock_kafka import Kafka
 
 pytestmark = pytest.mark.spark
 _HERE = Path(__file__).parent

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
-from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.listing import LATEST, list_offsets
@@ -22,6 +21,7 @@ from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.protocol.errors import ErrorCode
+from tests.connector.stock_kafka import Kafka
 
 
 class Write:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from stock_kafka import Kafka
 
 from eoslog.doctor.rules import LIGHT, MANAGER
+from tests.connector.stock_kafka import Kafka
 
 
 @pytest.mark.spark

@@ -7,8 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from brokers import start_broker
-from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.shared import shared_cluster
@@ -22,6 +20,8 @@ from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
+from tests.connector.brokers import start_broker
+from tests.connector.stock_kafka import Kafka
 
 PATIENCE_SECONDS = 120
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from stock_kafka import Kafka
 
 from eoslog.connector import progress
 from eoslog.connector.commit.commands import (
@@ -23,6 +22,7 @@ from eoslog.connector.commit.messages import Batch, Decided, Empty, Prepared, Re
 from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.progress import Behind, offsets_behind_latest
 from eoslog.protocol.producer_identity import ProducerIdentity
+from tests.connector.stock_kafka import Kafka
 
 SINK = Sink("orders/eu")
 OWN = ProducerIdentity(7, 0)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.errors.exceptions.captured import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from stock_kafka import Kafka
+
+from tests.connector.stock_kafka import Kafka
 
 pytestmark = pytest.mark.spark
 EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"

@@ -14,14 +14,14 @@ from typing import Any
 
 import psutil
 import pytest
-from brokers import Broker
-from spark_application import PATIENCE_SECONDS, Application
-from spark_probe import WRITING
-from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from tests.connector.brokers import Broker
+from tests.connector.spark_application import PATIENCE_SECONDS, Application
+from tests.connector.spark_probe import WRITING
+from tests.connector.stock_kafka import Kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE_SECONDS)]
 
@@ -60,7 +60,7 @@ def judge_ends(broker: Broker, folder: Path, ends: list[str], how: str, way: str
     last = f"{target}-{len(ends)}"
     for number in range(len(ends) + 1):
         kafka.topic(2, name=f"{target}-{number}")
-    copy = ("ending_spark.py", kafka.bootstrap, source)
+    copy = ("tests.connector.ending_spark", kafka.bootstrap, source)
     with Application(folder / "ends", *copy, target, folder / "c", *ends, f"wait:{way}@{WRITING}") as app:
         app.wait_until("the ends", lambda: len(notes(app)) == len(ends))
         app.wait_for(2, WRITING, batch=0 if way == "write" else 1)

@@ -6,14 +6,13 @@ Apache Kafka answers EndTxn when the commit is certain and writes the markers af
 import json
 from pathlib import Path
 
-from stock_kafka import Kafka
-from test_round_trips import prepare
-
 from eoslog.connector.client.admin.listing import list_offsets
 from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit.messages import Report
 from eoslog.connector.options.both import SinkOptions, sink_options
 from eoslog.connector.sink import committer
+from tests.connector.stock_kafka import Kafka
+from tests.connector.test_round_trips import prepare
 
 TASKS, WRITES, LATEST = 64, 4, -1
 

@@ -13,8 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from brokers import offers_two_phase_commit
-from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import offsets as group_offsets
 from eoslog.connector.client.admin import transactions
@@ -39,6 +37,8 @@ from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.protocol.apis import APIS
 from eoslog.protocol.records import encode_batches
+from tests.connector.brokers import offers_two_phase_commit
+from tests.connector.stock_kafka import Kafka
 
 PAGE = Path(__file__).parents[2] / "docs" / "exactly-once.md"
 SIZES = (2, 8, 32)

@@ -15,14 +15,14 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession, datasource_internal
 from pyspark.sql.streaming import python_streaming_source_runner as runner
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from stock_kafka import Kafka
-from test_source_stream import reader
 
 from eoslog.connector.client.records import fetch_small
 from eoslog.connector.client.wire import shared as client_shared
 from eoslog.connector.offsets import plan
 from eoslog.connector.source import hand_over
 from eoslog.connector.source.reader import StreamReader
+from tests.connector.stock_kafka import Kafka
+from tests.connector.test_source_stream import reader
 
 NO_LIMIT = ReadAllAvailable()
 SMALL = {"small__batch__max__offsets": "100", "startingOffsets": "earliest"}

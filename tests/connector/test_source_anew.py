@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from stock_kafka import Kafka, bare
-from test_source_stream import Sink, planned, reader, run, start, stored_offsets, wait_for
 
 from eoslog.connector.errors import DataLoss
 from eoslog.connector.offsets.offsets import from_json, ids_from_json, to_json
 from eoslog.connector.offsets.plan import Range, losses
+from tests.connector.stock_kafka import Kafka, bare
+from tests.connector.test_source_stream import Sink, planned, reader, run, start, stored_offsets, wait_for
 
 NO_LIMIT = ReadAllAvailable()
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from stock_kafka import Kafka
+
+from tests.connector.stock_kafka import Kafka
 
 pytestmark = pytest.mark.spark
 

@@ -7,10 +7,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from stock_kafka import Kafka, bare
-from test_round_trips import prepare
-from test_source_restored import values
-from test_source_stream import reader
 
 from eoslog.connector.client.admin import offsets as group_offsets
 from eoslog.connector.client.wire.cluster import Cluster
@@ -24,6 +20,10 @@ from eoslog.connector.options.both import source_options
 from eoslog.connector.run.runner import Runner, commit_known
 from eoslog.connector.source.reader import StreamReader
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from tests.connector.stock_kafka import Kafka, bare
+from tests.connector.test_round_trips import prepare
+from tests.connector.test_source_restored import values
+from tests.connector.test_source_stream import reader
 
 NO_LIMIT = ReadAllAvailable()
 KINDS = ("subscribe", "subscribePattern", "assign")

@@ -11,11 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brokers import ON_KAFKA
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from stock_kafka import Kafka, bare
-from test_source_stream import planned, reader
 
 from eoslog.broker.log.segment import epochs
 from eoslog.connector.client.wire.connection import Connection
@@ -24,6 +21,9 @@ from eoslog.connector.offsets.offsets import epochs_from_json
 from eoslog.connector.source.reader import StreamReader
 from eoslog.protocol.apis import APIS
 from eoslog.testing import EmbeddedBroker
+from tests.connector.brokers import ON_KAFKA
+from tests.connector.stock_kafka import Kafka, bare
+from tests.connector.test_source_stream import planned, reader
 
 NO_LIMIT = ReadAllAvailable()
 TOPIC = "events"

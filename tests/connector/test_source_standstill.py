@@ -6,10 +6,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
-from brokers import ON_KAFKA
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from stock_kafka import Kafka, bare
-from test_source_stream import reader
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.cluster import Cluster
@@ -21,6 +18,9 @@ from eoslog.connector.source.reader import StreamReader
 from eoslog.protocol.apis import APIS
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.sink_names import sink_of
+from tests.connector.brokers import ON_KAFKA
+from tests.connector.stock_kafka import Kafka, bare
+from tests.connector.test_source_stream import reader
 
 NO_LIMIT = ReadAllAvailable()
 

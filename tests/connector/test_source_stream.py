@@ -11,11 +11,11 @@ from confluent_kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from stock_kafka import Kafka, bare
 
 from eoslog.connector.errors import DataLoss, OptionError
 from eoslog.connector.options.both import source_options
 from eoslog.connector.source.reader import StreamReader
+from tests.connector.stock_kafka import Kafka, bare
 
 NO_LIMIT = ReadAllAvailable()
 

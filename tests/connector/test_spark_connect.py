@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from stock_kafka import Kafka
 
 from eoslog.connector.spark import drivers_folder
+from tests.connector.stock_kafka import Kafka
 
 _APP = Path(__file__).with_name("connect_app.py")
 

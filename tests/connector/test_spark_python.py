@@ -10,10 +10,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from stock_kafka import Kafka
 
 from eoslog.spark_python import environment
 from eoslog.warm.sparks_zip import prefer_installed
+from tests.connector.stock_kafka import Kafka
 
 _HERE = Path(__file__).parent
 PYTHON = str(Path(sys.executable).with_name("eoslog-python"))

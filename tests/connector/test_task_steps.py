@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.shared import shared_cluster
@@ -20,6 +19,7 @@ from eoslog.connector.sink.tally import Tally
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.protocol.producer_identity import ProducerIdentity
+from tests.connector.stock_kafka import Kafka
 
 NOWHERE = {"kafka.bootstrap.servers": "nowhere:1", "topic": "out"}
 BATCH = Batch("q", 4, "digest")

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import offsets as group_offsets
 from eoslog.connector.client.admin import transactions
@@ -28,6 +27,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import encode_batches
+from tests.connector.stock_kafka import Kafka
 
 
 class LikeKafka(Cluster):

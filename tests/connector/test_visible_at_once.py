@@ -20,7 +20,6 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import OffsetSpec
-from stock_kafka import Kafka
 
 from eoslog.broker.coordinator.transactions.transaction_markers import Curtain
 from eoslog.connector.client.admin import transactions
@@ -35,6 +34,7 @@ from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import encode_batches
 from eoslog.testing import EmbeddedBroker
+from tests.connector.stock_kafka import Kafka
 
 TASKS = 8
 FORK = multiprocessing.get_context("spawn")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.options.both import sink_options
+from tests.connector.stock_kafka import Kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from brokers import Broker
-from stock_kafka import Kafka
 
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
@@ -18,6 +16,8 @@ from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
+from tests.connector.brokers import Broker
+from tests.connector.stock_kafka import Kafka
 
 
 class OneProcess:

@@ -4,8 +4,6 @@ import time
 
 import pyarrow as pa
 import pytest
-from brokers import ON_KAFKA
-from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import offsets as group_offsets
 from eoslog.connector.client.admin import transactions
@@ -22,6 +20,8 @@ from eoslog.connector.run.runner import Runner
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import encode_batches
+from tests.connector.brokers import ON_KAFKA
+from tests.connector.stock_kafka import Kafka
 
 
 def test_open_transactions_are_found_where_they_are(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:

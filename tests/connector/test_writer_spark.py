@@ -10,7 +10,8 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from stock_kafka import Kafka
+
+from tests.connector.stock_kafka import Kafka
 
 pytestmark = pytest.mark.spark
 

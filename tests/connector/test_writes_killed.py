@@ -12,8 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from brokers import offers_two_phase_commit, start_broker
-from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.listing import LATEST, list_offsets
@@ -26,6 +24,8 @@ from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
+from tests.connector.brokers import offers_two_phase_commit, start_broker
+from tests.connector.stock_kafka import Kafka
 
 TASKS, ROWS = 2, 3
 TIMEOUT_MS = 8000

@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 
 import pytest
 from confluent_kafka import KafkaException, Producer
-from console_site import (
+
+from eoslog.broker.console import doors, messages, watch
+from tests.console.console_site import (
     HANGING,
     HANGING_ID,
     PATIENCE,
@@ -29,8 +31,6 @@ from console_site import (
     transactional,
     write,
 )
-
-from eoslog.broker.console import doors, messages, watch
 
 pytestmark = pytest.mark.timeout(600)  # a broker may take long to start on a busy machine
 

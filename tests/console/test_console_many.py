@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from console_site import Site, create, write
 
+from tests.console.console_site import Site, create, write
 from tests.many import (
     GROUPS,
     IDLE,

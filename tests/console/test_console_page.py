@@ -10,13 +10,13 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from confluent_kafka import Producer
-from console_site import Site, create, write
 
 from eoslog.broker.console import groups, messages, paging, topics, transactions, watch
 from eoslog.broker.console.inside import SHARE
 from eoslog.broker.console.routes import CHANGES, LOOKS
 from eoslog.broker.console.server import MOST_AT_ONCE
 from eoslog.commands.broker import FLAGS, command
+from tests.console.console_site import Site, create, write
 
 pytestmark = pytest.mark.timeout(600)  # a broker may take long to start on a busy machine
 

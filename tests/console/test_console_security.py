@@ -27,8 +27,6 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from console_site import PATIENCE, Answer, Site, create, history, member
-from securitykit import ADMIN, ALICE, ALICE_SECRET, SECRET, STANDARD, Issuer, Pki, free_ports, plain_jaas
 
 from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.console import login
@@ -38,6 +36,18 @@ from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.broker.security.credentials import Credentials
 from eoslog.broker.security.listeners import Listener
 from eoslog.broker.security.sasl import Sasl
+from tests.broker.security.securitykit import (
+    ADMIN,
+    ALICE,
+    ALICE_SECRET,
+    SECRET,
+    STANDARD,
+    Issuer,
+    Pki,
+    free_ports,
+    plain_jaas,
+)
+from tests.console.console_site import PATIENCE, Answer, Site, create, history, member
 
 pytestmark = pytest.mark.timeout(600)  # a broker may take long to start on a busy machine
 

@@ -12,15 +12,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from crash_clients import PLACES, Batch, Idempotent, Place, Transaction, Transactional, Violation
-from crash_groups import Admin, Member, TopicLife
-from crash_machine import Channel, Machine
-
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.control import ABORT, read_control
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.plain_records import iter_records
+from tests.crash.crash_clients import PLACES, Batch, Idempotent, Place, Transaction, Transactional, Violation
+from tests.crash.crash_groups import Admin, Member, TopicLife
+from tests.crash.crash_machine import Channel, Machine
 
 
 @dataclass

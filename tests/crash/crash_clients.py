@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from crash_loop import START_MS
-from crash_machine import Channel, Machine
-
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.plain_records import encode_records
+from tests.crash.crash_loop import START_MS
+from tests.crash.crash_machine import Channel, Machine
 
 Place = tuple[str, int]
 PLACES: list[Place] = [("a", 0), ("a", 1), ("b", 0)]

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from crash_clients import PLACES, Batch, Violation, encoded, expect, patiently, produce, top
-from crash_machine import Channel, Machine
-
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
+from tests.crash.crash_clients import PLACES, Batch, Violation, encoded, expect, patiently, produce, top
+from tests.crash.crash_machine import Channel, Machine
 
 _REJOIN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from crash_auditor import Unavailable, World, audit, settle
-from crash_clients import PLACES, Broken, Idempotent, Transactional, expect
-from crash_groups import Admin, Member
-from crash_machine import Disk, Machine, Outcome, Picture, after_crash, picture, run
-
 from eoslog.broker.main import StartError
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
+from tests.crash.crash_auditor import Unavailable, World, audit, settle
+from tests.crash.crash_clients import PLACES, Broken, Idempotent, Transactional, expect
+from tests.crash.crash_groups import Admin, Member
+from tests.crash.crash_machine import Disk, Machine, Outcome, Picture, after_crash, picture, run
 
 
 class Refused(Exception):

@@ -12,17 +12,10 @@ import logging
 import math
 import os
 import pickle
-import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 from typing import Any, Self
-
-sys.path.append(str(Path(__file__).parents[1] / "broker" / "log"))
-
-from crash_loop import START_MS, Executor, Inline, Loop, Transport
-from fakefs import FakeFile, FakeFileSystem, Outcome
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.core import broker as broker_room
@@ -31,6 +24,8 @@ from eoslog.broker.log.segment import many
 from eoslog.broker.main import Node
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import decode_response, encode_request
+from tests.broker.log.fakefs import FakeFile, FakeFileSystem, Outcome
+from tests.crash.crash_loop import START_MS, Executor, Inline, Loop, Transport
 
 DATA = "/data"
 CONFIG = {

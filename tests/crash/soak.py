@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import argparse
 import logging
-import sys
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from crash_lives import ORDERED, Count, live, random_lives, try_all, world
-from crash_machine import Disk, Outcome
+from tests.crash.crash_lives import ORDERED, Count, live, random_lives, try_all, world
+from tests.crash.crash_machine import Disk, Outcome
 
 _SMALL_EVERY = 25  # random runs
 

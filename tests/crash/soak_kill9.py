@@ -9,20 +9,16 @@ Then everything is read and compared with what the clients were told.
 from __future__ import annotations
 
 import argparse
-import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "broker"))
-
-from broker_clients import QUICK, create, numbers, read_all
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from test_clients_crash import end_transaction
 
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import QUICK, create, numbers, read_all
+from tests.broker.test_clients_crash import end_transaction
 
 DEATHS = ("kill -9", "power loss", "power loss, some of it kept")
 PARTS = 10  # records of a transaction

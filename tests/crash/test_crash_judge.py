@@ -6,8 +6,9 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from crash_lives import ORDERED, Count, Refused, live, random_lives, try_all, world
-from crash_machine import Disk, Outcome, after_crash, picture
+
+from tests.crash.crash_lives import ORDERED, Count, Refused, live, random_lives, try_all, world
+from tests.crash.crash_machine import Disk, Outcome, after_crash, picture
 
 
 @pytest.fixture(autouse=True)

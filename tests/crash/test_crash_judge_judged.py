@@ -7,8 +7,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from crash_lives import Refused, follow, live, world
-from crash_machine import Disk, FakeFile, FakeFileSystem, Outcome
 
 from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
 from eoslog.broker.coordinator.transactions.transaction_markers import Curtain, MarkerWriter
@@ -17,6 +15,8 @@ from eoslog.broker.log.recovery import reading_back, recovery
 from eoslog.broker.rules.producer import ProducerStates
 from eoslog.broker.rules.transactions.state import PREPARED, State
 from eoslog.protocol.errors import KafkaError
+from tests.crash.crash_lives import Refused, follow, live, world
+from tests.crash.crash_machine import Disk, FakeFile, FakeFileSystem, Outcome
 
 Patch = pytest.MonkeyPatch
 

@@ -15,8 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-from blocks import ROOT, Block, blocks_of
+from tests.docs.blocks import ROOT, Block, blocks_of
 
 README, INSTALLING = ROOT / "README.md", ROOT / "docs" / "installing.md"
 HOME = "https://github.com/eoslog/eoslog"

@@ -19,13 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from blocks import ROOT, Block
-
 from eoslog.broker.config import option_table
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
 from eoslog.connector.options.refusals import FIXED, NO_EFFECT
 from eoslog.connector.options.table import ALIASES, TABLE
 from eoslog.testing import EmbeddedBroker
+from tests.docs.blocks import ROOT, Block
 
 ADDRESS = "127.0.0.1:9092"
 SPARK_GAVE_UP = "Python worker failed to connect back"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,16 +12,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-sys.path.insert(0, str(Path(__file__).parent))
-from blocks import PAGES, ROOT, RUN, SHOWN, Block, all_blocks, blocks_of, needs_spark
-from reader import Reader, all_match, steps
+from tests.docs.blocks import PAGES, ROOT, RUN, SHOWN, Block, all_blocks, blocks_of, needs_spark
+from tests.docs.reader import Reader, all_match, steps
 
 NOT_RUN = {"README.md": 1}
 """Pages with blocks that no test runs, and how many; each says why in a comment before it."""
 
 WITH_SPARK = [page for page in PAGES if needs_spark(page)]
 IN_SUITE = ROOT / "README.md"
-"""The one page with a query that is typed here, in the suite's session; spark_pages.py types the others."""
+"""The one page with a query that is typed here, in the suite's session; test_spark_pages.py types others."""
 HERE = [page for page in PAGES if not needs_spark(page) and any(one.is_run_here for one in blocks_of(page))]
 ENOUGH = 40  # letters of a reason
 PATIENCE_S = 600  # a page takes seconds on a machine that has nothing else to do

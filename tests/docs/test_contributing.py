@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
 from setuptools import find_packages
 
-sys.path.insert(0, str(Path(__file__).parent))
-from blocks import ROOT, blocks_of
+from tests.docs.blocks import ROOT, blocks_of
 
 PAGE = ROOT / "CONTRIBUTING.md"
 TEXT = PAGE.read_text()

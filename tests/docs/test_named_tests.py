@@ -26,6 +26,10 @@ def known_tests() -> dict[str, set[str]]:
     return found
 
 
+def test_no_test_hides_in_a_file_that_pytest_passes_over() -> None:
+    assert [name for name, tests in known_tests().items() if tests and not name.startswith("test_")] == []
+
+
 def missing(page: str) -> list[str]:
     """What a page names and is not there: `file.py::test`, `test`, `test[case]`, `test_file.py`."""
     known = known_tests()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,12 +18,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-sys.path.append(str(Path(__file__).parents[1] / "broker"))
-sys.path.append(str(Path(__file__).parents[1] / "broker" / "security"))
-from acl_site import Site
-from broker_clients import Wire
-from securitykit import ADMIN, SECRET
-
 from eoslog.broker.rules.acls import Operation, Pattern, Permission, ResourceType
 from eoslog.connector.options.both import sink_options, source_options
 from eoslog.connector.sink import committer
@@ -32,6 +25,9 @@ from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.connector.source.reader import StreamReader
 from eoslog.protocol.apis import ApiKey
+from tests.broker.broker_clients import Wire
+from tests.broker.security.acl_site import Site
+from tests.broker.security.securitykit import ADMIN, SECRET
 
 PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
 USER = "alice"

@@ -12,8 +12,7 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-sys.path.insert(0, str(Path(__file__).parent))
-from blocks import ROOT, blocks_of
+from tests.docs.blocks import ROOT, blocks_of
 
 CONFIG = ROOT / "mkdocs.yml"
 PAGES = sorted((ROOT / "docs").rglob("*.md"))

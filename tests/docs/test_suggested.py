@@ -20,7 +20,6 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import NewTopic
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from test_rights import PAGE, PATIENCE_S, USER, Right, Rights, Site, of, rights
 
 from eoslog.cli import main
 from eoslog.connector.errors import OptionError
@@ -31,6 +30,7 @@ from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.connector.source.reader import BatchReader, StreamReader
 from tests.broker.security.securitykit import ADMIN, SECRET
+from tests.docs.test_rights import PAGE, PATIENCE_S, USER, Right, Rights, Site, of, rights
 
 BROKER = {"kafka.bootstrap.servers": "b:9092"}
 FROM, TO = {"subscribe": "orders"}, {"topic": "orders_copy"}

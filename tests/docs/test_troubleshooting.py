@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,7 @@ from eoslog.connector.client.wire.retry import passes
 from eoslog.connector.commit.decide import FENCED
 from eoslog.connector.errors import ADVICE, RefusedByBroker
 from eoslog.protocol.errors import ErrorCode, Kind
-
-sys.path.insert(0, str(Path(__file__).parent))
-from errors_of import HOLE, error_classes, is_said, messages, quoted, raised, texts
+from tests.docs.errors_of import HOLE, error_classes, is_said, messages, quoted, raised, texts
 
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
 INTERNAL = {

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-sys.path.insert(0, str(Path(__file__).parent))
-from running import PAGE, PATIENCE_S, ROOT, Script, command_of, commands, committed, create, put, sums
-
 from eoslog.cli import main
 from eoslog.testing import EmbeddedBroker, Fault
+from tests.examples.running import (
+    PAGE,
+    PATIENCE_S,
+    ROOT,
+    Script,
+    command_of,
+    commands,
+    committed,
+    create,
+    put,
+    sums,
+)
 
 SENTENCES = [f"the {color} fox jumps over the lazy dog {number}" for number in range(40)
              for color in ("red", "brown", "black")]  # fmt: skip

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from confluent_kafka import Consumer, TopicPartition
-from copy_audit import Verdict, audit, end_of
-from copy_rows import Row
-from kill_query import MARK, Job
 
 from eoslog.connector.client.admin.transactions import describe, list_transactions
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from tests.kills.kill_query import MARK, Job
+from tests.soaks.copy_audit import Verdict, audit, end_of
+from tests.soaks.copy_rows import Row
 
 OPEN_SECONDS = 5.0
 """After the last orderly end, what a sink may have open for so long."""

@@ -13,7 +13,8 @@ from itertools import islice
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
-from copy_rows import POISON, Id, ids, row
+
+from tests.soaks.copy_rows import POISON, Id, ids, row
 
 _FOR_EVER = 1 << 40
 _CHUNK = 50

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import kill_query
 import pyarrow as pa
 
 from eoslog.connector.commit import commands as c
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.sink.start_of_run import StartOfRun
+from tests.kills import kill_query
 
 
 def skips_finish() -> None:

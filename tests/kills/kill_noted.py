@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from kill_query import note_commands, this_is
-from kill_steps import Steps
 from pyspark.sql.datasource import (
     DataSourceStreamReader,
     DataSourceStreamWriter,
@@ -25,6 +23,8 @@ from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.options.both import sink_options
 from eoslog.connector.sink.batch_writer import BatchWriter
 from eoslog.connector.sink.stream_writer import StreamWriter
+from tests.kills.kill_query import note_commands, this_is
+from tests.kills.kill_steps import Steps
 
 STEPS, OF = "steps", "steps.of"
 """Options: the folder of the notes, and the query."""

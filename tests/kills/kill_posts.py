@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from kill_query import Job, Life, Running, newest
-from kill_spark import SparkRunning
+from tests.kills.kill_query import Job, Life, Running, newest
+from tests.kills.kill_spark import SparkRunning
 
 PASSING = (
     "BatchRefused",

@@ -24,7 +24,6 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
-from kill_steps import Steps
 from pyspark import TaskContext
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
@@ -33,6 +32,7 @@ from eoslog.connector.data_source import EoslogDataSource
 from eoslog.connector.offsets import plan
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.spark.columns import source_schema
+from tests.kills.kill_steps import Steps
 
 BATCH = 200
 """maxOffsetsPerTrigger."""
@@ -295,7 +295,7 @@ def _drive(job: Job, life: Life, answers: Connection) -> None:
     this_is(steps, "driver, starting")
     note_commands()
     if job.harm:
-        from kill_harms import HARMS
+        from tests.kills.kill_harms import HARMS
 
         HARMS[job.harm]()
     if life.clock:

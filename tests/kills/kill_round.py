@@ -16,17 +16,17 @@ from pathlib import Path
 from random import Random
 
 from confluent_kafka.admin import AdminClient, NewTopic
-from copy_audit import Verdict, audit
-from kill_audit import ends_of, left_open, verdict_of
-from kill_brokers import Brokers, Way, ways
-from kill_feed import Feed
-from kill_posts import Found, Post, Tally
-from kill_query import Job, Life, Running
-from kill_spark import Spark, SparkRunning
-from kill_steps import Victim, victims
 
 from eoslog.protocol.apis import ApiKey
+from tests.kills.kill_audit import ends_of, left_open, verdict_of
+from tests.kills.kill_brokers import Brokers, Way, ways
+from tests.kills.kill_feed import Feed
+from tests.kills.kill_posts import Found, Post, Tally
+from tests.kills.kill_query import Job, Life, Running
+from tests.kills.kill_spark import Spark, SparkRunning
+from tests.kills.kill_steps import Victim, victims
 from tests.scenarios.cutting_proxy import CuttingProxy
+from tests.soaks.copy_audit import Verdict, audit
 
 PARTITIONS, TARGET_PARTITIONS = 3, 2
 CALM_SECONDS = 180.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import sys
 import time
 from itertools import count
 from pathlib import Path
@@ -13,12 +12,9 @@ from random import Random
 from typing import Any
 
 import psutil
-from kill_query import Job, Life, clients
 
-HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent / "connector"))
-
-from spark_application import Application  # noqa: E402
+from tests.connector.spark_application import Application
+from tests.kills.kill_query import Job, Life, clients
 
 MASTER = "local-cluster[2,1,1024]"
 STOP_SECONDS = 120.0
@@ -49,7 +45,7 @@ class Spark:
             self._lives += 1
             self._read = 0
             place = self._folder / f"application-{self._lives}"
-            self._application = Application(place, str(HERE / "kill_spark_app.py"), self._master, place)
+            self._application = Application(place, "tests.kills.kill_spark_app", self._master, place)
         return self._lives
 
     @property

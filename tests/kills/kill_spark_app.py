@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kill_noted import OF, STEPS, NotedSource
-from kill_query import BATCH, MARK
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
+from tests.kills.kill_noted import OF, STEPS, NotedSource
+from tests.kills.kill_query import BATCH, MARK
 from tests.spark_session import QUICK_START
 
 _SETTINGS = {

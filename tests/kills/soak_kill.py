@@ -1,6 +1,6 @@
 """`make soak-kill`: everything is killed, again and again, and every round is judged by a stock client.
 
-    python tests/kills/soak_kill.py [--kills 1000] [--seed N] [--broker bundled|nodes] [--without ACT,ACT]
+    python -m tests.kills.soak_kill [--kills 1000] [--seed N] [--broker bundled|nodes] [--without ACT,ACT]
 
 A failure keeps its data, names its seed and stops the run.
 """
@@ -8,7 +8,6 @@ A failure keeps its data, names its seed and stops the run.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import signal
 import sys
@@ -16,24 +15,20 @@ import tempfile
 import time
 from pathlib import Path
 
-HERE = Path(__file__).parent
-PATHS = [str(HERE), str(HERE.parent / "soaks"), str(HERE.parents[1])]
-sys.path[:0] = PATHS
+from tests.kills.kill_brokers import Brokers, Bundled, Nodes
+from tests.kills.kill_posts import Found, Tally
+from tests.kills.kill_round import ACTS, KINDS, Setting, run
+from tests.kills.kill_spark import MASTER, Spark
+from tests.spark_session import set_environment
+
+ROOT = Path(__file__).parents[2]
 
 
 def main() -> None:
     """Rounds until there were so many kills; fails with the first round that is not right."""
-    from kill_brokers import Brokers, Bundled, Nodes
-    from kill_posts import Found, Tally
-    from kill_round import ACTS, KINDS, Setting, run
-    from kill_spark import MASTER, Spark
-
-    from tests.spark_session import set_environment
-
     for number in (signal.SIGINT, signal.SIGTERM):  # in the background Python would not hear the first one
         signal.signal(number, signal.default_int_handler)
     set_environment()
-    os.environ["PYTHONPATH"] = os.pathsep.join([*PATHS, os.environ["PYTHONPATH"]])  # for Spark's processes
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--kills", type=int, default=1000, help="in all")
     parser.add_argument("--round", type=int, default=60, help="kills in a round")
@@ -50,7 +45,7 @@ def main() -> None:
     place = options.data or Path(tempfile.mkdtemp(prefix="soak-kill-"))
     place.mkdir(exist_ok=True)
     print(f"seed {options.seed}, {options.broker}, acts {acts}, data in {place}", flush=True)
-    jars = HERE.parents[1] / ".peers" / "kafka-4.3.1"
+    jars = ROOT / ".peers" / "kafka-4.3.1"
     brokers: Brokers = Bundled(place / "broker") if options.broker == "bundled" else Nodes(jars)
     spark = Spark(place / "spark", options.master) if "spark" in options.kinds else None
     tally, seed, began = Tally(), options.seed, time.monotonic()

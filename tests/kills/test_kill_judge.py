@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from copy_rows import row
-from kill_audit import left_open, unmarked
-from kill_brokers import Bundled
-from kill_harms import HARMS
-from kill_posts import Found, Tally, kind_of, passes
-from kill_query import MARK
-from kill_round import Setting, run
-from stock_kafka import Kafka
+
+from tests.connector.stock_kafka import Kafka
+from tests.kills.kill_audit import left_open, unmarked
+from tests.kills.kill_brokers import Bundled
+from tests.kills.kill_harms import HARMS
+from tests.kills.kill_posts import Found, Tally, kind_of, passes
+from tests.kills.kill_query import MARK
+from tests.kills.kill_round import Setting, run
+from tests.soaks.copy_rows import row
 
 pytestmark = pytest.mark.timeout(400)
 

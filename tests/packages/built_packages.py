@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "packaging"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "packaging"))  # scripts: a library has the folder's name
 
 from build_dist import build
 from build_jar import install

@@ -1,12 +1,8 @@
 """What `make dist` and `make jar` make, built once for all tests here."""
 
-import sys
-from pathlib import Path
-
 import pytest
-from built_packages import Built, build_all
 
-sys.path.append(str(Path(__file__).parents[1] / "connector"))  # the stock client's view of a broker
+from tests.packages.built_packages import Built, build_all
 
 
 @pytest.fixture(scope="session")

@@ -14,11 +14,11 @@ from xml.etree import ElementTree
 import pytest
 from build_dist import ROOT, source_files
 from build_jar import ARTIFACT, GROUP, wheel_metadata, write_jar
-from built_packages import Built
 from check_release import Release, versions
 
 import eoslog
 from eoslog.connector.spark.libraries import LIBRARIES
+from tests.packages.built_packages import Built
 
 pytestmark = pytest.mark.timeout(900)
 """The first test waits for the build, which takes seconds on a machine that has nothing else to do."""

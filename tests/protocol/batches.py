@@ -5,9 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
-from oracle import Batch, Rec, crc32c
 
 from eoslog.protocol.records import DecodedRecords
+from tests.protocol.oracle import Batch, Rec, crc32c
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 LARGE_HEADERS = pa.large_list(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))

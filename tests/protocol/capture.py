@@ -1,6 +1,6 @@
 """Capture record batches as other clients write them, for the files in `captures/`.
 
-    python tests/protocol/capture.py HOST:PORT [--kafka-jars DIR]
+    python -m tests.protocol.capture HOST:PORT [--kafka-jars DIR]
 
 produces known records to a running broker, with confluent-kafka and every codec, and (given Kafka's own
 jars) with Kafka's console producer, and writes the bytes of the partition, fetched raw, to

@@ -4,14 +4,14 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-import oracle
 import pytest
-from oracle import Batch, Rec
 
 from eoslog.protocol import batch
 from eoslog.protocol.batch import CorruptBatch, build_batch, iter_headers, read_header
 from eoslog.protocol.control import ABORT, COMMIT, control_batch, read_control
 from eoslog.protocol.plain_records import encode_records
+from tests.protocol import oracle
+from tests.protocol.oracle import Batch, Rec
 
 FORMS: list[Callable[[bytes], Any]] = [bytes, bytearray, memoryview, lambda data: memoryview(bytearray(data))]
 

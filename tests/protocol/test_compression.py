@@ -4,7 +4,6 @@ import gzip
 import random
 from collections.abc import Callable
 
-import oracle
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from eoslog.protocol import compression
 from eoslog.protocol.compression import CODECS, CompressionError, compress, decompress
+from tests.protocol import oracle
 
 GZIP, SNAPPY, LZ4, ZSTD = (CODECS[name] for name in ("gzip", "snappy", "lz4", "zstd"))
 

@@ -7,7 +7,6 @@ import struct
 import tracemalloc
 from typing import Any
 
-import kio_oracle as oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +22,7 @@ from eoslog.protocol.frames import (
     encode_response,
 )
 from eoslog.protocol.schema import ProtocolError
+from tests.protocol import kio_oracle as oracle
 
 every_version = pytest.mark.parametrize(
     ("api", "version"),

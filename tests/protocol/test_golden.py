@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import MISSING
 from typing import Any
 
-import kio_oracle as oracle
 import pytest
 
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.fields import OWN_TAGS, Array, Struct, default_source
 from eoslog.protocol.schema import Schema
+from tests.protocol import kio_oracle as oracle
 
 ROUNDS = 25
 

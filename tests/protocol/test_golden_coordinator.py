@@ -10,7 +10,6 @@ import random
 import struct
 from typing import Any
 
-import kio_oracle as oracle
 import pytest
 from kio.schema.consumer_protocol_assignment import v0 as assignment_v0
 from kio.schema.consumer_protocol_assignment import v1 as assignment_v1
@@ -39,6 +38,7 @@ from eoslog.protocol.messages.group_metadata import (
 )
 from eoslog.protocol.messages.transaction_log import TRANSACTION_KEY, TRANSACTION_VALUE
 from eoslog.protocol.schema import ProtocolError, Schema
+from tests.protocol import kio_oracle as oracle
 
 
 def i8(value: int) -> bytes:

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-import capture
 import pytest
-from batches import rows_of
 
 from eoslog.protocol import batch, compression, control
 from eoslog.protocol.plain_records import iter_records
 from eoslog.protocol.records import decode_batches
+from tests.protocol import capture
+from tests.protocol.batches import rows_of
 
 CAPTURES = Path(__file__).parent / "captures"
 

@@ -5,16 +5,16 @@ The CRC is made to match after the damage, so that the structure alone has to gi
 
 import struct
 
-import oracle
 import pytest
-from batches import read_back, records, rows_of, with_right_crc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Batch, Rec
 
 from eoslog.protocol import chains
 from eoslog.protocol.batch import CorruptBatch, iter_headers, read_header
 from eoslog.protocol.records import decode_batches
+from tests.protocol import oracle
+from tests.protocol.batches import read_back, records, rows_of, with_right_crc
+from tests.protocol.oracle import Batch, Rec
 
 GOOD = Batch([Rec(b"k", b"v", 0, [("h", b"x")], i) for i in range(3)], last_offset_delta=2)
 

@@ -1,15 +1,15 @@
 """Decoding against the slow oracle: batches of any shape, many at once, few at once."""
 
-import oracle
 import pyarrow as pa
 import pytest
-from batches import read_back, records, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Batch, Rec
 
 from eoslog.protocol import batch, chains, control, decode
 from eoslog.protocol.records import decode_batches
+from tests.protocol import oracle
+from tests.protocol.batches import read_back, records, rows_of
+from tests.protocol.oracle import Batch, Rec
 
 no_gaps, gaps = st.just(0), st.integers(0, 3)
 

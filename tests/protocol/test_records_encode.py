@@ -4,17 +4,26 @@ import itertools
 from typing import Any
 
 import numpy as np
-import oracle
 import pyarrow as pa
 import pytest
-from batches import LARGE_HEADERS, blobs, header_column, headers, read_back, sizes, texts, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Rec
 
 from eoslog.protocol import columns, compression
 from eoslog.protocol import encode as encoding
 from eoslog.protocol.records import EncodedBatch, decode_batches, encode_batches
+from tests.protocol import oracle
+from tests.protocol.batches import (
+    LARGE_HEADERS,
+    blobs,
+    header_column,
+    headers,
+    read_back,
+    sizes,
+    texts,
+    times,
+)
+from tests.protocol.oracle import Rec
 
 HEADER_SIZE = 61
 LIMIT = 100_000

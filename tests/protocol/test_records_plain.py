@@ -1,14 +1,14 @@
 """The one-at-a-time codec of the coordinators' topics, against the oracle."""
 
-import oracle
 import pytest
-from batches import read_back, records, with_right_crc, wrap
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Batch, Rec
 
 from eoslog.protocol import batch
 from eoslog.protocol.plain_records import Record, encode_records, iter_records
+from tests.protocol import oracle
+from tests.protocol.batches import read_back, records, with_right_crc, wrap
+from tests.protocol.oracle import Batch, Rec
 
 pairs = st.lists(
     st.tuples(st.none() | st.binary(max_size=100), st.none() | st.binary(max_size=9000)), min_size=1

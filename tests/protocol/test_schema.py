@@ -8,7 +8,6 @@ import tracemalloc
 import zlib
 from typing import Any
 
-import kio_oracle as oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,6 +31,7 @@ from eoslog.protocol.fields import (
 from eoslog.protocol.messages import fetch, metadata, produce
 from eoslog.protocol.primitives import read_uvarint, uvarint
 from eoslog.protocol.schema import Message, ProtocolError, Schema
+from tests.protocol import kio_oracle as oracle
 
 EVERY = [
     pytest.param(api, kind, schema, version, id=f"{schema.name}-v{version}")

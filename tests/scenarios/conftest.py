@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_kafka import ApacheKafka
-from cutting_proxy import CuttingProxy
-from drivers.base import FEATURES, Admin, Client, Place
 
 from eoslog.broker.config import option_table
 from eoslog.testing import EmbeddedBroker
+from tests.scenarios.apache_kafka import ApacheKafka
+from tests.scenarios.cutting_proxy import CuttingProxy
+from tests.scenarios.drivers.base import FEATURES, Admin, Client, Place
 
 PYTHON_CLIENTS = {
     "confluent-kafka": ("confluent", "Confluent"),
@@ -59,7 +59,7 @@ def _option(config: pytest.Config, name: str, default: str | None) -> Any:
 
 def _client(name: str) -> Client:
     module, kind = CLIENTS[name]
-    made: Client = getattr(importlib.import_module(f"drivers.{module}"), kind)()
+    made: Client = getattr(importlib.import_module(f"tests.scenarios.drivers.{module}"), kind)()
     return made
 
 
@@ -142,7 +142,7 @@ def name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def setting_up(cluster: EmbeddedBroker | ApacheKafka) -> Iterator[Admin]:
     """An admin client that is not under test, to make topics with."""
-    from drivers.confluent import Confluent
+    from tests.scenarios.drivers.confluent import Confluent
 
     yield Confluent().admin(cluster.bootstrap)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from drivers.base import TIMEOUT, Client, Consumer, Place, Producer, Record
+from tests.scenarios.drivers.base import TIMEOUT, Client, Consumer, Place, Producer, Record
 
 QUIET = 0.5
 """Seconds without a record after which a consumer that was promised no end is thought to be through."""

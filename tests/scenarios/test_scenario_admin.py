@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from drivers.base import Admin, Client, Place, Refused
-from steps import everything, plain_producer, put, until, values
+
+from tests.scenarios.drivers.base import Admin, Client, Place, Refused
+from tests.scenarios.steps import everything, plain_producer, put, until, values
 
 Topic = Callable[..., list[Place]]
 Seen = Callable[..., None]

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cutting_proxy import CuttingProxy
-from drivers.base import Client, Consumer, Place, Refused
-from steps import plain_producer, put, read, until, values
 
 from eoslog.protocol.apis import ApiKey
+from tests.scenarios.cutting_proxy import CuttingProxy
+from tests.scenarios.drivers.base import Client, Consumer, Place, Refused
+from tests.scenarios.steps import plain_producer, put, read, until, values
 
 Topic = Callable[..., list[Place]]
 Seen = Callable[..., None]

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cutting_proxy import CuttingProxy
-from drivers.base import Admin, Client, Place, Refused
-from steps import everything, put, until, values
 
 from eoslog.protocol.apis import ApiKey
+from tests.scenarios.cutting_proxy import CuttingProxy
+from tests.scenarios.drivers.base import Admin, Client, Place, Refused
+from tests.scenarios.steps import everything, put, until, values
 
 Topic = Callable[..., list[Place]]
 Seen = Callable[..., None]

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 
 import pytest
-from cutting_proxy import CuttingProxy
-from drivers.base import Client, Place, Producer, Refused
-from steps import everything, nothing_more, plain_producer, put, read, until, values
 
 from eoslog.protocol.apis import ApiKey
+from tests.scenarios.cutting_proxy import CuttingProxy
+from tests.scenarios.drivers.base import Client, Place, Producer, Refused
+from tests.scenarios.steps import everything, nothing_more, plain_producer, put, read, until, values
 
 Topic = Callable[..., list[Place]]
 Seen = Callable[..., None]

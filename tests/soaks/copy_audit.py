@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from copy_rows import Id, Row, id_of, ids, row
+
+from tests.soaks.copy_rows import Id, Row, id_of, ids, row
 
 PATIENCE = 120.0
 """Seconds without any answer, or with readers held back, after which the auditor gives up."""

@@ -13,8 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
-from copy_audit import Verdict
-from copy_lives import Aim, Job, Life, Phase, Watch, phase_of, wait_for
+from tests.soaks.copy_audit import Verdict
+from tests.soaks.copy_lives import Aim, Job, Life, Phase, Watch, phase_of, wait_for
 
 START_SECONDS = 8.0
 """Until the first batch of a life, about; kills of the start are spread over it until it is known."""

@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
-from copy_lives import Job, sink_of
-
 from benchmarks.peer_cluster import ThreeNodes
+from tests.soaks.copy_lives import Job, sink_of
 
 DEAD_SECONDS = (1.0, 5.0)
 """How long a node stays dead, and between two deaths."""

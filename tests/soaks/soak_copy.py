@@ -1,7 +1,7 @@
 """`make soak-copy`: a copy whose driver is killed 20 times, on the bundled broker and on Apache Kafka, and
 the same through Spark's own connector.
 
-    python tests/soaks/soak_copy.py [--rows 200000] [--kills 20] [--seed N] [--only bundled,kafka,spark]
+    python -m tests.soaks.soak_copy [--rows 200000] [--kills 20] [--seed N] [--only bundled,kafka,spark]
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
-from copy_audit import audit
-from copy_lives import Job
-from copy_rows import publish
-from copy_soak import Copy, Report
 
 from benchmarks.peer_kafka import ApacheKafka
 from eoslog.testing import EmbeddedBroker
+from tests.soaks.copy_audit import audit
+from tests.soaks.copy_lives import Job
+from tests.soaks.copy_rows import publish
+from tests.soaks.copy_soak import Copy, Report
 
 ROOT = Path(__file__).parents[2]
 KAFKA, SPARK_KAFKA = ROOT / ".peers" / "kafka-4.3.1", ROOT / ".peers" / "spark-kafka-4.2.0"

@@ -1,6 +1,6 @@
 """`make soak-copy-cluster`: a copy on three nodes of Apache Kafka that are killed while it runs.
 
-    python tests/soaks/soak_copy_cluster.py [--rows 200000] [--seed N] [--only nodes,both,alone]
+    python -m tests.soaks.soak_copy_cluster [--rows 200000] [--seed N] [--only nodes,both,alone]
         [--transaction-version 1]
 
 `nodes`: one node at a time, replication 3 and min.insync.replicas 2; the query must not stop. `both`: the
@@ -16,14 +16,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from copy_audit import audit
-from copy_lives import Job
-from copy_rows import publish
-from copy_soak import Copy, Report
-from node_kills import NodeKills
-from soak_copy import GROUP, KAFKA, PARTITIONS, SOURCE, TARGET, TARGET_PARTITIONS, make_topics
-
 from benchmarks.peer_cluster import ThreeNodes
+from tests.soaks.copy_audit import audit
+from tests.soaks.copy_lives import Job
+from tests.soaks.copy_rows import publish
+from tests.soaks.copy_soak import Copy, Report
+from tests.soaks.node_kills import NodeKills
+from tests.soaks.soak_copy import GROUP, KAFKA, PARTITIONS, SOURCE, TARGET, TARGET_PARTITIONS, make_topics
 
 SUBJECTS = {
     "nodes": "one node at a time, min.insync.replicas 2",

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 import pytest
-from copy_audit import Seen, Verdict, judge
-from copy_rows import POISON, Row, id_of, ids, row
+
+from tests.soaks.copy_audit import Seen, Verdict, judge
+from tests.soaks.copy_rows import POISON, Row, id_of, ids, row
 
 ROWS, PARTITIONS = 600, 3
 

@@ -19,15 +19,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-_HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(_HERE.parent / "connector"), str(_HERE.parents[1])]
-
-from stateful_input import CASES, PARTITIONS, Case  # noqa: E402
-from stateful_judge import Seen, Verdict, batches, judge, publish  # noqa: E402
-from stateful_run import Application, Hit, Ordeal, Server, strikes  # noqa: E402
-from stock_kafka import Kafka  # noqa: E402
-
-from eoslog.testing import EmbeddedBroker  # noqa: E402
+from eoslog.testing import EmbeddedBroker
+from tests.connector.stock_kafka import Kafka
+from tests.stateful.stateful_input import CASES, PARTITIONS, Case
+from tests.stateful.stateful_judge import Seen, Verdict, batches, judge, publish
+from tests.stateful.stateful_run import Application, Hit, Ordeal, Server, strikes
 
 
 @contextlib.contextmanager

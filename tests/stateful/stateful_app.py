@@ -22,8 +22,9 @@ from pyspark.sql.streaming.stateful_processor import (
     StatefulProcessorHandle,
     TimerValues,
 )
-from stateful_halts import HaltingSource
-from stateful_input import BATCH, DELAY, QUIET, WINDOW, WITHIN
+
+from tests.stateful.stateful_halts import HaltingSource
+from tests.stateful.stateful_input import BATCH, DELAY, QUIET, WINDOW, WITHIN
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import OffsetSpec
-from stateful_input import PARTITIONS, Case, Row, partition_of
-from stock_kafka import Kafka, bare
+
+from tests.connector.stock_kafka import Kafka, bare
+from tests.stateful.stateful_input import PARTITIONS, Case, Row, partition_of
 
 
 @dataclass(frozen=True)

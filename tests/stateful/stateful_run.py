@@ -15,7 +15,8 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 import psutil
-from stateful_halts import EVERYWHERE, OF_TRANSACTIONS, Halts
+
+from tests.stateful.stateful_halts import EVERYWHERE, OF_TRANSACTIONS, Halts
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 900.0
@@ -73,7 +74,7 @@ class Application:
         self._checkpoints, self._orders, self.log = place / "checkpoints", place / "halts", place / "log"
         self.halts = {query: Halts(self._orders / query) for query in queries}
         self._command = [
-            sys.executable, str(Path(__file__).with_name("stateful_app.py")), *queries,
+            sys.executable, "-m", "tests.stateful.stateful_app", *queries,
             "--bootstrap", bootstrap, "--topics", topics, "--run", run,
             "--checkpoints", str(self._checkpoints), *more,
         ]  # fmt: skip
@@ -91,7 +92,7 @@ class Application:
         return self._checkpoints / query
 
     def start(self) -> None:
-        paths = (str(ROOT), str(Path(__file__).parent), os.environ.get("PYTHONPATH"))
+        paths = (str(ROOT), os.environ.get("PYTHONPATH"))
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
             "PYSPARK_PYTHON": sys.executable,

@@ -8,13 +8,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from stateful_halts import EVERYWHERE, MIDDLE
-from stateful_input import CASES, PARTITIONS, Row, aggregation
-from stateful_judge import Seen, judge, publish
-from stateful_run import RANDOM, WEAPONS, Application, Ordeal, Strike, strikes
-from stock_kafka import Kafka
 
 from eoslog.testing import EmbeddedBroker
+from tests.connector.stock_kafka import Kafka
+from tests.stateful.stateful_halts import EVERYWHERE, MIDDLE
+from tests.stateful.stateful_input import CASES, PARTITIONS, Row, aggregation
+from tests.stateful.stateful_judge import Seen, judge, publish
+from tests.stateful.stateful_run import RANDOM, WEAPONS, Application, Ordeal, Strike, strikes
 
 BATCHES = 6
 DECIDED = "decided, no winner finished"

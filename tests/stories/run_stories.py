@@ -1,6 +1,6 @@
 """`make stories`: what people come for, typed as the docs have it, each with the seconds it takes.
 
-    python tests/stories/run_stories.py [NAME...] [--list]
+    python -m tests.stories.run_stories [NAME...] [--list]
 
 A story is a page, or a part of one, typed from top to bottom by the checks that hold the docs to what they
 say; kills and judges are among them. One that fails leaves its output in build/stories/NAME.log.
@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 LOGS = ROOT / "build" / "stories"
-_EXAMPLES = "tests/examples/spark_examples.py"
-_PAGES = "tests/docs/spark_pages.py"
+_PAGES = "tests/docs/test_spark_pages.py"
+_PYTEST = ("-m", "pytest", "-q", "--timeout", "900")
 
 
 class Story(NamedTuple):
@@ -33,39 +33,49 @@ class Story(NamedTuple):
 def tested(path: str, *which: str) -> tuple[str, ...]:
     """The words that run tests of a file; `which`: -k's."""
     chosen = ("-k", " or ".join(which)) if which else ()
-    return ("-m", "pytest", "-q", "--timeout", "900", path, *chosen)
+    return (*_PYTEST, path, *chosen)
+
+
+def page(*which: str) -> tuple[str, ...]:
+    """The words that type pages whose blocks start queries."""
+    return (*tested(_PAGES, *which), "-m", "long")
+
+
+def example(*which: str) -> tuple[str, ...]:
+    """The words that run examples that start Spark."""
+    return (*tested("tests/examples/test_spark_examples.py", *which), "-m", "kafka")
 
 
 STORIES = (
     Story("project", "a project of one's own, from an empty folder to rows", "installing.md",
-          ("-u", "tests/docs/newcomer.py", "--own")),
-    Story("first", "a copy that is killed and started again", "quickstart.md", tested(_PAGES, "quickstart")),
+          ("-u", "-m", "tests.docs.newcomer", "--own")),
+    Story("first", "a copy that is killed and started again", "quickstart.md", page("quickstart")),
     Story("notebook", "a notebook, its broker killed in mid-stream", "examples.md",
-          tested("tests/examples/notebook.py")),
+          (*tested("tests/examples/test_notebook.py"), "-m", "long")),
     Story("migration", "from Spark's connector to eoslog and on, with the same checkpoint", "migrating.md",
-          tested(_EXAMPLES, "migrate")),
-    Story("windows", "windows with state, killed and resumed", "examples.md", tested(_EXAMPLES, "windows")),
+          example("migrate")),
+    Story("windows", "windows with state, killed and resumed", "examples.md", example("windows")),
     Story("routing", "two sources joined, rows to the topics that they name", "examples.md",
-          tested(_EXAMPLES, "join_and_route")),
+          example("join_and_route")),
     Story("foreachbatch", "foreachBatch with a token for each batch, to two topics", "migrating.md",
           tested("tests/connector/test_write_tokens_spark.py")),
     Story("avro", "Avro with a registry; bad messages and homeless rows as dead letters", "examples.md",
-          tested(_EXAMPLES, "avro", "dead_letters")),
+          example("avro", "dead_letters")),
     Story("security", "TLS and passwords, and exactly the rights that a query needs", "security.md",
-          ("-m", "pytest", "-q", "--timeout", "900", "tests/connector/test_security_spark.py",
+          (*_PYTEST, "tests/connector/test_security_spark.py",
            "tests/docs/test_suggested.py", "tests/broker/security/test_security_page.py")),
     Story("monitoring", "figures of each micro-batch, lag, eoslog top, the console", "operating.md",
-          ("-m", "pytest", "-q", "--timeout", "900", "tests/connector/test_metrics.py", "tests/top",
+          (*_PYTEST, "tests/connector/test_metrics.py", "tests/top",
            "tests/console", "tests/broker/operations/test_operating_page.py")),
     Story("disasters", "a lost checkpoint, a lost transaction, Ctrl-C in mid-batch", "recovering.md",
-          ("-m", "pytest", "-q", "--timeout", "900", _PAGES, "tests/connector/test_ctrl_c.py", "-k",
-           "recovering or ctrl_c")),
+          (*_PYTEST, _PAGES, "tests/connector/test_ctrl_c.py", "-k", "recovering or ctrl_c",
+           "-m", "long or spark")),
     Story("cluster", "executors in JVMs of their own, killed", "installing.md",
           tested("tests/connector/test_spark_python.py", "test_a_copy")),
     Story("connect", "a client of Spark Connect, its server killed", "installing.md",
           tested("tests/connector/test_spark_connect.py")),
     Story("pytest", "one's own pipeline under test, with faults", "testing-pipelines.md",
-          tested(_PAGES, "testing")),
+          page("testing")),
 )  # fmt: skip
 
 

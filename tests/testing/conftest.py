@@ -1,16 +1,11 @@
 """Brokers with faults, in a process and in a thread."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "broker"))
-
-from broker_clients import Wire, create
-
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import Wire, create
 
 
 @pytest.fixture(scope="module", params=["process", "thread"])

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from broker_clients import Wire, create, numbers, read_all
 from confluent_kafka import Producer
 
 from eoslog.protocol.apis import ApiKey
 from eoslog.testing import BrokerFailed, EmbeddedBroker
+from tests.broker.broker_clients import Wire, create, numbers, read_all
 
 MODES = {"process": {"faults": True}, "thread": {"in_thread": True}}
 

@@ -4,7 +4,6 @@ import time
 from pathlib import Path
 
 import pytest
-from broker_clients import Wire
 from confluent_kafka import KafkaException, Producer
 
 from eoslog.protocol.apis import ApiKey
@@ -12,6 +11,7 @@ from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import BrokerFailed, EmbeddedBroker, FaultTimeout
+from tests.broker.broker_clients import Wire
 
 
 def produce(value: bytes = b"x", partition: int = 0) -> dict[str, object]:

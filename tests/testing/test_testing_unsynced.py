@@ -6,7 +6,6 @@ a crash that loses all that is unsynced they must hold the same files.
 
 import errno
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,13 +13,10 @@ from random import Random
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "broker" / "log"))
-
-from fakefs import FakeFileSystem, Outcome
-
 from eoslog.broker.ports.ports import FileSystem, OsFileSystem
 from eoslog.testing.disk import DiskRule, FaultyFileSystem
 from eoslog.testing.unsynced import Keep
+from tests.broker.log.fakefs import FakeFileSystem, Outcome
 
 Step = Callable[[FileSystem, str], object]
 

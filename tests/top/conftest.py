@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from busy import Busy
 
 from eoslog.testing import EmbeddedBroker
 from tests.scenarios.apache_kafka import ApacheKafka
+from tests.top.busy import Busy
 
 
 @pytest.fixture(scope="module")

@@ -22,10 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from busy import OPEN, RECORDS, TOPICS, Busy
 from click.testing import CliRunner, Result
 from confluent_kafka.admin import AdminClient, NewTopic
-from picture import LARGEST, SVG, draw
 
 from eoslog.cli import main
 from eoslog.commands.session import client_config
@@ -34,6 +32,8 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.testing import EmbeddedBroker
 from eoslog.top import look as look_module
 from eoslog.top.look import look
+from tests.top.busy import OPEN, RECORDS, TOPICS, Busy
+from tests.top.picture import LARGEST, SVG, draw
 
 PATIENCE_S = 90.0
 pytestmark = pytest.mark.timeout(600)

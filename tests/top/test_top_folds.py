@@ -6,7 +6,6 @@ import dataclasses
 
 from hypothesis import given
 from hypothesis import strategies as st
-from test_top_figures import NOW_MS, PARTITIONS, seen
 
 from eoslog.top.command import as_text
 from eoslog.top.figures import figures
@@ -14,6 +13,7 @@ from eoslog.top.folds import Fold, fit, fitted
 from eoslog.top.look import Group, Look, Open, Partition
 from eoslog.top.rows import Figures
 from eoslog.top.wish import Wish
+from tests.top.test_top_figures import NOW_MS, PARTITIONS, seen
 
 OFFSETS = "__consumer_offsets"
 

@@ -13,10 +13,10 @@ from typing import IO, Any
 
 import psutil
 import pytest
-from jvm import LAUNCHER, PYTHON, SECRET, Jvm, running, state, until
 
 from eoslog.warm import ask
 from eoslog.warm.request import Request
+from tests.warm.jvm import LAUNCHER, PYTHON, SECRET, Jvm, running, state, until
 
 ROOT = Path(__file__).parents[2]
 STARTS = int(os.environ.get("EOSLOG_WARM_STARTS", "50"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from broker_clients import Wire
 
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import Wire
 
 
 def versions(key: ApiKey) -> range:

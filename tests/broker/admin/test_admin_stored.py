@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "log"))
-
 from random import Random
 
 import pytest
-from fakefs import FakeClock, FakeFileSystem, Outcome, PowerLoss
 
 from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.core.dynamic_options import DynamicOptions
@@ -19,6 +13,7 @@ from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.stored.config_store import ConfigStore
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from tests.broker.log.fakefs import FakeClock, FakeFileSystem, Outcome, PowerLoss
 
 DATA = "/var/data"
 

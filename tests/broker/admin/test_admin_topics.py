@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from broker_clients import Wire
 
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import Wire
 
 Answer = dict[str, Any]
 

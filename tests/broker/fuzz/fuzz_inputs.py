@@ -5,12 +5,11 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from filled_requests import RECORDS, bodies
-
 from eoslog.protocol.apis import APIS
 from eoslog.protocol.fields import Array, Blob, Field, Fixed, Struct, Text, Type
 from eoslog.protocol.frames import encode_request
 from eoslog.protocol.schema import ProtocolError
+from tests.broker.filled_requests import RECORDS, bodies
 
 NAMES = [
     "fuzz",

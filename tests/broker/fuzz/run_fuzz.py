@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from fuzz_inputs import inputs
-from fuzz_world import TOO_LONG, Result, World
 
 from eoslog.broker.config.security import AUTHORIZER
 from eoslog.broker.security.listeners import Listener
+from tests.broker.fuzz.fuzz_inputs import inputs
+from tests.broker.fuzz.fuzz_world import TOO_LONG, Result, World
 
 SASL = Listener("SASL_PLAINTEXT", "SASL_PLAINTEXT")
 USERS = 'listener.name.sasl_plaintext.plain.sasl.jaas.config=PlainLoginModule required user_fuzz="fuzz";'

@@ -8,9 +8,10 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from fuzz_inputs import inputs
-from fuzz_world import TOO_LONG, World
-from run_fuzz import ROUNDS, one_round
+
+from tests.broker.fuzz.fuzz_inputs import inputs
+from tests.broker.fuzz.fuzz_world import TOO_LONG, World
+from tests.broker.fuzz.run_fuzz import ROUNDS, one_round
 
 INPUTS = 6_000
 

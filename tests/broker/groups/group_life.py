@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Mapping
-from pathlib import Path
 from typing import Any
-
-sys.path.append(str(Path(__file__).parents[1] / "log"))
-from fakefs import FakeClock, FakeFileSystem, Outcome, PowerLoss
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.coordinator.groups.groups import GroupCoordinator
@@ -25,6 +20,7 @@ from eoslog.protocol.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
     CONSUMER_PROTOCOL_SUBSCRIPTION,
 )
+from tests.broker.log.fakefs import FakeClock, FakeFileSystem, Outcome, PowerLoss
 
 __all__ = ["FakeFileSystem", "Life", "Outcome", "PowerLoss", "assignment", "subscription", "world"]
 

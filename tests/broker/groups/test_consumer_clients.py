@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
-from broker_clients import create
 from confluent_kafka import Consumer, Message, Producer
 
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import create
 
 CONFIG = {
     "group.consumer.heartbeat.interval.ms": "200",

@@ -7,7 +7,6 @@ every member to its target, in which every partition that somebody subscribes to
 
 from __future__ import annotations
 
-from consumer_world import Client, World, settle
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -15,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from eoslog.broker.rules.consumer.events import Beat, Settings
 from eoslog.broker.rules.consumer.state import GroupState
 from eoslog.protocol.errors import ErrorCode as E
+from tests.broker.groups.consumer_world import Client, World, settle
 
 SESSION_MS = 45_000
 NAMES = ("a", "b", "c")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from consumer_world import Client, Topics, World, settle
 
 from eoslog.broker.rules.consumer.events import Beat, Settings, Timer
 from eoslog.broker.rules.consumer.facts import CurrentFact, OldMetadataFact, apply
@@ -14,6 +13,7 @@ from eoslog.broker.rules.consumer.state import Current, GroupState, MemberState
 from eoslog.broker.rules.offsets import Committer
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
+from tests.broker.groups.consumer_world import Client, Topics, World, settle
 
 
 def joined(world: World, name: str = "m1", **more: object) -> Client:

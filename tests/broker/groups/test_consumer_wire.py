@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from broker_clients import Wire
-from group_life import assignment, subscription
 
 from eoslog.protocol.apis import ApiKey as K
 from eoslog.protocol.errors import ErrorCode as E
@@ -18,6 +16,8 @@ from eoslog.protocol.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
 )
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import Wire
+from tests.broker.groups.group_life import assignment, subscription
 
 Answer = dict[str, Any]
 CONFIG = {

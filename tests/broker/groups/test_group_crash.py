@@ -11,10 +11,18 @@ from collections.abc import AsyncIterator, Callable
 from random import Random
 
 import pytest
-from group_life import MINUTE_MS, START_MS, FakeFileSystem, Life, Outcome, PowerLoss, world
 
 from eoslog.broker.rules.classic.events import Leave
 from eoslog.broker.rules.offsets import Committer
+from tests.broker.groups.group_life import (
+    MINUTE_MS,
+    START_MS,
+    FakeFileSystem,
+    Life,
+    Outcome,
+    PowerLoss,
+    world,
+)
 
 
 async def new_protocol(life: Life) -> AsyncIterator[None]:

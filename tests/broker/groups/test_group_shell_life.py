@@ -10,7 +10,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from group_life import MINUTE_MS, START_MS, Life, subscription, world
 
 from eoslog.broker.coordinator.groups.offsets_shell import NewOffset
 from eoslog.broker.rules.classic.events import Join, JoinAnswer, Leave
@@ -18,6 +17,7 @@ from eoslog.broker.rules.consumer.events import Beat
 from eoslog.broker.rules.offsets import Committer
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
+from tests.broker.groups.group_life import MINUTE_MS, START_MS, Life, subscription, world
 
 
 def on_loop(test: Callable[[Life], Coroutine[Any, Any, None]]) -> Callable[[], None]:

@@ -9,13 +9,13 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from group_shell import Shell, on_loop
 
 from eoslog.broker.log.upkeep.upkeep import Upkeep
 from eoslog.broker.ports.ports import OsFile
 from eoslog.broker.rules.classic.events import Join
 from eoslog.broker.rules.consumer.events import Beat
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from tests.broker.group_shell import Shell, on_loop
 
 
 @contextmanager

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from fakefs import FakeClock, FakeFileSystem, Outcome, PowerLoss
-from logkit import NOW, batch
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from tests.broker.log.fakefs import FakeClock, FakeFileSystem, Outcome, PowerLoss
+from tests.broker.log.logkit import NOW, batch
 
 DATA = "/var/data"
 

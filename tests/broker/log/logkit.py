@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fakefs import FakeFileSystem, Inode
-
 from eoslog.broker.config import FlushMode
 from eoslog.broker.log.compaction.cleaning import Run
 from eoslog.broker.log.opening.opening import create_directory, open_partition
@@ -18,6 +16,7 @@ from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.protocol.batch import build_batch, iter_headers
 from eoslog.protocol.plain_records import encode_records
+from tests.broker.log.fakefs import FakeFileSystem, Inode
 
 NOW = 1_700_000_000_000
 DIRECTORY = "/data/t-0"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from fakefs import FakeFileSystem, Outcome
-from logkit import NOW
-
 from eoslog.broker.log.opening.data_dir import DataDir
+from tests.broker.log.fakefs import FakeFileSystem, Outcome
+from tests.broker.log.logkit import NOW
 
 
 def opened(fs: FakeFileSystem) -> DataDir:

@@ -14,10 +14,10 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from broker_clients import create, read_all
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import create, read_all
 
 BACK_SECONDS = 20
 """A look each 5 s, and what clients wait between two tries."""

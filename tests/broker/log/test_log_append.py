@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from logkit import NOW, Disk, batch, header_only, offsets, sequenced, stored
 
 from eoslog.broker.log.segment.checks import MOST_UNPACKED
 from eoslog.broker.log.segment.settings import LogSettings
@@ -13,6 +12,7 @@ from eoslog.protocol.batch import HEADER_SIZE, build_batch, iter_headers, read_h
 from eoslog.protocol.control import control_batch
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import encode_records, iter_records
+from tests.broker.log.logkit import NOW, Disk, batch, header_only, offsets, sequenced, stored
 
 
 def refused(disk: Disk, data: bytes, **options: Any) -> ErrorCode:
@@ -159,7 +159,7 @@ def test_a_batch_above_the_segment_size_gets_a_segment_of_its_own() -> None:
 
 
 def test_one_write_call_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fakefs import FakeFile
+    from tests.broker.log.fakefs import FakeFile
 
     partition = Disk().open()
     calls = []

@@ -9,8 +9,6 @@ import time
 from pathlib import Path
 
 import pytest
-from fakefs import FakeClock
-from logkit import NOW, sequenced
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log.segment.flush import GroupFlush
@@ -20,6 +18,8 @@ from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.broker.topics.topics import Topics
 from eoslog.commands.backup_copy import copied
 from eoslog.commands.backup_source import NoBackup, source
+from tests.broker.log.fakefs import FakeClock
+from tests.broker.log.logkit import NOW, sequenced
 
 PARTITIONS = 8
 SMALL = {"segment.bytes": "1024", "file.delete.delay.ms": "0"}

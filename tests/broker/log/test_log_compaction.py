@@ -7,8 +7,6 @@ import logging
 from typing import Any
 
 import pytest
-from fakefs import FakeClock, Outcome
-from logkit import DIRECTORY, NOW, Disk, clean, offsets
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log.compaction.compaction import ENTRY_BYTES, KeyMap
@@ -18,6 +16,8 @@ from eoslog.broker.log.upkeep.cleaner import Cleaner
 from eoslog.protocol.batch import BatchHeader, build_batch, iter_headers
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import Record, encode_records, iter_records, write_varint
+from tests.broker.log.fakefs import FakeClock, Outcome
+from tests.broker.log.logkit import DIRECTORY, NOW, Disk, clean, offsets
 
 DAY = 86_400_000
 COMPACT = LogSettings(segment_bytes=1024, index_interval_bytes=100, compacted=True, deleted=False)

@@ -5,15 +5,14 @@ The file system of the crash tests keeps the order of a directory's changes; a r
 
 from __future__ import annotations
 
-from fakefs import Directory, Inode
-from logkit import DIRECTORY, NOW, Disk, batch, clean, sequenced
-
 from eoslog.broker.log.compaction.cleaning import Run
 from eoslog.broker.log.compaction.cleaning_plan import Plan
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.recovery import leftovers
 from eoslog.broker.log.segment.index import TransactionIndex
 from eoslog.broker.log.segment.settings import LogSettings
+from tests.broker.log.fakefs import Directory, Inode
+from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch, clean, sequenced
 
 SETTINGS = LogSettings(segment_bytes=3000, index_interval_bytes=100, compacted=True, deleted=False)
 

@@ -13,13 +13,13 @@ from random import Random
 
 import hypothesis.strategies as st
 import pytest
-from fakefs import Outcome
 from hypothesis import example, given, settings
-from logkit import NOW, Disk, batch, sequenced, stored
 
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.protocol.errors import KafkaError
+from tests.broker.log.fakefs import Outcome
+from tests.broker.log.logkit import NOW, Disk, batch, sequenced, stored
 
 
 @dataclass

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
-from logkit import DIRECTORY, NOW, Disk, batch, clean
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log.partition.partition import Partition
@@ -18,6 +17,7 @@ from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.broker.log.upkeep.scrub import Pause, Scrubber, Stopped
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch, clean
 
 SMALL = LogSettings(segment_bytes=3000, index_interval_bytes=500)
 ANSWERS = (1, 700, 10**9)

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-from broker_clients import create, read_all
 from confluent_kafka import Consumer, KafkaError, Producer
 from kafka import KafkaConsumer
 from kafka.errors import CorruptRecordError
@@ -19,6 +18,7 @@ from eoslog.connector.errors import RefusedByBroker
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.errors import ErrorCode
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import create, read_all
 
 ROWS = 300
 A_BATCH = 10

@@ -7,13 +7,13 @@ import contextlib
 import logging
 
 import pytest
-from fakefs import Outcome
-from logkit import NOW, Disk, batch, clean, sequenced, stored
 
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from tests.broker.log.fakefs import Outcome
+from tests.broker.log.logkit import NOW, Disk, batch, clean, sequenced, stored
 
 LOG = "00000000000000000000.log"
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import bisect
 
 import pytest
-from fakefs import FakeFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
-from logkit import Disk, batch
 
 from eoslog.broker.log.segment import files
 from eoslog.broker.log.segment.epochs import TICK_MS, begun, next_epoch, rest_ms
 from eoslog.broker.log.segment.settings import LogSettings
+from tests.broker.log.fakefs import FakeFileSystem
+from tests.broker.log.logkit import Disk, batch
 
 PATH = "/data/.life-epoch"
 NOW_MS = 1_800_000_000_000

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from fakefs import Outcome
-from logkit import DIRECTORY, NOW, Disk, clean, sequenced
 
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from tests.broker.log.fakefs import Outcome
+from tests.broker.log.logkit import DIRECTORY, NOW, Disk, clean, sequenced
 
 COMPACT = LogSettings(segment_bytes=1 << 20, index_interval_bytes=100, compacted=True, deleted=False)
 WRAP = 2**31

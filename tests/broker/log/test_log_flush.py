@@ -7,13 +7,13 @@ import threading
 from collections.abc import Sequence
 
 import pytest
-from fakefs import Inode
-from logkit import DIRECTORY, NOW, Disk, batch
 
 from eoslog.broker.log.segment import flush as flush_room
 from eoslog.broker.log.segment.flush import GroupFlush, Job
 from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from tests.broker.log.fakefs import Inode
+from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch
 
 
 class Slow:

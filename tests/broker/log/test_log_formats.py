@@ -5,12 +5,12 @@ from __future__ import annotations
 import struct
 
 import pytest
-from logkit import DIRECTORY, NOW, TOPIC_ID, Disk, batch, sequenced
 
 from eoslog.broker.log.segment import files, snapshot
 from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.broker.rules.producer import ProducerState, Written
 from eoslog.protocol.batch import crc32c, iter_headers
+from tests.broker.log.logkit import DIRECTORY, NOW, TOPIC_ID, Disk, batch, sequenced
 
 BASE = "00000000000000000000"
 

@@ -11,16 +11,16 @@ import time
 from pathlib import Path
 
 import pytest
-from logkit import sequenced
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.ports.ports import OsFileSystem, SystemClock
 from eoslog.broker.topics.topics import Topics
+from tests.broker.log.logkit import sequenced
 
 CHILD = """
 import asyncio, sys
-from logkit import sequenced
+from tests.broker.log.logkit import sequenced
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.ports.ports import OsFileSystem, SystemClock
@@ -51,11 +51,8 @@ asyncio.run(main())
 @pytest.mark.parametrize("mode", ["fsync", "os"])
 def test_everything_acknowledged_is_there_after_kill_9(tmp_path: Path, mode: str) -> None:
     data, seed = str(tmp_path / "data"), random.randrange(1 << 30)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     for life in range(3):
-        child = subprocess.Popen(
-            [sys.executable, "-c", CHILD, data, mode], stdout=subprocess.PIPE, env=environment, text=True
-        )
+        child = subprocess.Popen([sys.executable, "-c", CHILD, data, mode], stdout=subprocess.PIPE, text=True)
         assert child.stdout is not None
         first = child.stdout.readline()
         time.sleep(random.Random(seed + life).uniform(0.05, 0.4))

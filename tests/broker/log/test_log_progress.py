@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
-from fakefs import FakeClock, Outcome
-from logkit import DIRECTORY, NOW, Disk, batch, sequenced, stored
-from test_log_crash_model import Life
 
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.recovery import recovery
 from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.broker.log.upkeep.upkeep import Upkeep
+from tests.broker.log.fakefs import FakeClock, Outcome
+from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch, sequenced, stored
+from tests.broker.log.test_log_crash_model import Life
 
 KB = 1 << 10
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from logkit import NOW, Disk, batch, offsets, sequenced
 
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from tests.broker.log.logkit import NOW, Disk, batch, offsets, sequenced
 
 ALL = 10**9
 

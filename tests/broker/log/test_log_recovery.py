@@ -6,14 +6,14 @@ import logging
 import struct
 
 import pytest
-from fakefs import Directory, Outcome
-from logkit import DIRECTORY, NOW, Disk, batch, offsets, sequenced, stored
 
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.recovery import recovery
 from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from tests.broker.log.fakefs import Directory, Outcome
+from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch, offsets, sequenced, stored
 
 LOG = "00000000000000000000.log"
 SMALL = LogSettings(segment_bytes=1500, index_interval_bytes=200)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fakefs import Outcome
-from logkit import DIRECTORY, NOW, Disk, batch, offsets, sequenced, stored
 
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.partition.retention import Span, expendable
 from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from tests.broker.log.fakefs import Outcome
+from tests.broker.log.logkit import DIRECTORY, NOW, Disk, batch, offsets, sequenced, stored
 
 HOUR = 3_600_000
 SMALL = LogSettings(segment_bytes=1024, index_interval_bytes=100)

@@ -8,14 +8,14 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from fakefs import FakeClock, Outcome
-from logkit import NOW, Disk, batch, sequenced
 
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.recovery.reading_back import PROBE_BYTES
 from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.broker.log.upkeep.upkeep import Upkeep
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from tests.broker.log.fakefs import FakeClock, Outcome
+from tests.broker.log.logkit import NOW, Disk, batch, sequenced
 
 LOG = "00000000000000000000.log"
 

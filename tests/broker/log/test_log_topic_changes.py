@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from crashkit import code, every_crash, opened
-from fakefs import FakeFileSystem, Outcome
-from logkit import NOW, batch
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log.opening.data_dir import DataDirError
 from eoslog.broker.topics.topics import OFFSETS_TOPIC, Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from tests.broker.log.crashkit import code, every_crash, opened
+from tests.broker.log.fakefs import FakeFileSystem, Outcome
+from tests.broker.log.logkit import NOW, batch
 
 
 @pytest.fixture

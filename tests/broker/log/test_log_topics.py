@@ -7,15 +7,15 @@ from contextlib import suppress
 from random import Random
 
 import pytest
-from crashkit import DATA, code, every_crash, opened
-from fakefs import FakeClock, FakeFileSystem, Inode, Outcome, PowerLoss
-from logkit import NOW, batch, sequenced
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log.opening.data_dir import DataDirError
 from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.topics.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from tests.broker.log.crashkit import DATA, code, every_crash, opened
+from tests.broker.log.fakefs import FakeClock, FakeFileSystem, Inode, Outcome, PowerLoss
+from tests.broker.log.logkit import NOW, batch, sequenced
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import pytest
-from crashkit import DATA, code, opened
-from fakefs import FakeFileSystem, Outcome
 
 from eoslog.broker.topics import partition_maker
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from tests.broker.log.crashkit import DATA, code, opened
+from tests.broker.log.fakefs import FakeFileSystem, Outcome
 
 STEP = 4
 MANY = 3 * STEP

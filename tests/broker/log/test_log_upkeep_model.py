@@ -9,11 +9,11 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from fakefs import Outcome
 from hypothesis import given, settings
-from upkeep_world import HOUR, World, survive
 
 from eoslog.broker.log.segment.settings import LogSettings
+from tests.broker.log.fakefs import Outcome
+from tests.broker.log.upkeep_world import HOUR, World, survive
 
 STRIDE = int(os.environ.get("EOSLOG_CRASH_STRIDE", "9"))
 SEEDS = range(7, 7 + int(os.environ.get("EOSLOG_CRASH_LIVES", "1")))

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from logkit import NOW, Disk, batch
 
 from eoslog.broker.log.opening.opening import create_directory, open_partition
 from eoslog.broker.log.partition.partition import Partition
@@ -18,6 +17,7 @@ from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.broker.log.segment.warm import Warm
 from eoslog.broker.ports.ports import OsFileSystem
+from tests.broker.log.logkit import NOW, Disk, batch
 
 
 def warm_count(partition: Partition) -> int:

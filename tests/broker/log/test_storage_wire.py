@@ -8,13 +8,13 @@ from pathlib import Path
 from random import randbytes
 
 import pytest
-from broker_clients import Wire, create, read_all
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import Wire, create, read_all
 
 EAGER = {
     "log.cleaner.backoff.ms": "100",

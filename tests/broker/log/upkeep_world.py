@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
-from fakefs import Outcome, PowerLoss
-from logkit import NOW, Disk, clean
 
 from eoslog.broker.log.compaction.compaction import ENTRY_BYTES
 from eoslog.broker.log.partition.partition import Partition
@@ -21,6 +19,8 @@ from eoslog.protocol.batch import HEADER_SIZE, build_batch, iter_headers
 from eoslog.protocol.control import ABORT, COMMIT, read_control
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.plain_records import encode_records, iter_records
+from tests.broker.log.fakefs import Outcome, PowerLoss
+from tests.broker.log.logkit import NOW, Disk, clean
 
 HOUR = 3_600_000
 Pairs = list[tuple[bytes, bytes | None]]

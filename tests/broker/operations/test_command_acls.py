@@ -1,19 +1,16 @@
 """`eoslog acls list, add, remove`: by the standard requests, on a broker with ACLs on."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from run_command import document, failure, ok, run
 
 from eoslog.cli import main
 from eoslog.testing import EmbeddedBroker
-
-sys.path.append(str(Path(__file__).parents[1] / "security"))
-from acl_site import Site
-from securitykit import ADMIN
+from tests.broker.operations.run_command import document, failure, ok, run
+from tests.broker.security.acl_site import Site
+from tests.broker.security.securitykit import ADMIN
 
 ALICE = ("--principal", "User:alice")
 

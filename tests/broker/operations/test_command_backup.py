@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from broker_clients import QUICK, create, read_all
 from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -24,6 +23,7 @@ from eoslog.broker.log.upkeep import backup
 from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.cli import main
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import QUICK, create, read_all
 
 TOPICS = ("plain", "rolling", "compacted")
 PARTITIONS = 3

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from run_command import document, failure, ok, run
 
 from eoslog.testing import EmbeddedBroker
+from tests.broker.operations.run_command import document, failure, ok, run
 
 
 def consumer(broker: EmbeddedBroker, group: str, **more: object) -> Consumer:

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from run_command import document, failure, ok
-from test_command_transactions import HUNG_ID, begin, write_what_no_coordinator_knows
 
 from eoslog.commands.session import client_config
 from eoslog.connector.client.admin import transactions
@@ -24,6 +22,8 @@ from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.testing import EmbeddedBroker
+from tests.broker.operations.run_command import document, failure, ok
+from tests.broker.operations.test_command_transactions import HUNG_ID, begin, write_what_no_coordinator_knows
 
 HOLDERS = ("transactions", "holders")
 MINUTE_MS = 60_000

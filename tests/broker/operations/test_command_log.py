@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Producer
-from run_command import ok
 
 from eoslog.cli import main
 from eoslog.testing import EmbeddedBroker
+from tests.broker.operations.run_command import ok
 
 FIRST = "0" * 20
 

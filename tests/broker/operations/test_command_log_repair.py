@@ -13,8 +13,11 @@ import time
 from pathlib import Path
 
 import pytest
-from run_command import ok
-from verify_kit import (
+
+from eoslog.broker.log.segment import files
+from eoslog.testing import EmbeddedBroker
+from tests.broker.operations.run_command import ok
+from tests.broker.operations.verify_kit import (
     CONFIG,
     Damage,
     an_entry_of_a_committed_one,
@@ -67,9 +70,6 @@ from verify_kit import (
     wrong_position,
     wrong_sequence,
 )
-
-from eoslog.broker.log.segment import files
-from eoslog.testing import EmbeddedBroker
 
 
 @pytest.fixture(scope="module")

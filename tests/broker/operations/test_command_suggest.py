@@ -2,18 +2,14 @@
 
 import json
 import shlex
-import sys
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from run_command import document, run
 
 from eoslog.cli import main
-
-sys.path.append(str(Path(__file__).parents[1] / "security"))
-from acl_site import Site
-from securitykit import ADMIN
+from tests.broker.operations.run_command import document, run
+from tests.broker.security.acl_site import Site
+from tests.broker.security.securitykit import ADMIN
 
 COPY = (
     "--source", "subscribe=orders", "--sink", "topic=orders_copy", "--sink", "transactional.id=to/copy",

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 from confluent_kafka import Producer
-from run_command import document, failure, ok, run
 
 from eoslog.testing import EmbeddedBroker
+from tests.broker.operations.run_command import document, failure, ok, run
 
 
 def test_a_topics_life(broker: EmbeddedBroker) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException, Producer
-from run_command import document, failure, ok, run
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.core.broker import Broker
@@ -18,6 +17,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.plain_records import encode_records
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.testing import EmbeddedBroker
+from tests.broker.operations.run_command import document, failure, ok, run
 
 HUNG_ID = 77
 HOUR_MS = 3_600_000

@@ -1,19 +1,16 @@
 """`eoslog users`: users with passwords (SCRAM), by the standard requests; the password is never shown."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from run_command import document, failure, ok, run
 
 from eoslog.testing import EmbeddedBroker
-
-sys.path.append(str(Path(__file__).parents[1] / "security"))
-from acl_site import Site
-from securitykit import ADMIN, free_ports
+from tests.broker.operations.run_command import document, failure, ok, run
+from tests.broker.security.acl_site import Site
+from tests.broker.security.securitykit import ADMIN, free_ports
 
 PASSWORD = "open,sesame=7"
 

@@ -7,10 +7,10 @@ import time
 from typing import Any
 
 from confluent_kafka import Consumer, Producer
-from run_command import ok
 
 from eoslog.broker.ports.logs import LINES, LONGEST, TEXT, WINDOW_S, JsonLines, Sparing, TextLines
 from eoslog.testing import EmbeddedBroker
+from tests.broker.operations.run_command import ok
 
 
 def record(message: str, *arguments: object, **extra: object) -> logging.LogRecord:

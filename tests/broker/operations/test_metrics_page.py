@@ -15,13 +15,13 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
-from run_command import ok
 
 from eoslog.broker.metrics import metrics_page
 from eoslog.broker.metrics.metrics import Metrics
 from eoslog.broker.metrics.metrics_look import Look
 from eoslog.broker.metrics.metrics_page import FAMILIES
 from eoslog.testing import BrokerFailed, EmbeddedBroker
+from tests.broker.operations.run_command import ok
 
 
 def free_port() -> int:

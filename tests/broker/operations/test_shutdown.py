@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
-from run_command import document, ok
 
 from eoslog.cli import main
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import encode_request
 from eoslog.testing import EmbeddedBroker
+from tests.broker.operations.run_command import document, ok
 
 GRACE_S = 1.5
 MINUTE_MS = 60_000

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any, Self
 
-from broker_clients import Wire
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -14,10 +13,11 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from securitykit import ADMIN, SECRET, STANDARD, free_ports, plain_jaas
 
 from eoslog.protocol.apis import ApiKey
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import Wire
+from tests.broker.security.securitykit import ADMIN, SECRET, STANDARD, free_ports, plain_jaas
 
 USERS = ("alice", "bob", "carol")
 

@@ -7,14 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acl_site import Site
-from broker_clients import Wire
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import (
     AclOperation,
 )
-from filled_requests import bodies
-from securitykit import ADMIN
 
 from eoslog.broker.authorize.audit import MOST_TOLD, WINDOW_S
 from eoslog.broker.authorize.guard import Guard
@@ -24,6 +20,10 @@ from eoslog.broker.requests.context import CloseConnection
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import RequestHeader
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import Wire
+from tests.broker.filled_requests import bodies
+from tests.broker.security.acl_site import Site
+from tests.broker.security.securitykit import ADMIN
 
 TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, TRANSACTION_DENIED = 29, 30, 31, 53
 OPEN_TO_ALL = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.DESCRIBE_CLUSTER}
@@ -234,7 +234,7 @@ def test_offsets_need_group_and_topic(site: Site) -> None:
 
 
 def test_an_unlogged_write_that_is_denied_closes(site: Site) -> None:
-    from filled_requests import RECORDS
+    from tests.broker.filled_requests import RECORDS
 
     with site.wire("alice") as wire:
         wire.send(

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from securitykit import ALICE, Issuer, Pki
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.security.listeners import listeners_of
@@ -20,6 +19,7 @@ from eoslog.broker.security.plain import PlainExchange
 from eoslog.broker.security.scram import ScramExchange, credential_of_password
 from eoslog.broker.security.tls import Tls
 from eoslog.broker.security.users import Passwords
+from tests.broker.security.securitykit import ALICE, Issuer, Pki
 
 MECHANISM, PASSWORD = "SCRAM-SHA-256", "a password"
 

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_clients import Wire
 from confluent_kafka import Producer
-from securitykit import STANDARD, Pki, free_ports
 
 from eoslog.broker.config import BrokerConfig, ConfigError
 from eoslog.broker.security.listeners import Listener, listeners_of
 from eoslog.broker.security.principals import distinguished_name, mapped
 from eoslog.protocol.apis import ApiKey
 from eoslog.testing import BrokerFailed, EmbeddedBroker
+from tests.broker.broker_clients import Wire
+from tests.broker.security.securitykit import STANDARD, Pki, free_ports
 
 
 def read(**options: str) -> list[Listener]:

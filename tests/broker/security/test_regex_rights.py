@@ -6,8 +6,9 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from acl_site import Site
 from confluent_kafka import Consumer, Producer
+
+from tests.broker.security.acl_site import Site
 
 BEAT_MS = "200"
 SOON = 30.0

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_clients import Wire
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import (
     AdminClient,
@@ -19,10 +18,21 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from securitykit import ADMIN, ALICE, ALICE_SECRET, SECRET, Issuer, Pki, ScramClient, free_ports, plain_jaas
 
 from eoslog.protocol.apis import ApiKey
 from eoslog.testing import BrokerFailed, EmbeddedBroker
+from tests.broker.broker_clients import Wire
+from tests.broker.security.securitykit import (
+    ADMIN,
+    ALICE,
+    ALICE_SECRET,
+    SECRET,
+    Issuer,
+    Pki,
+    ScramClient,
+    free_ports,
+    plain_jaas,
+)
 
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 

@@ -5,15 +5,15 @@ import shlex
 from pathlib import Path
 
 import pytest
-from broker_clients import Wire
 from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient
-from securitykit import Pki, free_ports
 
 from eoslog.broker.config import BrokerConfig, option_table
 from eoslog.cli import main
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import Wire
 from tests.broker.operations.test_operating_page import all_match, steps
+from tests.broker.security.securitykit import Pki, free_ports
 
 PAGE = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from broker_clients import create
-from securitykit import Pki, free_ports
 
 from eoslog.broker.network.tls_door import TlsDoor
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import create
+from tests.broker.security.securitykit import Pki, free_ports
 
 MOST = 10
 MANY = 200

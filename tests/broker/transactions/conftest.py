@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from txn_wire import Cluster, Producer
 
 from eoslog.testing import EmbeddedBroker
+from tests.broker.transactions.txn_wire import Cluster, Producer
 
 _NUMBERS = count()
 

@@ -8,8 +8,6 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-import transaction_world
-from transaction_world import Client, Directory, Machine, Outcome, PowerCut, after_crash, fresh_disk
 
 from eoslog.broker.coordinator.transactions import transaction_changes
 from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
@@ -26,6 +24,16 @@ from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.frames import RequestHeader
 from eoslog.protocol.schema import Message
+from tests.broker import transaction_world
+from tests.broker.transaction_world import (
+    Client,
+    Directory,
+    Machine,
+    Outcome,
+    PowerCut,
+    after_crash,
+    fresh_disk,
+)
 
 A, B, C = ("a", 0), ("b", 0), ("c", 0)
 PLACES = (A, B, C)

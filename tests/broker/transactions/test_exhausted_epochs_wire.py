@@ -9,7 +9,6 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from txn_wire import Cluster, Producer
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
@@ -19,6 +18,7 @@ from eoslog.broker.rules.transactions.state import Metadata
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.testing import EmbeddedBroker
+from tests.broker.transactions.txn_wire import Cluster, Producer
 
 LAST = 32766
 """The last epoch that a client is given; 32767 is left for fencing."""

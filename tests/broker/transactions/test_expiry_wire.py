@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from txn_wire import Cluster, Producer, until
 
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.testing import EmbeddedBroker
+from tests.broker.transactions.txn_wire import Cluster, Producer, until
 
 SOON = {
     "transaction.remove.expired.transaction.cleanup.interval.ms": "100",

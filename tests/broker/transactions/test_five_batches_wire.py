@@ -9,10 +9,10 @@ import os
 from pathlib import Path
 
 import pytest
-from txn_wire import Cluster, Producer
 
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.testing import EmbeddedBroker
+from tests.broker.transactions.txn_wire import Cluster, Producer
 
 pytestmark = pytest.mark.skipif("EOSLOG_TEST_BOOTSTRAP" in os.environ, reason="the broker is restarted")
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from txn_wire import Cluster, Producer, until
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log.segment.flush import GroupFlush
@@ -21,6 +20,7 @@ from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
+from tests.broker.transactions.txn_wire import Cluster, Producer, until
 
 pytestmark = pytest.mark.skipif(
     "EOSLOG_TEST_BOOTSTRAP" in os.environ, reason="the broker's data directory is seeded"

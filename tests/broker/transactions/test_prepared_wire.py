@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from txn_wire import Cluster, Producer, until
 
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.testing import EmbeddedBroker
+from tests.broker.transactions.txn_wire import Cluster, Producer, until
 
 NUMBERS = count()
 OFTEN = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}

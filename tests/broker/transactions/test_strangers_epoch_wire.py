@@ -7,9 +7,9 @@ to the partition any more, and under transaction.version 1 its id stays in Prepa
 from __future__ import annotations
 
 import pytest
-from txn_wire import Cluster, Producer
 
 from eoslog.protocol.errors import ErrorCode as E
+from tests.broker.transactions.txn_wire import Cluster, Producer
 
 
 def stranger(victim: Producer) -> Producer:

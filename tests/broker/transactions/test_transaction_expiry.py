@@ -7,13 +7,22 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from transaction_world import CONFIG, Client, Directory, Machine, Outcome, PowerCut, after_crash, fresh_disk
 
 from eoslog.broker.coordinator.transactions import transaction_records
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.plain_records import iter_records
+from tests.broker.transaction_world import (
+    CONFIG,
+    Client,
+    Directory,
+    Machine,
+    Outcome,
+    PowerCut,
+    after_crash,
+    fresh_disk,
+)
 
 A, LOG = ("a", 0), ("__transaction_state", 0)
 WEEK_MS = 604_800_000

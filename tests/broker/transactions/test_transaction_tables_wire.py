@@ -9,9 +9,9 @@ import time
 from typing import Any
 
 import pytest
-from txn_wire import Cluster, Producer, until
 
 from eoslog.protocol.errors import ErrorCode as E
+from tests.broker.transactions.txn_wire import Cluster, Producer, until
 
 STATES = ["Empty", "Ongoing", "CompleteCommit", "CompleteAbort"]
 OK, BUMP = 0, "bump"

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_broker import FakeBroker
 
 from eoslog.connector.client.wire import retry
 from eoslog.connector.client.wire.cluster import Cluster
@@ -23,6 +22,7 @@ from eoslog.connector.errors import (
 )
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from tests.connector.client.fake_broker import FakeBroker
 
 
 def cluster(*ports: int, **more: Any) -> Cluster:

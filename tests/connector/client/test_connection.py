@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 
 import pytest
-from fake_broker import Drop, FakeBroker, Silence
 
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, UnsupportedByBroker
 from eoslog.protocol.apis import APIS, ApiKey
+from tests.connector.client.fake_broker import Drop, FakeBroker, Silence
 
 
 def connect(port: int, timeout_ms: int = 2_000) -> Connection:

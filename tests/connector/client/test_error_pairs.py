@@ -9,8 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from error_pairs import PAIRS, Pair
-from fake_broker import FakeBroker
 from kio.schema.errors import ErrorCode as KioErrorCode
 
 from eoslog.connector.client.admin import transactions
@@ -31,6 +29,8 @@ from eoslog.protocol.batch import stamp
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import EncodedBatch, encode_batches
+from tests.connector.client.error_pairs import PAIRS, Pair
+from tests.connector.client.fake_broker import FakeBroker
 
 AMPLE_MS = 60_000
 ME = ProducerIdentity(7, 3)

@@ -5,7 +5,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fake_broker import Drop, FakeBroker, wait_until
 
 from eoslog.connector.client.records.fetch import fetch
 from eoslog.connector.client.wire.cluster import Cluster
@@ -16,6 +15,7 @@ from eoslog.protocol.batch import CorruptBatch, iter_headers, stamp
 from eoslog.protocol.control import ABORT, control_batch
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.records import encode_batches
+from tests.connector.client.fake_broker import Drop, FakeBroker, wait_until
 
 
 class Log:

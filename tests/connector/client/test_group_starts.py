@@ -4,7 +4,6 @@ import time
 from typing import Any
 
 import pytest
-from fake_broker import FakeBroker
 
 from eoslog.connector.client.wire.shared import close_shared
 from eoslog.connector.offsets.group_notes import Note
@@ -12,6 +11,7 @@ from eoslog.connector.offsets.offsets import COMMITTED, Offsets
 from eoslog.connector.options.both import source_options
 from eoslog.connector.source.discover import Log
 from eoslog.protocol.apis import ApiKey
+from tests.connector.client.fake_broker import FakeBroker
 
 BY_US = Note("ours", "q", 4).text()
 

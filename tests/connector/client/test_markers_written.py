@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from fake_broker import FakeBroker
 
 from eoslog.connector.client.wire import retry
 from eoslog.connector.client.wire.cluster import Cluster
@@ -14,6 +13,7 @@ from eoslog.connector.run import markers
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
+from tests.connector.client.fake_broker import FakeBroker
 
 MINE = Participant("mine", ProducerIdentity(7, 3))
 HELD = Held(("t", 1), MINE, 5)

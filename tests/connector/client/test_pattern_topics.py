@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from fake_broker import FakeBroker
 
 from eoslog.connector.client.wire.shared import close_shared
 from eoslog.connector.options.both import source_options
 from eoslog.connector.source.discover import Log
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
+from tests.connector.client.fake_broker import FakeBroker
 
 
 def found(codes: list[int], pattern: str = "a-.*", internal: str = "") -> list[tuple[str, int]]:

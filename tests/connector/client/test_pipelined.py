@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from fake_broker import Drop, FakeBroker
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.transactions import Kept
@@ -18,6 +17,7 @@ from eoslog.connector.run.runner import Runner
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
+from tests.connector.client.fake_broker import Drop, FakeBroker
 
 NAMES = [f"sink/1.0/0/w.{number}" for number in range(IN_FLIGHT + 5)]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fake_broker import FakeBroker, FakeLog, Silence, wait_until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +26,7 @@ from eoslog.protocol.batch import read_header
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import EncodedBatch, encode_batches
+from tests.connector.client.fake_broker import FakeBroker, FakeLog, Silence, wait_until
 
 FAULTS = ["", "lost request", "lost answer", "not leader"]
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from brokers import start_broker
-from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
@@ -21,6 +19,8 @@ from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.errors import ProduceFailed
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.records import encode_batches
+from tests.connector.brokers import start_broker
+from tests.connector.stock_kafka import Kafka
 
 
 class At(Cluster):

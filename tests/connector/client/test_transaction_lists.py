@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_broker import Drop, FakeBroker
 
 from eoslog.connector.client.admin.transaction_lists import (
     LOOKS,
@@ -19,6 +18,7 @@ from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.commit import commands as c
 from eoslog.connector.run.runner import Runner
 from eoslog.protocol.apis import ApiKey
+from tests.connector.client.fake_broker import Drop, FakeBroker
 
 PATIENCE_SECONDS = 30
 HELD = Listing("sink/1", 7, "Ongoing")

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_broker import Drop, FakeBroker, Handler
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
@@ -18,6 +17,7 @@ from eoslog.connector.errors import BrokerUnreachable, RetriesExhausted, Unsuppo
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
+from tests.connector.client.fake_broker import Drop, FakeBroker, Handler
 
 ME = ProducerIdentity(7, 3)
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from confluent_kafka.admin import NewTopic
-from crash_query import Crash, Query, Running, start
-from test_crash_table import Bench
 
 from benchmarks.peer_cluster import ThreeNodes
 from eoslog.connector.client.admin import transactions
+from tests.connector.crash_query import Crash, Query, Running, start
+from tests.connector.test_crash_table import Bench
 
 POINTS = (
     "begun",

@@ -1,15 +1,14 @@
 """Three Apache Kafka nodes under the queries of the crash table: `make test-connector-cluster`.
 
-The files here are not named test_*: they need Kafka's jars, which the target fetches, and minutes, and are
-no part of `make test`. The controller is a process of its own, so that brokers alone are killed.
+The controller is a process of its own, so that brokers alone are killed.
 """
 
 from collections.abc import Iterator
 
 import pytest
-from brokers import FORMATTING
 
 from benchmarks.peer_cluster import ThreeNodes
+from tests.connector.brokers import FORMATTING
 from tests.scenarios.apache_kafka import JARS, check
 
 

@@ -1,19 +1,15 @@
-"""One Spark session that has both connectors, and one Apache Kafka node for them: `make test-differential`.
-
-The files here are not named test_*: they need Kafka's and Spark's jars, which the target fetches, and
-are no part of `make test`.
-"""
+"""One Spark session with both connectors, and one Apache Kafka node for them: `make test-differential`."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from draws import Topic
-from logs import make_topics
 from pyspark.sql import SparkSession
-from stock_kafka import Kafka
 
 from benchmarks.peer_kafka import ApacheKafka
+from tests.connector.differential.draws import Topic
+from tests.connector.differential.logs import make_topics
+from tests.connector.stock_kafka import Kafka
 
 _PEERS = Path(__file__).parents[3] / ".peers"
 _KAFKA, _SPARK_KAFKA = _PEERS / "kafka-4.3.1", _PEERS / "spark-kafka-4.2.0"

@@ -1,8 +1,9 @@
 """The logs that both connectors read: compressed, transactional, empty, trimmed, with an open end."""
 
 from confluent_kafka import TopicPartition
-from draws import T, Topic
-from stock_kafka import Kafka
+
+from tests.connector.differential.draws import T, Topic
+from tests.connector.stock_kafka import Kafka
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

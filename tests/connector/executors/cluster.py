@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from spark_application import PATIENCE_SECONDS, Application
-from stock_kafka import Kafka
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from tests.connector.spark_application import PATIENCE_SECONDS, Application
+from tests.connector.stock_kafka import Kafka
 
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 """Two executors of one core, each a JVM of its own."""
@@ -24,7 +24,7 @@ class SparkCluster(Application):
     def __init__(self, folder: Path, master: str = LOCAL_CLUSTER, **settings: str) -> None:
         named = {name.replace("__", "."): value for name, value in settings.items()}
         self._answered = 0
-        super().__init__(folder, "executors/cluster_app.py", master, json.dumps(named))
+        super().__init__(folder, "tests.connector.executors.cluster_app", master, json.dumps(named))
 
     def tell(self, command: dict[str, Any]) -> None:
         """Start a query."""

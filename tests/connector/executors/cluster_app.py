@@ -12,8 +12,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from spark_probe import ProbeSource
 
+from tests.connector.spark_probe import ProbeSource
 from tests.spark_session import QUICK_START
 
 _SMALL = {

@@ -1,17 +1,18 @@
 """Tasks that fail, executors that die, stages that are tried again, in a Spark with executors of its own:
 what readers see is every row once. Each test proves that what it is named for really happened.
 
-`make test-executors` runs more of it (losses.py and the other files here that are not named test_*).
+`make test-executors` runs more of it (test_losses.py, test_speculation.py).
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster import Copy, SparkCluster
-from spark_application import PATIENCE_SECONDS
-from spark_probe import PREPARED, STARTED, WRITING
-from stock_kafka import Kafka
+
+from tests.connector.executors.cluster import Copy, SparkCluster
+from tests.connector.spark_application import PATIENCE_SECONDS
+from tests.connector.spark_probe import PREPARED, STARTED, WRITING
+from tests.connector.stock_kafka import Kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE_SECONDS)]
 

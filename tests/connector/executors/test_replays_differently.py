@@ -4,10 +4,10 @@ The outcome of a batch is that of one of its runs, whole."""
 from pathlib import Path
 
 import pytest
-from crash_query import Crash, Query, rows_of_run, run
-from stock_kafka import Kafka
 
 from eoslog.testing import EmbeddedBroker
+from tests.connector.crash_query import Crash, Query, rows_of_run, run
+from tests.connector.stock_kafka import Kafka
 
 BETWEEN_PREPARE_AND_DECIDE = ("all tasks prepared", "before the decision")
 BETWEEN_DECIDE_AND_FINISH = ("decided, no winner finished", "decided, some winners finished")

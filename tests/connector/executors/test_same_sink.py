@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from crash_query import Crash, Query, run
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
-from spark_application import PATIENCE_SECONDS
-from stock_kafka import Kafka
 
 from eoslog.testing import EmbeddedBroker
+from tests.connector.crash_query import Crash, Query, run
+from tests.connector.spark_application import PATIENCE_SECONDS
+from tests.connector.stock_kafka import Kafka
 
 pytestmark = pytest.mark.timeout(2 * PATIENCE_SECONDS)
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import NewPartitions
-from crash_query import ROWS, Crash, Query, Running, start
-from stock_kafka import Kafka
 
 from eoslog.testing import EmbeddedBroker
+from tests.connector.crash_query import ROWS, Crash, Query, Running, start
+from tests.connector.stock_kafka import Kafka
 
 MIDDLE = "a task in the middle of its rows"
 

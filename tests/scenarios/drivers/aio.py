@@ -17,7 +17,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
-from drivers.base import (
+from tests.scenarios.drivers.base import (
     HEARTBEAT_MS,
     SESSION_MS,
     TIMEOUT,

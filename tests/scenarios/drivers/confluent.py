@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from drivers.base import (
+from tests.scenarios.drivers.base import (
     HEARTBEAT_MS,
     SESSION_MS,
     TIMEOUT,

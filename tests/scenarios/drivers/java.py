@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from drivers.base import (
+from tests.scenarios.drivers.base import (
     HEARTBEAT_MS,
     SESSION_MS,
     TIMEOUT,
@@ -17,7 +17,7 @@ from drivers.base import (
     Producer,
     Record,
 )
-from drivers.jvm import calls, future, java, java_list, java_map, listed, millis, properties
+from tests.scenarios.drivers.jvm import calls, future, java, java_list, java_map, listed, millis, properties
 
 _QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
 _SERIAL = "org.apache.kafka.common.serialization."
@@ -240,6 +240,6 @@ class Java(Client):
         return _Consumer(config)
 
     def admin(self, bootstrap: str) -> Admin:
-        from drivers.java_admin import JavaAdmin
+        from tests.scenarios.drivers.java_admin import JavaAdmin
 
         return JavaAdmin(bootstrap)

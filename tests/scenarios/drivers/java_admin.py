@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from drivers.base import TIMEOUT, Admin, GroupView, Place, TransactionView
-from drivers.java import at, offsets_of, place_of
-from drivers.jvm import future, java, java_list, java_map, listed, mapped, properties, static
+from tests.scenarios.drivers.base import TIMEOUT, Admin, GroupView, Place, TransactionView
+from tests.scenarios.drivers.java import at, offsets_of, place_of
+from tests.scenarios.drivers.jvm import future, java, java_list, java_map, listed, mapped, properties, static
 
 _QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from apache_kafka import JARS, check
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
-from drivers.base import Refused
+from tests.scenarios.apache_kafka import JARS, check
+from tests.scenarios.drivers.base import Refused
 
 _OPTIONS = [
     "-Xmx512m", "-XX:TieredStopAtLevel=1",

@@ -13,7 +13,7 @@ from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAs
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
-from drivers.base import (
+from tests.scenarios.drivers.base import (
     HEARTBEAT_MS,
     SESSION_MS,
     TIMEOUT,
@@ -247,6 +247,6 @@ class KafkaPython(Client):
         return _Consumer(**config)
 
     def admin(self, bootstrap: str) -> Admin:
-        from drivers.kafka_python_admin import KafkaPythonAdmin
+        from tests.scenarios.drivers.kafka_python_admin import KafkaPythonAdmin
 
         return KafkaPythonAdmin(bootstrap)

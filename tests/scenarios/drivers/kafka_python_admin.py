@@ -12,8 +12,8 @@ from kafka.admin import AbortTransactionSpec, AlterConfigOp, ConfigResource, Con
 from kafka.protocol.consumer.offsets import IsolationLevel
 from kafka.structs import OffsetAndMetadata
 
-from drivers.base import Admin, GroupView, Place, Refused, TransactionView, name_of
-from drivers.kafka_python import QUICK, at, calls, refused
+from tests.scenarios.drivers.base import Admin, GroupView, Place, Refused, TransactionView, name_of
+from tests.scenarios.drivers.kafka_python import QUICK, at, calls, refused
 
 
 def _by_text(outcome: object) -> Refused:

@@ -1,0 +1,227 @@
+"""The examples of docs/examples.md that start Spark, as the page says, and killed: make test-examples.
+
+Scripts that are killed have a Spark process of their own; the others
+share a session here, which their `getOrCreate()` finds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from eoslog.avro import Registry, decode, encode
+from eoslog.testing import EmbeddedBroker, Fault
+from examples.avro_orders import INVOICE, ORDER
+from examples.registry import SmallRegistry
+from tests.examples.running import PATIENCE_S, ROOT, Script, command_of, committed, create, environment, put
+from tests.examples.test_plain import SENTENCES, WORDS
+
+SPARK_KAFKA = ROOT / ".peers" / "spark-kafka-4.2.0"
+SMALL = "--conf spark.ui.enabled=false --conf spark.driver.memory=600m --conf spark.log.level=ERROR"
+SLOW_STARTS = 8
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(3 * PATIENCE_S)]
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    """One for each example, as their topics share names."""
+    with EmbeddedBroker(in_thread=True, flush="os") as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """With the jars of Spark's own connector, for the migration."""
+    jars = ",".join(map(str, sorted(SPARK_KAFKA.glob("*.jar"))))
+    assert jars, f"no jars in {SPARK_KAFKA}: make test-examples fetches them"
+    os.environ.update(environment())
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.jars", jars)
+        .config("spark.driver.memory", "800m")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+def run(broker: EmbeddedBroker, place: Path, name: str, *more: str) -> None:
+    """An example of the page in the session that is there. Options of `more` win over the page's."""
+    places = {"./checkpoint": str(place / "checkpoint"), "./spent.db": str(place / "spent.db")}
+    _, path, *words = command_of(name, places)
+    words = [path, *words, "--bootstrap", broker.bootstrap, *more]
+    for tries_left in reversed(range(SLOW_STARTS)):
+        try:
+            with patch.object(sys, "argv", words):
+                runpy.run_path(path, run_name="__main__")
+        except SystemExit as ended:
+            assert ended.code == 0
+            return
+        except PySparkException as error:
+            if not tries_left or not gave_up(str(error)):
+                raise
+
+
+def script(broker: EmbeddedBroker, place: Path, name: str, *more: str) -> Script:
+    """An example of the page as a process with a session of its own, to be killed."""
+    submit = f"--master local[2] {SMALL} pyspark-shell"
+    command = [*command_of(name, {}), "--bootstrap", broker.bootstrap, *more]
+    return Script(place, command, PYSPARK_SUBMIT_ARGS=submit)
+
+
+def killed(broker: EmbeddedBroker, fault: Fault, place: Path, name: str, *more: str) -> None:
+    """The same, killed when the fault has happened."""
+    for tries_left in reversed(range(SLOW_STARTS)):
+        started = script(broker, place, name, *more)
+        try:
+            started.kill_when(fault)
+            return
+        except AssertionError:
+            started.kill()
+            if not tries_left or not gave_up(started.errors()):
+                raise
+
+
+def gave_up(error: str) -> bool:
+    """Whether Spark, which gives a Python process 10 s to come up, gave one up on a busy machine; the
+    script is then started again, with its checkpoint."""
+    return any(one in error for one in ("connect back", "CANNOT_OPEN_SOCKET"))
+
+
+def values(broker: EmbeddedBroker, topic: str) -> list[str]:
+    return sorted(row.value for row in committed(broker.bootstrap, topic))
+
+
+def test_dead_letters(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:
+    for topic in ("orders", "orders_north", "orders_south", "orders_dead"):
+        create(broker.bootstrap, topic)
+    orders = [
+        json.dumps({"id": number, "region": ("north", "south", "moon")[number % 3]}) for number in range(9)
+    ]
+    put(broker.bootstrap, "orders", [("k", one) for one in [*orders, "no JSON", "{}"]])
+    run(broker, tmp_path, "dead_letters.py")
+    assert values(broker, "orders_north") == orders[::3] and values(broker, "orders_south") == orders[1::3]
+    assert values(broker, "orders_dead") == sorted([*orders[2::3], "no JSON", "{}"])
+
+
+def test_join_and_route(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:
+    for topic in ("orders", "payments", "settled", "short", "ledger"):
+        create(broker.bootstrap, topic)
+    now = 1_790_000_000_000
+    put(broker.bootstrap, "orders", [(f"o{n}", '{"amount": 10}') for n in range(20)], timestamp=now)
+    paid = [(f"o{n}", json.dumps({"amount": 9 + n % 2})) for n in range(15)]
+    put(broker.bootstrap, "payments", [*paid, ("nobody", '{"amount": 1}')], timestamp=now + 60_000)
+    run(broker, tmp_path, "join_and_route.py")
+    settled, short, ledger = (committed(broker.bootstrap, topic) for topic in ("settled", "short", "ledger"))
+    assert sorted(row.key or "" for row in settled) == sorted(f"o{n}" for n in range(15) if n % 2)
+    assert sorted(row.key or "" for row in short) == sorted(f"o{n}" for n in range(15) if not n % 2)
+    assert sorted(ledger) == sorted([*settled, *short])
+    group = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "settlement"})
+    stood = group.committed([TopicPartition("orders", 0), TopicPartition("payments", 0)], 60)
+    group.close()
+    assert [one.offset for one in stood] == [20, 16]
+
+
+def test_migrate(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:
+    create(broker.bootstrap, "orders", 2)
+    for connector, first in (("kafka", 0), ("eoslog", 100)):
+        put(broker.bootstrap, "orders", [(str(n), f"order {n:03}") for n in range(first, first + 100)])
+        run(broker, tmp_path, "migrate.py", "--connector", connector)
+    assert values(broker, "orders_copy") == [f"order {n:03}" for n in range(200)]
+
+
+def spent(place: Path) -> list[tuple[str, int, int]]:
+    with closing(sqlite3.connect(place / "spent.db")) as connection:
+        return connection.execute("select * from spent order by customer").fetchall()
+
+
+def test_upsert(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:
+    create(broker.bootstrap, "orders", 2)
+    put(broker.bootstrap, "orders", [(f"c{n % 4}", json.dumps({"amount": n})) for n in range(40)])
+    run(broker, tmp_path, "upsert.py")
+    right = [(f"c{c}", 10, sum(range(c, 40, 4))) for c in range(4)]
+    assert spent(tmp_path) == right
+    notes = sorted((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda note: int(note.name))
+    notes[-1].unlink()  # as if the driver had died between the database's commit and its own note
+    (notes[-1].parent / f".{notes[-1].name}.crc").unlink()
+    run(broker, tmp_path, "upsert.py")
+    assert (tmp_path / "checkpoint" / "commits" / notes[-1].name).exists(), "the batch did not run again"
+    assert spent(tmp_path) == right
+
+
+def test_avro(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """Orders of two schemas in one topic: the older one has no currency."""
+    older = ORDER | {"fields": ORDER["fields"][:-1]}  # type: ignore[index]
+    create(broker.bootstrap, "orders_avro")
+    with SmallRegistry() as stand_in:
+        registry = Registry(stand_in.url)
+        old = encode(pa.array([{"id": n, "price": 5, "pieces": n} for n in range(10)]), registry, "o", older)
+        new = encode(pa.array([{"id": 10, "price": 7, "pieces": 2, "currency": "SEK"}]), registry, "o", ORDER)
+        both = [*old.to_pylist(), *new.to_pylist()]
+        put(broker.bootstrap, "orders_avro", [(f"c{n}", one) for n, one in enumerate(both)])
+        put(broker.bootstrap, "orders_avro", [("bad", b"no Avro"), ("worse", None)])
+        run(broker, tmp_path, "avro_orders.py", "--registry", stand_in.url)
+        written = committed(broker.bootstrap, "invoices_avro")
+        messages = [row.value for row in written]
+        invoices = decode(
+            pa.array([one.encode("latin-1") for one in messages]), registry, INVOICE
+        ).to_pylist()
+    found = sorted((one["id"], one["total"], one["currency"]) for one in invoices)
+    assert found == [*((n, 5 * n, "EUR") for n in range(10)), (10, 14, "SEK")]
+    assert sorted(row.key for row in written) == sorted(f"c{n}" for n in range(11))
+    (dead,) = committed(broker.bootstrap, "orders_avro_dead")
+    assert (dead.key, dead.value) == ("bad", "no Avro")
+    assert dead.headers["deadletter.reason"].startswith("no message in Confluent's wire format")
+    assert (
+        dead.headers["deadletter.source.topic"] == "orders_avro" and dead.headers["deadletter.source.offset"]
+    )
+    assert stand_in.asked.count("GET /schemas/ids/1") <= 2, "once in each worker"
+
+
+def test_windows(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:
+    create(broker.bootstrap, "readings", 2)
+    readings = [
+        (f"device {n % 3}", json.dumps({"at": 1_790_000_000 + 5 * n, "reading": n})) for n in range(240)
+    ]
+    put(broker.bootstrap, "readings", readings)
+    few = ("--rows-per-batch", "60")
+    run(broker, tmp_path, "windows.py", *few, "--target", "undisturbed")
+    undisturbed = values(broker, "undisturbed")
+    again = (*few, "--target", "killed", "--checkpoint", str(tmp_path / "other"))
+    fault = broker.faults.drop_answer("EndTxn", nth=2, cut=False)
+    killed(broker, fault, tmp_path, "windows.py", *again)
+    run(broker, tmp_path, "windows.py", *again)
+    assert len(undisturbed) > 40 and values(broker, "killed") == undisturbed
+
+
+def test_word_count(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:
+    create(broker.bootstrap, "sentences", 2)
+    put(broker.bootstrap, "sentences", ((str(number), one) for number, one in enumerate(SENTENCES)))
+    few = ("--rows-per-batch", "40")
+    fault = broker.faults.drop_answer("EndTxn", nth=3, cut=False)
+    killed(broker, fault, tmp_path, "word_count_spark.py", *few)
+    run(broker, tmp_path, "word_count_spark.py", *few)
+    rows = committed(broker.bootstrap, "word_counts")
+    latest = {row.key: int(row.value) for row in rows}
+    assert latest == WORDS
+    batches = {row.value for row in rows if row.key == "the"}
+    for word in ("the", "fox", "jumps", "lazy"):  # in each sentence: each micro-batch counts more of them
+        counts = [int(row.value) for row in rows if row.key == word]
+        assert len(counts) == len(batches) > 1 and counts == sorted(set(counts)), f"{word}: {counts}"

@@ -1,0 +1,229 @@
+"""Wheel, sdist and jar in virtual environments that hold nothing else but PySpark 4.3 or 4.2: queries run
+from them, are killed and resumed, and a stock client counts what they wrote. `make test-packages`.
+
+What is typed is what docs/installing.md says. The tests go in their order: an environment begins empty, and
+gets one thing after another.
+"""
+
+import json
+import re
+import shlex
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eoslog.testing import EmbeddedBroker
+from tests.connector.stock_kafka import Kafka
+from tests.packages.bare_python import PATIENCE_SECONDS, Application, BarePython
+from tests.packages.built_packages import Built
+
+SPARKS = ("4.3.0", "4.2.*")
+LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"
+PARTITIONS, BATCHES = 2, 5
+_HIDE = """
+import os
+from importlib.machinery import PathFinder
+if "SPARK_EXECUTOR_DIRS" in os.environ:  # the driver's processes have it
+    find = PathFinder.find_spec
+    hidden = lambda name, *rest: None if name == "google_crc32c" else find(name, *rest)
+    PathFinder.find_spec = staticmethod(hidden)
+"""
+_BLOCKS = re.findall(
+    r"^```(?:bash|python)\n(.*?)^```",
+    (Path(__file__).parents[2] / "docs" / "installing.md").read_text(),
+    re.MULTILINE | re.DOTALL,
+)
+"""What the page says to type."""
+
+
+def block(sign: str) -> str:
+    """The one block of the page that begins so."""
+    found: str
+    (found,) = (one for one in _BLOCKS if one.startswith(sign))
+    return found
+
+
+pytestmark = [pytest.mark.packages, pytest.mark.spark, pytest.mark.timeout(3 * PATIENCE_SECONDS)]
+
+
+@pytest.fixture(scope="module")
+def kafka(broker: EmbeddedBroker) -> Kafka:
+    """The stock client's view of the broker, which runs in the environment of the tests."""
+    return Kafka(broker.bootstrap)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    """A broker that can be told to keep its answers to itself."""
+    with EmbeddedBroker(faults=True) as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_wrong(broker: EmbeddedBroker) -> Iterator[None]:
+    """Faults end with the test that armed them."""
+    yield
+    broker.faults.disarm()
+
+
+@pytest.fixture(scope="module", params=SPARKS)
+def bare(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> BarePython:
+    """An environment with this PySpark and nothing else."""
+    made = BarePython(tmp_path_factory.mktemp("bare"))
+    made.pip("install", f"pyspark=={request.param}")
+    return made
+
+
+class Copy:
+    """A topic of numbered rows, and the plan of an application that copies it in `batches` micro-batches."""
+
+    def __init__(
+        self, kafka: Kafka, folder: Path, master: str, rows: int = 2_000, batches: int = 4, **more: Any
+    ) -> None:
+        self.kafka, self.rows = kafka, [b"%06d" % number for number in range(rows)]
+        source = kafka.topic(PARTITIONS, f"in-{uuid.uuid4().hex[:8]}")
+        self.target = kafka.topic(PARTITIONS, f"out-{uuid.uuid4().hex[:8]}")
+        kafka.topic(1, f"{self.target}-batch")
+        for partition in range(PARTITIONS):
+            kafka.put(source, self.rows[partition::PARTITIONS], partition=partition)
+        self.settings = {"spark.master": master}
+        self.plan = more | {
+            "bootstrap": kafka.bootstrap,
+            "source": source,
+            "target": self.target,
+            "checkpoint": str(folder / "checkpoint"),
+            "limit": rows // batches,
+        }
+
+    def check(self, result: dict[str, Any], *, origin: str, spark: str) -> None:
+        """Every row once, for the application itself and for a stock reader; and who has done it."""
+        for told in result["sessions"]:
+            assert (told["rows"], told["distinct"]) == (len(self.rows), len(self.rows))
+            assert origin in told["eoslog"] and told["spark"].startswith(spark.rstrip("*"))
+        seen = sorted(row[3] for row in self.kafka.rows(self.target, PARTITIONS))
+        assert seen == self.rows, f"{len(seen)} rows, {len(set(seen))} different ones"
+        assert len(self.kafka.rows(f"{self.target}-batch")) == 5 * len(result["sessions"])
+
+
+@pytest.fixture
+def spark_version(request: pytest.FixtureRequest) -> str:
+    """The PySpark of the environment."""
+    version: str = request.node.callspec.params["bare"]
+    return version
+
+
+def test_without_the_libraries_register_says_what_to_type(bare: BarePython, built: Built) -> None:
+    """PySpark alone does not bring them. What the message says is typed, and is enough."""
+    assert not bare.has_eoslog()
+    jar_alone = {"PYTHONPATH": str(built.jar)}
+    refused = bare.python("import eoslog; eoslog.register(None)", **jar_alone)
+    assert refused.returncode == 1
+    said = re.search(r"EnvironmentUnfit: .* is missing.* Type there: (.*)", refused.stderr)
+    assert said, refused.stderr
+    python, dash_m, pip, *words = shlex.split(said[1])
+    assert (python, dash_m, pip) == (str(bare.bin / "python"), "-m", "pip")
+    assert words == shlex.split(block("pip install 'pyarrow"))[1:]
+    bare.pip(*words)
+    assert bare.python("import eoslog.connector.sink.stream_writer", **jar_alone).returncode == 0
+
+
+def submit(built: Built) -> list[str]:
+    """The page's spark-submit, but for the application and the place of the repository."""
+    typed = block("spark-submit").replace("$PWD/build/maven", str(built.repository))
+    *words, application = shlex.split(typed)
+    assert application == "app.py"
+    return words
+
+
+def test_jar_by_spark_submit_killed_after_a_decision(
+    bare: BarePython, built: Built, broker: EmbeddedBroker, kafka: Kafka, tmp_path: Path, spark_version: str
+) -> None:
+    """The jar alone, executors in JVMs of their own. The second batch is decided, and its driver dies before
+    it has heard so; another one finishes it and goes on."""
+    assert not bare.has_eoslog()
+    copy = Copy(kafka, tmp_path, CLUSTER, register=block("import eoslog"))
+    # A batch has two: its decision, and one for all that it has decided.
+    unheard = broker.faults.drop_answer("EndTxn", nth=3, times=0, cut=False)
+    with Application(bare, tmp_path, copy.plan, copy.settings, submit(built)) as first:
+        first.wait_until("a decision that was not heard of", lambda: unheard.happened > 0)
+        assert first.process.poll() is None
+    broker.faults.disarm()
+    committed = sorted(row[3] for row in kafka.rows(copy.target, PARTITIONS, committed=False) if row[3])
+    assert 0 < len(committed) < len(copy.rows), "killed in the middle of its work"
+    with Application(bare, tmp_path, copy.plan, copy.settings, submit(built)) as second:
+        copy.check(second.result(), origin=".jar", spark=spark_version)
+
+
+def test_jar_in_a_notebook_whose_session_is_started_anew(
+    bare: BarePython, built: Built, kafka: Kafka, tmp_path: Path, spark_version: str
+) -> None:
+    """spark.jars.packages on local[2]. Modules are real and connections live from batch to batch: in the
+    tasks' processes, and in the driver's, which remember the run."""
+    if not spark_version.startswith("4.3"):
+        pytest.skip("one version is enough for what the other tests of both do not ask")
+    notes = tmp_path / "notes.jsonl"
+    typed = block("from pyspark.sql").replace("/path/to/build/maven", str(built.repository))
+    copy = Copy(kafka, tmp_path, LOCAL, batches=BATCHES, notebook=typed, notes=str(notes), sessions=2)
+    with Application(bare, tmp_path, copy.plan, copy.settings) as running:
+        copy.check(running.result(), origin=".jar", spark=spark_version)
+    check_notes([json.loads(line) for line in notes.read_text().splitlines()])
+
+
+def check_notes(notes: list[dict[str, Any]]) -> None:
+    """What the processes of an application had, batch after batch."""
+    assert all(".jar/eoslog/connector/sink/task_writer.py" in note["file"] for note in notes)
+    begins = [note["remembered"] for note in notes if note["at"] == "begin"]
+    assert len(begins) == BATCHES and not begins[0] and all(begins[1:]), begins
+    tasks = defaultdict(list)
+    for note in notes:
+        if note["at"] == "task":
+            tasks[note["pid"]].append((note["cluster"], note["met"]))
+    assert sum(map(len, tasks.values())) == BATCHES * PARTITIONS
+    for seen in tasks.values():  # a process makes its connections once
+        assert len({cluster for cluster, _ in seen}) == 1 and all(met for _, met in seen[1:])
+    assert any(len(seen) > 1 for seen in tasks.values()), "some process had more than one task"
+    words = {
+        note["pid"]: note["name"].split("/")[-1].split(".")[0] for note in notes if note["at"] == "written"
+    }
+    assert len(set(words.values())) == len(words), "a process names its transactions by a word of its own"
+
+
+def test_executors_without_a_library_say_so(
+    bare: BarePython, built: Built, kafka: Kafka, tmp_path: Path, spark_version: str
+) -> None:
+    """The driver has it, the executors' Python does not: it is hidden from them."""
+    if not spark_version.startswith("4.3"):
+        pytest.skip("one version is enough for what the other tests of both do not ask")
+    hiding = tmp_path / "hiding"
+    hiding.mkdir()
+    (hiding / "sitecustomize.py").write_text(_HIDE)
+    settings = {"spark.executorEnv.PYTHONPATH": str(hiding), "spark.task.maxFailures": "1"}
+    copy = Copy(kafka, tmp_path, CLUSTER, register=block("import eoslog"))
+    with Application(bare, tmp_path, copy.plan, copy.settings | settings, submit(built)) as running:
+        assert running.process.wait(PATIENCE_SECONDS) == 1, running.tail()
+        said = running.log.read_text()
+    assert "EnvironmentUnfit: eoslog cannot run in" in said and "google-crc32c is missing" in said, said[
+        -3000:
+    ]
+    assert not kafka.rows(copy.target, PARTITIONS, committed=False)
+
+
+@pytest.mark.parametrize(("kind", "master"), [("sdist", LOCAL), ("wheel", CLUSTER)])
+def test_installed_by_pip(
+    bare: BarePython, built: Built, kafka: Kafka, tmp_path: Path, kind: str, master: str, spark_version: str
+) -> None:
+    """No jar and no call: Spark finds it."""
+    if kind == "sdist" and not spark_version.startswith("4.3"):
+        pytest.skip("the sdist makes the same wheel for every Spark")
+    pip, install, name = block("pip install eoslog").split()
+    assert (pip, name) == ("pip", "eoslog")
+    bare.pip(install, getattr(built, kind))
+    assert bare.has_eoslog()
+    copy = Copy(kafka, tmp_path, master)
+    with Application(bare, tmp_path, copy.plan, copy.settings) as running:
+        copy.check(running.result(), origin="site-packages", spark=spark_version)
+    bare.pip("uninstall", "--yes", "eoslog")
