@@ -116,7 +116,7 @@ def test_a_group_whose_partition_is_offline(
     async def attempt() -> None:
         shell = Shell(tmp_path / "data")
         topic_id = shell.topic()
-        shell.partition("g").offline = "says the test"
+        shell.partition("g").stay_offline("says the test")
         answer = await call(handler, shell, version, body(version, topic_id))
         assert read(version, answer) == GONE
 

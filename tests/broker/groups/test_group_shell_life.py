@@ -76,7 +76,7 @@ async def test_what_cannot_be_written_does_not_hold(life: Life) -> None:
     await life.commit(Committer("g", "m1", None, 2), 5)
     before = repr(life.seen())
     partition = life.groups.group_partition("g")
-    partition._log.offline = "the disk has failed"
+    partition.stay_offline("the disk has failed")
     for attempt in (
         lambda: life.groups.consumer_heartbeat("g", joining("m2")),
         lambda: life.groups.consumer_heartbeat("g", Beat("m1", -1)),
