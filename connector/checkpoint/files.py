@@ -24,7 +24,7 @@ class Files(Protocol):
         """Whether there is such a file."""
 
     def modified(self, name: str) -> float | None:
-        """When it was written, in seconds since 1970; None: there is no such file, or that is not told."""
+        """When it was written, in seconds since 1970; None: no such file, or unknown."""
 
     def names(self, folder: str) -> list[str]:
         """Of all files in a folder; none where there is no such folder."""

@@ -9,7 +9,7 @@ is held open is certainly the one that this state describes:
 
 - transaction.version 2: every end raises the epoch by one, so each epoch has one transaction at most, and
   "Complete at (id, epoch + 1)" tells how that of (id, epoch) ended, whoever has opened others since: they
-  are at epoch + 1 or later. Only an epoch that was the last of its producer id is not told like that.
+  are at epoch + 1 or later. Only for the last epoch of a producer id this does not work.
 - transaction.version 1: an end leaves the epoch as it is, and "Complete at (id, epoch)" speaks of the last
   one of possibly several. So the sink must be ours under just this identity: a driver raises the epoch before
   each batch and opens one transaction under it, after which nothing of it is written any more. And nobody
@@ -97,7 +97,7 @@ def write_lost_markers(sink: Sink, own: ProducerIdentity | None = None) -> Rules
     """Write what the cluster has lost of the sink's own last transaction, on whichever partition, that of a
     user's group too. To be called before the sink is acquired, and when a broker was lost.
 
-    What cannot be told from here matters only if it keeps the last decision from being read: a later
+    What cannot be decided here matters only if it keeps the last decision from being read: a later
     transaction of the sink closes it on the others. What can be told, and cannot be written, may be written
     later: raises MarkersMissing, before the evidence is gone.
     """

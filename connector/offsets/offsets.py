@@ -107,7 +107,7 @@ def _runs(numbers: list[int]) -> str:
 
 
 def epochs_from_json(nested: Mapping[str, Any]) -> Epochs:
-    """The leader epochs of the offsets, of those partitions for which they are told."""
+    """The leader epochs of the offsets, for those partitions that have one."""
     found: Epochs = {}
     for key in nested:
         if key.startswith(f"{_EPOCH}:"):
@@ -125,7 +125,7 @@ def ids_from_json(nested: Mapping[str, Mapping[str, int]]) -> TopicIds:
 
 
 def cluster_from_json(nested: Mapping[str, Any]) -> str | None:
-    """The id of the cluster that such offsets are of; None where it is not told."""
+    """The id of the cluster that such offsets are of; None where it is missing."""
     found = [key.partition(":")[2] for key in nested if key.startswith(f"{_CLUSTER}:")]
     return found[0] if found else None
 

@@ -35,7 +35,7 @@ class Right(NamedTuple):
 
 
 class Needed(NamedTuple):
-    """What a query needs, and what cannot be told from its options."""
+    """What a query needs, and what its options do not show."""
 
     rights: tuple[Right, ...]
     notes: tuple[str, ...]

@@ -1,8 +1,9 @@
-"""What a micro-batch came to, in figures: for logs, dashboards and tests.
+"""Figures of a micro-batch, for logs, dashboards and tests.
 
 Spark's Python data sources (4.3) cannot put figures of their own into a query's progress: sources and sinks
-in Python have no metrics there. So the lag is reckoned from what the progress does hold, and what the
-sink has written goes to a line of JSON a micro-batch, from the process that commits (option progress.log).
+in Python have no metrics there. So the lag is computed from what the progress does hold, and what the
+sink has written goes into a line of JSON for each micro-batch, from the process that commits (option
+progress.log).
 """
 
 import json
@@ -115,8 +116,8 @@ _STEPS: dict[type[Command[Any]], str] = {
 def tell(sink: Sink, reports: Sequence[Report | None], spent: Mapping[str, float], *, loud: bool) -> None:
     """One line about a micro-batch that is committed: to the log at INFO; `loud`: to the standard error too.
 
-    Spark passes the standard error of its Python processes on to its own. How they log cannot be said from
-    outside, and without being told they keep silent about INFO.
+    Spark passes the standard error of its Python processes on to its own. Their logging cannot be configured
+    from outside, and by default they do not log INFO.
     """
     told = json.dumps(figures(sink, reports, spent))
     log.info("%s", told)

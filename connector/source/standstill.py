@@ -112,7 +112,7 @@ def _whose(holder: Holder) -> str:
     if holder.name is None:
         return (
             f"producer id {producer.producer_id}, epoch {producer.epoch}, last written at "
-            f"{clock(producer.last_timestamp)}, whose transactional id is not told"
+            f"{clock(producer.last_timestamp)}, whose transactional id is unknown"
         )
     of = "" if holder.sink is None else f" of the sink {holder.sink}"
     since = "" if found is None else f", open since {clock(found.start_ms)}, {found.state}"

@@ -1,4 +1,5 @@
-"""Which processes are Spark's: the driver's JVM as its Python processes see it, and who has started whom."""
+"""Which processes are Spark's: finds the driver's JVM from its Python processes, and the parent of a
+process."""
 
 import os
 import subprocess
@@ -11,14 +12,14 @@ from eoslog.connector.spark.longlived import DAEMON
 
 
 class Process(NamedTuple):
-    """A process, told by more than its pid."""
+    """A process, identified by pid and start time, since pids are used again."""
 
     pid: int
     started: str
 
 
 _told: Process | None = None
-"""The driver's JVM, where a process that stands for one of Spark's has said so (eoslog/warm)."""
+"""The driver's JVM, where a fork of a warm process has said so (eoslog/warm)."""
 
 
 def driver_is(pid: int) -> None:

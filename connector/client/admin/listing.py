@@ -19,7 +19,7 @@ _MIN = 2  # the first with an isolation level
 
 
 class Place(NamedTuple):
-    """An offset, and the leader epoch that is told with it: of the end, the leader's own; -1: none."""
+    """An offset and its leader epoch: for the end, the leader's own; -1: none."""
 
     offset: int
     leader_epoch: int

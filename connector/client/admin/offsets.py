@@ -26,7 +26,7 @@ class StillPending(Exception):
 
 
 class CommittedOffset(NamedTuple):
-    """A committed offset, its metadata, and the leader epoch of the record before it; -1: not told."""
+    """A committed offset, its metadata, and the leader epoch of the record before it; -1: unknown."""
 
     offset: int
     metadata: str

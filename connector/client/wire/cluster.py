@@ -69,7 +69,7 @@ class Cluster:
         self.reached = False
         self.compacted: set[str] = set()  # topics that are known to be; see gaps.py
         self.cluster_id: str | None = None
-        """As the brokers told it last; None: not asked yet, or they tell none."""
+        """From the brokers' last answer; None: not asked yet, or they gave none."""
         self._nodes: dict[int, Address] = {}
         self._topics: dict[str, tuple[TopicInfo, float]] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
@@ -120,7 +120,7 @@ class Cluster:
             backoff.pause(error)
 
     def remembered(self, name: str) -> TopicInfo | None:
-        """A topic as it was told within kafka.metadata.max.age.ms; None: a broker has to be asked."""
+        """A topic from metadata no older than kafka.metadata.max.age.ms; None: a broker has to be asked."""
         known, since = self._topics.get(name, (None, 0.0))
         fresh = time.monotonic() - since < self.config.metadata_max_age_ms / 1000
         return known if fresh else None
@@ -148,7 +148,7 @@ class Cluster:
         return self._nodes[node]
 
     def address(self, node: int) -> Address | None:
-        """Where a broker is, as the last answer about the cluster told; None: it named no such broker."""
+        """A broker's address, from the last answer about the cluster; None: it named no such broker."""
         return self._nodes.get(node)
 
     def leader(self, topic: str, partition: int) -> Connection:
