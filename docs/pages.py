@@ -20,7 +20,7 @@ from eoslog.broker.config.base import INT32_MAX, INT64_MAX, Kind, Rule, rule_of,
 from eoslog.broker.config.group_table import GROUP_CONFIGS
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
 from eoslog.broker.config.topics import SCALED
-from eoslog.connector.client.wire.verdicts import DEPARTURES
+from eoslog.connector.client.wire.error_outcomes import DEPARTURES
 from eoslog.connector.errors import ADVICE
 from eoslog.connector.options import table as connector_table
 from eoslog.connector.options.differences import DIFFERENCES, OURS_ALONE, Difference

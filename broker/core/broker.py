@@ -15,7 +15,7 @@ from eoslog.broker.coordinator.transactions.transaction_journal import DamagedTr
 from eoslog.broker.coordinator.transactions.transactions import TransactionCoordinator
 from eoslog.broker.core.dynamic_options import DynamicOptions
 from eoslog.broker.fairness import garbage
-from eoslog.broker.fairness.limits import Memory
+from eoslog.broker.fairness.memory import Memory
 from eoslog.broker.fairness.turns import Turns
 from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.log.upkeep.backup import BACKUP_INTERVAL_MS, Backups

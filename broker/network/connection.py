@@ -8,7 +8,7 @@ Bounds, so that neither a fast sender nor a slow reader costs memory:
 - reading stops while more than `MAX_IN_FLIGHT` requests or `MAX_HELD_BYTES` of requests and finished
   answers are held; it goes on when they have left;
 - no request starts while the client does not read what it was sent (the transport's write buffer is full);
-- what all connections hold together is bounded as well: see `limits`.
+- what all connections hold together is bounded as well: see `fairness.memory`.
 
 Who the client is, and what it may send before that is known, says its `Session`; what it may do then, the
 authorizer. A frame that makes no sense, an API or version that is not served, a request before
@@ -24,12 +24,12 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Protocol
 
-from eoslog.broker.fairness.limits import SMALL
+from eoslog.broker.fairness.memory import SMALL
 from eoslog.broker.network.answers import Answers
 from eoslog.broker.network.exchange import RAW, Read, Slot, begin
+from eoslog.broker.network.large_requests import has_many, is_large, serve, settled
 from eoslog.broker.network.presence import Presence
 from eoslog.broker.network.served import handlers
-from eoslog.broker.network.steps import has_many, is_large, serve, settled
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.security.principals import principal_of
 from eoslog.broker.security.session import State
@@ -40,7 +40,7 @@ from eoslog.protocol.schema import Message, ProtocolError
 if TYPE_CHECKING:
     from eoslog.broker.authorize.guard import Guard
     from eoslog.broker.core.broker import Broker
-    from eoslog.broker.fairness.limits import Memory
+    from eoslog.broker.fairness.memory import Memory
     from eoslog.broker.metrics.metrics import Metrics
     from eoslog.broker.network.faults import Faults
     from eoslog.broker.requests.context import Handler

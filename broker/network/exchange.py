@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from struct import Struct
 from time import perf_counter
 
+from eoslog.broker.network.large_requests import most_things
 from eoslog.broker.network.served import announced, served
-from eoslog.broker.network.steps import most_things
 from eoslog.broker.requests.context import Handler, RequestContext
 from eoslog.broker.security.session import Session
 from eoslog.protocol.apis import APIS, ApiKey

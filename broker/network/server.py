@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from eoslog.broker.fairness.limits import Memory
+from eoslog.broker.fairness.memory import Memory
 from eoslog.broker.metrics.metrics import Metrics
 from eoslog.broker.network.connection import Connection
 from eoslog.broker.network.served import announced

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from eoslog.broker.config import BrokerConfig
-from eoslog.broker.fairness.limits import Memory
+from eoslog.broker.fairness.memory import Memory
 from eoslog.broker.fairness.turns import LARGE_AT_ONCE, Turns
 from eoslog.broker.network import connection as connection_module
 from eoslog.broker.network.answers import joined

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from eoslog.broker.fairness.limits import SMALL, Memory
+from eoslog.broker.fairness.memory import SMALL, Memory
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.plain_records import encode_records

@@ -32,7 +32,7 @@ MUTANTS: list[Mutant] = [
         Break("half a small file is taken for whole", "    if file.write([data], 0) != len(data):", "    if file.write([data], 0) < 0:"),
     ),
     *mutants_of(
-        "broker/log/partition/tail.py",
+        "broker/log/partition/active_segment.py",
         (*CRASH, f"{HERE}test_log_recovery.py", f"{HERE}test_log_progress.py"),
         Break(
             "a snapshot comes before the transaction index is synced",

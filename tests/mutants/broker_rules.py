@@ -380,7 +380,7 @@ MUTANTS: list[Mutant] = [
     ),
     # Who waits for whom
     *mutants_of(
-        "broker/fairness/limits.py",
+        "broker/fairness/memory.py",
         (f"{B}test_server_limits.py",),
         Break(
             "nothing is kept for those who hold nothing",
@@ -389,7 +389,7 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "broker/network/steps.py",
+        "broker/network/large_requests.py",
         (f"{B}test_server_steps.py",),
         Break(
             "many things are served at once",

@@ -35,7 +35,7 @@ MUTANTS: list[Mutant] = [
         Break("the size of a request is not summed up", "size += batch.size", "pass"),
     ),
     *mutants_of(
-        "connector/client/wire/verdicts.py",
+        "connector/client/wire/error_outcomes.py",
         RETRY,
         Break("nothing is tried again", "Outcome.AGAIN if info(code).retriable else", ""),
         Break("everything is tried again", "if info(code).retriable else Outcome.REFUSED", ""),

@@ -2,7 +2,7 @@
 
     append -> checks -> producer rules -> one write -> state -> (group flush) -> high watermark
 
-Its parts, each a class of its own: `log` (what all look at), `durability`, `producers`, `tail` (writing),
+Its parts, each a class of its own: `log` (what all look at), `durability`, `producers`, `active_segment` (writing),
 `readings`, `progress` (for the next start), `trimming` (deleted records, retention), `discarded` (files out
 of use), `compacting`. Here is what happens to a batch, and what takes all parts: coming back, and the end.
 """
@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from eoslog.broker.log.compaction.cleaning_plan import Plan, Source
+from eoslog.broker.log.partition.active_segment import Tail
 from eoslog.broker.log.partition.compacting import Compacting, Dirt
 from eoslog.broker.log.partition.discarded import Discarded
 from eoslog.broker.log.partition.durability import Durability
@@ -21,7 +22,6 @@ from eoslog.broker.log.partition.log import Log
 from eoslog.broker.log.partition.producers import Producers
 from eoslog.broker.log.partition.progress import Progress
 from eoslog.broker.log.partition.readings import Readings
-from eoslog.broker.log.partition.tail import Tail
 from eoslog.broker.log.partition.trimming import Trimming
 from eoslog.broker.log.partition.watch import Watch
 from eoslog.broker.log.recovery.reading_back import Durable, ReadBack, prepare, read_back

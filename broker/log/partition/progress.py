@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from eoslog.broker.log.partition.active_segment import Tail
 from eoslog.broker.log.partition.durability import Durability
 from eoslog.broker.log.partition.log import Log
 from eoslog.broker.log.partition.producers import Producers
-from eoslog.broker.log.partition.tail import Tail
 from eoslog.broker.log.segment import files, snapshot
 from eoslog.broker.log.segment.flush import sync_and_close
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 
+from eoslog.broker.log.partition.active_segment import Tail
 from eoslog.broker.log.partition.discarded import Discarded
 from eoslog.broker.log.partition.durability import Durability
 from eoslog.broker.log.partition.log import Log
 from eoslog.broker.log.partition.producers import Producers
 from eoslog.broker.log.partition.retention import Span, expendable
-from eoslog.broker.log.partition.tail import Tail
 from eoslog.broker.log.segment import files
 from eoslog.broker.log.segment.segment import Segment
 from eoslog.protocol.errors import ErrorCode, KafkaError

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from eoslog.connector.client.wire.verdicts import Outcome, outcome
+from eoslog.connector.client.wire.error_outcomes import Outcome, outcome
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import Buffer
 from eoslog.protocol.errors import ErrorCode

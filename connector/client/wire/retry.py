@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from eoslog.connector.client.wire.config import ClientConfig
-from eoslog.connector.client.wire.verdicts import BRIEF_MS, Outcome, outcome
+from eoslog.connector.client.wire.error_outcomes import BRIEF_MS, Outcome, outcome
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, RefusedByBroker, RetriesExhausted
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -87,7 +87,7 @@ def retrying(
     """The result of `attempt`, tried again while failures may pass, for `timeout_ms` (named `option`).
 
     `forget` drops what the client believes about the cluster before the next try. Codes in `final` are
-    raised at once; what others mean for the request `api` is in verdicts.py. A cluster that never answered
+    raised at once; what others mean for the request `api` is in error_outcomes.py. A cluster that never answered
     is not waited for a second time: its addresses are probably wrong. Raises KafkaError, BrokerUnreachable,
     or RetriesExhausted from the last failure.
     """

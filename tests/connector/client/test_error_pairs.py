@@ -16,7 +16,7 @@ from eoslog.connector.client.admin.listing import LATEST, list_offsets
 from eoslog.connector.client.admin.offsets import commit_plain, fetch_committed
 from eoslog.connector.client.records.fetch import fetch
 from eoslog.connector.client.records.produce import Producer
-from eoslog.connector.client.wire import retry, verdicts
+from eoslog.connector.client.wire import error_outcomes, retry
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.commit.commands import Held
@@ -251,7 +251,7 @@ def test_the_lines_are_kafkas_but_for_those_with_a_reason(pair: Pair) -> None:
 
 def test_every_departure_of_the_connector_has_its_line() -> None:
     lines = {(REQUESTS[pair.request].api, ErrorCode[pair.error]) for pair in PAIRS}
-    assert set(verdicts.DEPARTURES) <= lines
+    assert set(error_outcomes.DEPARTURES) <= lines
     assert {pair.request for pair in PAIRS} == set(REQUESTS)
     assert len(lines) == len(PAIRS), "a pair twice"
 
