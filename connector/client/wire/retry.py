@@ -87,8 +87,8 @@ def retrying(
     """The result of `attempt`, tried again while failures may pass, for `timeout_ms` (named `option`).
 
     `forget` drops what the client believes about the cluster before the next try. Codes in `final` are
-    raised at once; what others mean for the request `api` is in error_outcomes.py. A cluster that never answered
-    is not waited for a second time: its addresses are probably wrong. Raises KafkaError, BrokerUnreachable,
+    raised at once; error_outcomes.py says what others mean for the request `api`. A cluster that never
+    answered is not waited for a second time: its addresses are probably wrong. Raises KafkaError, BrokerUnreachable,
     or RetriesExhausted from the last failure.
     """
     backoff = Backoff(cluster.config, timeout_ms)
