@@ -4,7 +4,8 @@
 
 Its parts, each a class of its own: `log` (what all look at), `durability`, `producers`, `active_segment`
 (writing), `readings`, `progress` (for the next start), `trimming` (deleted records, retention), `discarded`
-(files out of use), `compacting`. Here is what happens to a batch, and what takes all parts: coming back, and the end.
+(files out of use), `compacting`. Here is what happens to a batch, and what takes all parts:
+coming back, and the end.
 """
 
 from __future__ import annotations

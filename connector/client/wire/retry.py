@@ -88,8 +88,8 @@ def retrying(
 
     `forget` drops what the client believes about the cluster before the next try. Codes in `final` are
     raised at once; error_outcomes.py says what others mean for the request `api`. A cluster that never
-    answered is not waited for a second time: its addresses are probably wrong. Raises KafkaError, BrokerUnreachable,
-    or RetriesExhausted from the last failure.
+    answered is not waited for a second time: its addresses are probably wrong. Raises KafkaError,
+    BrokerUnreachable, or RetriesExhausted from the last failure.
     """
     backoff = Backoff(cluster.config, timeout_ms)
     brief: Backoff | None = None
