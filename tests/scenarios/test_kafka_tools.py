@@ -162,7 +162,7 @@ def test_users(both: Both) -> None:
 
 def test_there_are_no_quotas(both: Both) -> None:
     said = both.run("kafka.admin.ConfigCommand", *AT, "--describe", "--entity-type", "clients", prints="")
-    assert "Quota" not in said.text
+    assert "Quota" not in said["eoslog"].text
 
 
 def test_verifiable_producer_and_consumer(both: Both) -> None:
