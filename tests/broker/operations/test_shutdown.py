@@ -70,8 +70,20 @@ def deaf(broker: EmbeddedBroker) -> Raw:
     topics = [{"name": "quiet", "partition_indexes": list(range(10_000))}]
     for _ in range(40):
         client.send(ApiKey.OFFSET_FETCH, 5, {"group_id": "deaf", "topics": topics})
+    return client
+
+
+def deaf_reader(broker: EmbeddedBroker, topic: str) -> Raw:
+    """Forty fetches wait for a record of 0.9 MB; it comes, and none of their answers is read."""
+    client, size = Raw(broker), 1 << 20
+    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": size}
+    limits = {"replica_id": -1, "max_wait_ms": MINUTE_MS, "min_bytes": 1, "max_bytes": size}
+    body = {**limits, "topics": [{"topic": topic, "partitions": [part]}]}
+    client.socket.sendall(b"".join(encode_request(ApiKey.FETCH, 11, 1, "test", body)) * 40)
+    time.sleep(0.2)  # if some have not begun by then they find the record, which is all the same
+    ok(broker, "produce", topic, input="x" * 900_000 + "\n")
     before, since = 0, time.monotonic()
-    while time.monotonic() - since < 1 or not before:  # until no more can be sent
+    while time.monotonic() - since < 0.5 or not before:  # until no more can be sent
         come = int.from_bytes(fcntl.ioctl(client.socket, termios.FIONREAD, bytes(4)), sys.byteorder)
         if come != before:
             before, since = come, time.monotonic()
@@ -140,7 +152,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path, number: signal.Signals) ->
     with EmbeddedBroker(tmp_path / "data", config=config, log_level="info") as broker:
         ok(broker, "topics", "create", "kept", "quiet")
         ok(broker, "produce", "kept", input="a\nb\n")
-        client = deaf(broker)
+        client = deaf_reader(broker, "quiet")
         os.kill(broker.pid, number)
         deadline = time.monotonic() + 10
         while "a second signal ends at once" not in broker.output():
