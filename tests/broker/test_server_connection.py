@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import struct
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -118,6 +119,33 @@ def test_answers_keep_the_order_of_requests(monkeypatch: pytest.MonkeyPatch) -> 
             await asyncio.sleep(0.05)
             gates[1].set()
             assert [(await client.receive())[0] for _ in range(3)] == [1, 2, 3]
+
+    run(test)
+
+
+def test_a_large_request_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are served meanwhile. A small one is read at once."""
+    readers: list[threading.Thread] = []
+    real = connection_module.begin
+
+    def begin(*arguments: Any) -> Any:
+        header, handler, read = real(*arguments)
+
+        def noted() -> Any:
+            readers.append(threading.current_thread())
+            return read()
+
+        return header, handler, noted
+
+    async def test() -> None:
+        monkeypatch.setattr(connection_module, "begin", begin)
+        groups = {GROUPS: lambda context, request: {"groups": []}}
+        async with serving(monkeypatch, groups) as (_, connect):
+            client = await connect()
+            for names in (["one"], [f"group {number}" for number in range(10_000)]):
+                client.send(GROUPS, 5, {"groups": names})
+                await client.receive()
+        assert [reader is threading.main_thread() for reader in readers] == [True, False]
 
     run(test)
 

@@ -117,27 +117,6 @@ def test_another_is_served_in_between(broker: EmbeddedBroker, what: str) -> None
         assert [one[name] for one in found] == names
 
 
-def test_another_is_served_while_a_large_request_is_read(broker: EmbeddedBroker) -> None:
-    """It names one thing very often: to read it takes long, to serve it does not."""
-    body = {"topics": [{"name": "t1"}] * 100_000, "allow_auto_topic_creation": False}
-    frame = b"".join(encode_request(ApiKey.METADATA, 9, 1, "many", body))
-    with Wire(broker.host, broker.port) as wire:
-        counts = []
-        for _ in range(3):
-            other = Other(broker)
-            other.start()
-            wire.socket.sendall(frame[:-1])
-            time.sleep(0.2)  # it has all come
-            before = other.answered
-            wire.socket.sendall(frame[-1:])
-            size = int.from_bytes(wire.exactly(4), "big")
-            counts.append(other.answered - before)
-            other.on = False
-            assert size < 1000 and wire.exactly(size)
-            other.join()
-    assert max(counts) > 80, counts  # some dozens in the time before and after
-
-
 def test_the_next_request_begins_after_it(broker: EmbeddedBroker) -> None:
     key, version, body, told, _ = ASKED["groups"]
     with Wire(broker.host, broker.port) as wire:

@@ -390,7 +390,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "broker/network/large_requests.py",
-        (f"{B}test_server_steps.py",),
+        (f"{B}test_server_steps.py", f"{B}test_server_connection.py"),
         Break(
             "many things are served at once",
             "    start, size = 0, _FIRST\n",
