@@ -1,5 +1,5 @@
 """eoslog.broker: a Kafka-compatible broker on a single node; its log loses nothing that was acknowledged.
 
-`server`, `connection` and `dispatch` bring requests to `handlers/`; these use `topics` and `log/` for data
+`network/` brings requests to `handlers/`; these use `topics` and `log/` for data
 and `coordinator/` for transactions and groups, whose rules are pure and in `rules/`.
 """
