@@ -22,6 +22,6 @@ class Faults(Protocol):
         """The handler to call instead, or `handler` itself where nothing is to happen.
 
         `client` stands for the connection and is good for nothing but telling one from another. The
-        handler answered may do what any handler may (see `requests.context`): a message is the answer, None means
-        that nothing is sent, CloseConnection ends the connection.
+        handler answered may do what any handler may (see `requests.context`): a message is the answer, None
+        means that nothing is sent, CloseConnection ends the connection.
         """
