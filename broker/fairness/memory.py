@@ -40,9 +40,7 @@ class Memory:
     def __init__(self, request_limit: int = -1, answer_limit: int = -1, largest: int = 100 << 20) -> None:
         """Limits in bytes; -1: none. `largest`: of one request."""
         self._largest = largest
-        self._granted: dict[
-            Reader, int
-        ] = {}  # read from over the limit; bytes still to come
+        self._granted: dict[Reader, int] = {}  # read from over the limit; bytes still to come
         self._request_limit = _NO_LIMIT if request_limit < 0 else request_limit
         self._answer_limit = _NO_LIMIT if answer_limit < 0 else answer_limit
         self._answer_reserve = self._answer_limit // _SHARE
