@@ -76,7 +76,7 @@ class Member:
 
     @property
     def parked(self) -> bool:
-        """True while one of its joins or syncs waits here. It counts as a heartbeat, but not for new members."""
+        """True while a join or sync of it waits here. This counts as a heartbeat, but not for new members."""
         return not self.is_new and (self.join_ticket is not None or self.sync_ticket is not None)
 
 
