@@ -15,9 +15,9 @@ written anew each time. `#` is a comment. What may be said:
     15 minutes pass
     look
 
-An act in brackets is done, and only what came out is told. After an act may stand `; killed before REQUEST`,
-`; killed after REQUEST` or `; no answer to REQUEST` (which is done): the first whose line begins so. `?` says
-that an act could not be done: no transcript may have it.
+An act in brackets is done, and only what came out is told. After an act may stand what strikes the first
+request that begins so: `; killed before REQUEST`, `; killed after REQUEST`, `; no answer to REQUEST` (which is
+done), `; loss of REQUEST` (which is not). `?` says that an act could not be done: no transcript may have it.
 """
 
 import re
@@ -223,6 +223,7 @@ class Story:
                 bench.intercept, self._strike = None, ""
                 if kind == "no answer to":
                     bench._perform(command)
+                if kind in ("no answer to", "loss of"):
                     return _unanswered(command)
                 self._do_in_part(bench, command, single, including=kind == "killed after")
                 raise Crash
@@ -273,7 +274,7 @@ _ACTS: tuple[tuple[str, Callable[..., None]], ...] = (
 
 
 def _strike_of(strike: str) -> tuple[str, str]:
-    found = re.fullmatch(r"(killed before|killed after|no answer to) (.+)", strike)
+    found = re.fullmatch(r"(killed before|killed after|no answer to|loss of) (.+)", strike)
     if found is None:
         raise ValueError(f"nobody knows what this is: {strike!r}")
     return found[1], found[2]
