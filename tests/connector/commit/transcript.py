@@ -16,8 +16,8 @@ written anew each time. `#` is a comment. What may be said:
     look
 
 An act in brackets is done, and only what came out is told. After an act may stand what strikes the first
-request that begins so: `; killed before REQUEST`, `; killed after REQUEST`, `; no answer to REQUEST` (which is
-done), `; loss of REQUEST` (which is not). `?` says that an act could not be done: no transcript may have it.
+request that begins so: `; killed before REQUEST`, `; killed after REQUEST`, `; no answer to REQUEST` (it is
+done), `; loss of REQUEST` (it is not). `?` says that an act could not be done: no transcript may have it.
 """
 
 import re
