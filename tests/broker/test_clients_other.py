@@ -7,11 +7,14 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Place
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.cimpl import NewTopic
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.admin import NewTopic as PythonTopic
 
 from eoslog.testing import EmbeddedBroker
+from tests.offset_specs import EARLIEST, LATEST, MAX_TIMESTAMP
 
 
 def test_kafka_python(broker: EmbeddedBroker, topic: str) -> None:
@@ -95,9 +98,7 @@ def test_confluent_admin(broker: EmbeddedBroker, topic: str) -> None:
     assert [node.port for node in cluster.nodes] == [broker.port]
     described = admin.list_topics(timeout=10).topics[topic]
     assert sorted(described.partitions) == [0, 1, 2]
-    ends = admin.list_offsets(
-        {Place(topic, 1): OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED
-    )
+    ends = admin.list_offsets({Place(topic, 1): LATEST}, isolation_level=IsolationLevel.READ_COMMITTED)
     assert [end.result(10).offset for end in ends.values()] == [0]
 
     assert outcome(admin.delete_topics([topic])) == 0
@@ -115,7 +116,8 @@ def test_a_larger_replication_factor_can_be_allowed() -> None:
 def test_auto_creation_can_be_switched_off() -> None:
     with EmbeddedBroker(config={"auto.create.topics.enable": "false", "num.partitions": "3"}) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "allow.auto.create.topics": True})
-        assert admin.list_topics("t", timeout=10).topics["t"].error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        error = admin.list_topics("t", timeout=10).topics["t"].error
+        assert error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
         admin.create_topics([NewTopic("t", -1, -1)])["t"].result(10)
         assert len(admin.list_topics("t", timeout=10).topics["t"].partitions) == 3
 
@@ -134,8 +136,8 @@ def test_times_and_ends(broker: EmbeddedBroker, topic: str, isolation: int) -> N
         found: int = answers[Place(topic, 0)].result(10).offset
         return found
 
-    assert offset(OffsetSpec.earliest()) == 0
-    assert offset(OffsetSpec.latest()) == 10
-    assert offset(OffsetSpec.max_timestamp()) == 9
+    assert offset(EARLIEST) == 0
+    assert offset(LATEST) == 10
+    assert offset(MAX_TIMESTAMP) == 9
     assert offset(OffsetSpec.for_timestamp(1_600_000_003_500)) == 4
     assert offset(OffsetSpec.for_timestamp(1_700_000_000_000)) == -1

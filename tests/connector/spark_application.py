@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -37,7 +37,7 @@ class Application:
                 env=os.environ | {"EOSLOG_PROBE": str(folder)},
             )
 
-    def __enter__(self) -> "Application":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:

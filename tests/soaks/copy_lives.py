@@ -109,7 +109,8 @@ class Life:
     @property
     def exit_code(self) -> int | None:
         """None while it runs."""
-        return self._process.poll()
+        code: int | None = self._process.poll()
+        return code
 
     @property
     def began_a_batch(self) -> bool:

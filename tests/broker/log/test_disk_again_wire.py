@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -146,9 +147,9 @@ def test_a_disk_that_was_full_has_room_again(disk: Path, topic: str) -> None:
         os.unlink(disk / "ballast")
         assert soon(lambda: not offline())
         for copier in copiers:
-            assert soon(lambda copier=copier: copier.one(100), 40), "who waited goes on"
+            assert soon(partial(copier.one, 100), 40), "who waited goes on"
             assert copier.one(101)
-        seen = [message.value().decode() for message in read_all(broker.bootstrap, topic)]
+        seen = [(message.value() or b"").decode() for message in read_all(broker.bootstrap, topic)]
         assert len(seen) == len(set(seen)), "none twice"
         for copier in copiers:
             mine = {int(value.rpartition("-")[2]) for value in seen if value.startswith(copier.name + "-")}
