@@ -22,8 +22,7 @@ from pathlib import Path
 
 import psutil
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.peer_kafka import ApacheKafka
 from eoslog.testing import EmbeddedBroker

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.c_transactions import CTransactions

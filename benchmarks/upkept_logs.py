@@ -11,8 +11,7 @@ from pathlib import Path
 from random import Random
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from eoslog.testing import EmbeddedBroker
 

@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from eoslog.audit import bounds, command, read, run
 from eoslog.audit.progress import shown

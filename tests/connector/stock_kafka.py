@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 
 def bare(offsets: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:

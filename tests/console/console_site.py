@@ -15,8 +15,7 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log.segment.flush import GroupFlush

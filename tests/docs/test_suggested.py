@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import NewTopic
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from eoslog.cli import main

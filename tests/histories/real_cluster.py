@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import IsolationLevel, TopicPartition
-from confluent_kafka.cimpl import NewPartitions
+from confluent_kafka.admin import NewPartitions
 
 from eoslog.connector.client.admin.transactions import init_producer_id, list_transactions
 from eoslog.connector.client.wire.cluster import Cluster

@@ -9,9 +9,15 @@ from typing import Any
 import kafka.admin
 import pytest
 from confluent_kafka import ElectionType, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource
-from confluent_kafka.cimpl import NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    NewTopic,
+)
 from kafka.admin import KafkaAdminClient
 from kafka.errors import InvalidPartitionsError
 

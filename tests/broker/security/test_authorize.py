@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin._acl import AclOperation
+from confluent_kafka.admin import AclOperation
 
 from eoslog.broker.authorize.audit import MOST_TOLD, WINDOW_S
 from eoslog.broker.authorize.guard import Guard

@@ -282,8 +282,9 @@ def _strike_of(strike: str) -> tuple[str, str]:
 
 def _unanswered(command: c.Command[Any]) -> Any:
     lost = c.Unknown("no answer")
-    named = isinstance(command, (c.End, c.Seal))
-    return {participant.name: lost for participant in command.participants} if named else lost
+    if isinstance(command, c.End | c.Seal):
+        return {participant.name: lost for participant in command.participants}
+    return lost
 
 
 def _first_sentence(text: str) -> str:
