@@ -1,4 +1,4 @@
-"""Writes four pages of docs/ from the code they tell of: `python -m docs.pages`.
+"""Writes four pages of docs/ from the code: `python -m docs.pages`.
 
 apis.md is made of the heads of the broker's handlers, options.md of the declared options and the tables of
 the topic and group configs, connector-options.md and connector-errors.md of the connector's tables. A test
