@@ -138,7 +138,7 @@ def _other_names() -> list[str]:
         "",
         "## Other names",
         "",
-        "Kafka's other names of an option count if the option itself is not set.",
+        "Kafka's other names of an option apply if the option itself is not set.",
     ]
     lines += ["", "| name | option | factor |", "|---|---|---|"]
     for name, (target, factor) in SCALED.items():
