@@ -1,1 +1,1 @@
-"""Who may do what: which access each request needs, and what becomes of what is refused."""
+"""Authorization: which access each request needs, and how refusals are answered."""

@@ -1,4 +1,4 @@
-"""A request that is to be judged, and what a check may say of it."""
+"""A request to authorize, and the possible results of a check."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from eoslog.broker.topics.topics import Topics
 
 Mend = Callable[[Message], Message]
-"""Puts into an answer what was cut out of its request."""
+"""Adds to an answer what was removed from its request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The whole request is refused, with this answer; None where the API has no answer for that."""
+    """The whole request is refused with this answer; None where the API has no answer for that."""
 
     answer: Message | None
 
 
 class Asked:
-    """A request to be judged, and who asks."""
+    """A request to authorize, and its client."""
 
     __slots__ = ("_audit", "_authorizer", "client", "key", "request", "topics", "version")
 
@@ -40,14 +40,14 @@ class Asked:
         request: Message,
         topics: Topics,
     ) -> None:
-        """`request` is changed by what is cut out of it."""
+        """Checks remove from `request` what is not allowed."""
         self._authorizer, self._audit = authorizer, audit
         self.client = client
         self.key, self.version, self.request = key, version, request
         self.topics = topics
 
     def may(self, operation: Operation, resource: ResourceType, name: str, *, told: bool = True) -> bool:
-        """Whether the client may. `told`: a refusal is one of something asked for, so it is logged."""
+        """Whether the client may do this. `told`: log a refusal, since the client asked for this."""
         allowed = self._authorizer.allows(self.client, operation, resource, name)
         if not allowed and told:
             self._audit.denied(self.client, self.key, operation, resource, name)
@@ -62,15 +62,15 @@ class Asked:
         return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, told=told)
 
     def may_some(self, operation: Operation, resource: ResourceType) -> bool:
-        """Whether there may be a resource of this type to which the client may do this."""
+        """Whether the client may do this to at least one possible resource of this type."""
         return self._authorizer.allows_some(self.client, operation, resource)
 
     def operations(self, resource: ResourceType, name: str) -> int:
-        """All that the client may do to a resource, as bits by the operations' numbers."""
+        """All operations that the client may do to a resource, as bits by their numbers."""
         return sum(1 << o for o in SUPPORTED[resource] if self.may(o, resource, name, told=False))
 
     def topic_name(self, topic: Message, field: str = "name") -> str | None:
-        """The name of a topic that the request gives by name or id; None for an unknown id."""
+        """The name of a topic that the request has by name or id; None for an unknown id."""
         name: str | None = topic.get(field)
         if name:
             return name

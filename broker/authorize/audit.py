@@ -1,4 +1,4 @@
-"""The log of refusals, in the words of Kafka's authorizer, and bounded, however much is asked for."""
+"""The log of refusals, in the format of Kafka's authorizer, with a bound on the number of lines."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from eoslog.broker.rules.acls import Client, Operation, ResourceType
 _LOG = logging.getLogger("eoslog.broker.authorizer")
 
 MOST_TOLD = 20
-"""Refusals of one principal that are logged each, in `WINDOW_S`; the others are counted."""
+"""Refusals of one principal that get a line each, in `WINDOW_S`. Further ones are only counted."""
 WINDOW_S = 1.0
 
 
 class Audit:
-    """Says what was refused to whom; on the event loop."""
+    """Logs what was refused to which principal; on the event loop."""
 
     def __init__(self) -> None:
         self._told: Counter[str] = Counter()  # by principal, in this window
@@ -25,7 +25,7 @@ class Audit:
     def denied(
         self, client: Client, key: int, operation: Operation, resource: ResourceType, name: str
     ) -> None:
-        """A client may not do what it asked for by the API `key`."""
+        """Log that a client may not do what it asked for with the API `key`."""
         if not self._told:
             asyncio.get_running_loop().call_later(WINDOW_S, self._end_window)
         self._told[client.principal] += 1

@@ -1,4 +1,4 @@
-"""Cutting what is not allowed out of a request's list, and putting it into the answer's list instead."""
+"""Removes what is not allowed from a request's lists, and adds it to the answer's lists with an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CODES = {
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-"""What is answered where access to such a resource is denied."""
+"""The error code by type of resource where access is denied."""
 
 TOPIC_DENIED = CODES[ResourceType.TOPIC]
 GROUP_DENIED = CODES[ResourceType.GROUP]
@@ -28,7 +28,7 @@ NO_ID = bytes(16)
 
 
 def split(items: Iterable[Any], allowed: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:
-    """What is allowed, and what is not."""
+    """The items that are allowed, and those that are not."""
     kept: list[Any] = []
     denied: list[Any] = []
     for item in items:
@@ -43,7 +43,7 @@ def cut(
     code: ErrorCode | Callable[[Any], ErrorCode],
     message: str | None = None,
 ) -> Mend | None:
-    """Cut the items of `field` that are not allowed; the answer says `code` of each, or what `code` finds."""
+    """Remove the items of `field` that are not allowed; the answer has `code`, or its result, for each."""
     kept, denied = split(asked.request[field] or (), allowed)
     if not denied:
         return None
@@ -58,7 +58,7 @@ def told(
     code: ErrorCode | Callable[[Any], ErrorCode],
     message: str | None = None,
 ) -> Message:
-    """The lists of the answer that say an error of these items of `field`."""
+    """The lists of the answer that have an error for each of these items of `field`."""
     lists: Message = {}
     for item in items:
         its_code = code(item) if callable(code) else code
@@ -79,12 +79,12 @@ def appended(lists: Message) -> Mend:
 
 
 def refusal(asked: Asked, code: ErrorCode) -> Refused:
-    """All that is asked for is refused; where that is nothing, the answer has nothing to say."""
+    """An answer that refuses everything in the request; empty where the request is."""
     return Refused(error_answer(asked.key, asked.version, asked.request, code) or {})
 
 
 def topics(operation: Operation, name: str = "name", field: str = "topics") -> Check:
-    """A check of APIs that name topics with partitions: each topic is judged by itself."""
+    """A check for APIs that name topics with partitions: each topic is checked by itself."""
 
     def check(asked: Asked) -> Mend | None:
         def allowed(topic: Message) -> bool:
@@ -102,7 +102,7 @@ def needs(
     name: str | None = None,
     refuse: Callable[[Asked, ErrorCode], Refused] = refusal,
 ) -> Check:
-    """A check of APIs that are about one resource, named in the field `name`; without it the cluster."""
+    """A check for APIs about one resource, named in the field `name`; without `name`, the cluster."""
 
     def check(asked: Asked) -> Refused | None:
         which = CLUSTER_NAME if name is None else asked.request[name]
@@ -114,11 +114,11 @@ def needs(
 
 
 def everybody(asked: Asked) -> None:
-    """A check of APIs that are open to all."""
+    """A check for APIs that are open to all."""
 
 
 def in_turn(*checks: Check) -> Check:
-    """All of these, one after the other; the first that refuses the whole request ends it."""
+    """All of these checks in order; the first that refuses the whole request ends it."""
 
     def check(asked: Asked) -> Refused | Mend | None:
         mends: list[Mend] = []

@@ -1,4 +1,4 @@
-"""Access to records: Produce, Fetch, ListOffsets and what else names partitions to read or write them."""
+"""Access to records: Produce, Fetch, ListOffsets and other APIs that read or write partitions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eoslog.protocol.schema import Message
 
 
 def _transactional_id(asked: Asked) -> Refused | None:
-    """Who writes transactional batches must be allowed to use their id, or nothing is appended."""
+    """A client that writes transactional batches needs WRITE on their id, or nothing is appended."""
     transactional_id = asked.request["transactional_id"]
     if not _has_transactional(asked.request) or (
         transactional_id is not None
@@ -28,7 +28,7 @@ def _transactional_id(asked: Asked) -> Refused | None:
 
 
 def _has_transactional(request: Message) -> bool:
-    """Whether one of the batches is part of a transaction; one that is none is refused later."""
+    """Whether one of the batches is transactional. Malformed batches are refused later."""
     for topic in request["topic_data"]:
         for part in topic["partition_data"]:
             try:
@@ -49,7 +49,7 @@ _fetched = topics(Operation.READ, name="topic")
 
 
 def fetch(asked: Asked) -> Refused | Mend | None:
-    """Consumers need READ on each topic; who says to be a follower needs CLUSTER_ACTION, for all of them."""
+    """Consumers need READ on each topic. A client that claims to be a follower needs CLUSTER_ACTION."""
     request = asked.request
     newer: Message = request.get("replica_state", {})
     if max(request.get("replica_id", -1), newer.get("replica_id", -1)) < 0:
@@ -65,7 +65,7 @@ _epochs = topics(Operation.DESCRIBE, name="topic")
 
 
 def offset_for_leader_epoch(asked: Asked) -> Refused | Mend | None:
-    """Needs DESCRIBE on each topic; brokers with CLUSTER_ACTION may ask for all."""
+    """Needs DESCRIBE on each topic; with CLUSTER_ACTION all topics are allowed."""
     if asked.may_cluster(Operation.CLUSTER_ACTION, told=False):
         return None
     return _epochs(asked)

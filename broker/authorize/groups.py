@@ -20,17 +20,17 @@ from eoslog.protocol.schema import Message
 _GROUP = ResourceType.GROUP
 
 member = needs(Operation.READ, _GROUP, "group_id")
-"""Joining, leaving and all between."""
+"""Joining, leaving and everything in between."""
 
 
 read_topics = topics(Operation.READ)
-"""Offsets are committed by who may read what they are of."""
+"""A client that commits offsets needs READ on their topics."""
 
 offset_commit = in_turn(needs(Operation.READ, _GROUP, "group_id"), read_topics)
 
 
 def _deleted(asked: Asked) -> Refused | Mend | None:
-    """As `read_topics`, but where the whole is refused, as of a group with members, no topic is named."""
+    """As `read_topics`; where the whole request is refused (a group with members) no topic is named."""
     verdict = read_topics(asked)
     if verdict is None or isinstance(verdict, Refused):
         return verdict
@@ -49,7 +49,7 @@ _seen_topics = topics(Operation.DESCRIBE)
 
 
 def offset_fetch(asked: Asked) -> Refused | Mend | None:
-    """Needs DESCRIBE on the group and each topic; of all topics those that may not be seen are left out."""
+    """Needs DESCRIBE on the group and each topic; a fetch of all topics omits what may not be described."""
     if asked.version >= _BATCHED:
         return _fetch_groups(asked)
     request = asked.request
@@ -92,7 +92,7 @@ def _no_offset(index: int) -> Message:
 
 
 def _cut_group(asked: Asked, group: Message) -> list[Message]:
-    """Cut a group's topics that may not be seen; answers their entries."""
+    """Remove a group's topics that may not be described; returns their entries for the answer."""
     if group["topics"] is None:
         return []
 
@@ -115,7 +115,7 @@ def _cut_group(asked: Asked, group: Message) -> list[Message]:
 
 
 def describe(field: str) -> Check:
-    """Needs DESCRIBE on each group; tells what else one may do where that is asked for."""
+    """Needs DESCRIBE on each group; adds the authorized operations where the request asks for them."""
 
     def check(asked: Asked) -> Mend:
         cutting = cut(asked, field, lambda group: asked.may(Operation.DESCRIBE, _GROUP, group), GROUP_DENIED)
@@ -136,7 +136,7 @@ def describe(field: str) -> Check:
 
 
 def _hidden(asked: Asked, group: Message) -> Message:
-    """A KIP-848 group with a topic assigned that the client may not see is not told at all."""
+    """A KIP-848 group with an assigned topic that the client may not describe is not described at all."""
     names = {
         part["topic_name"]
         for one in group.get("members", ())
@@ -154,7 +154,7 @@ def _hidden(asked: Asked, group: Message) -> Message:
 
 
 def list_groups(asked: Asked) -> Mend | None:
-    """Who may describe the cluster sees all groups, others those that they may describe."""
+    """With DESCRIBE on the cluster all groups are listed, else those that the client may describe."""
     if asked.may_cluster(Operation.DESCRIBE, told=False):
         return None
 
@@ -175,7 +175,7 @@ def delete_groups(asked: Asked) -> Mend | None:
 
 
 def consumer_heartbeat(asked: Asked) -> Refused | None:
-    """Needs READ on the group and DESCRIBE on every topic subscribed to by name."""
+    """Needs READ on the group, and DESCRIBE on every topic that is subscribed to by name."""
     if not asked.may(Operation.READ, _GROUP, asked.request["group_id"]):
         return refusal(asked, GROUP_DENIED)
     names = asked.request["subscribed_topic_names"] or ()

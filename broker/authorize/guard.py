@@ -1,8 +1,8 @@
-"""Between a request and its handler: is its client allowed to?
+"""Authorizes each request before its handler runs.
 
-For each API a check (`table`) looks at the request. It may answer in the handler's place (`Refused`), cut
-out of the request what is not allowed and give a function that puts that into the answer with its error
-code, or say nothing, and the request goes on as it is. An API without a check is refused to everybody.
+Each API has a check (in `table`). The check may answer in the handler's place (`Refused`). It may remove what
+is not allowed from the request, and return a function that adds it to the answer with its error code. Or it
+may return None: the request goes on unchanged. An API without a check is refused to everybody.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class Guard:
-    """Puts the checks before the handlers."""
+    """Runs the checks before the handlers."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer, self._audit = authorizer, Audit()
 
     def around(self, header: RequestHeader, handler: Handler) -> Handler:
-        """The handler with its API's check before it."""
+        """The handler, preceded by its API's check."""
         check = TABLE.get(header.api_key)
 
         def guarded(context: RequestContext, request: Message) -> Any:
@@ -48,7 +48,7 @@ class Guard:
         return guarded
 
     def asked(self, context: RequestContext, request: Message) -> Asked:
-        """The request as checks see it."""
+        """The request, as checks get it."""
         header = context.header
         client = Client(context.principal, context.client_host)
         topics = context.broker.topics
@@ -58,7 +58,7 @@ class Guard:
 
 
 def _mended(result: Message | Awaitable[Message | None] | None, mend: Mend) -> Any:
-    """What a handler returned, with its answer mended, be it now or later."""
+    """What a handler returned, with the refusals added to its answer, now or later."""
     if isinstance(result, Settled):
         return Settled(_later(result, mend))
     if isinstance(result, Awaitable):
@@ -75,5 +75,5 @@ def _later(result: Awaitable[Message | None], mend: Mend) -> Coroutine[Any, Any,
 
 
 def _unanswered() -> Message:
-    """There is no answer to put a refusal into (acks=0): the connection ends instead, as after any error."""
+    """With acks=0 there is no answer for a refusal: the connection is closed, as after any error."""
     raise CloseConnection("access was denied, and acks=0 leaves no answer to say so")

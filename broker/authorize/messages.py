@@ -1,4 +1,4 @@
-"""ACLs and filters of ACLs as DescribeAcls, CreateAcls and DeleteAcls carry them."""
+"""ACLs and ACL filters in the messages of DescribeAcls, CreateAcls and DeleteAcls."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def filter_of(wanted: Message) -> AclFilter:
 
 
 def acl_of(wanted: Message) -> Acl:
-    """A rule to be made. Raises KafkaError INVALID_REQUEST saying what is wrong with it."""
+    """A rule to create. Raises KafkaError INVALID_REQUEST that says what is wrong with it."""
     acl = Acl(
         _known(ResourceType, wanted["resource_type"], "resource type"),
         wanted["resource_name"],
@@ -60,7 +60,7 @@ def acl_of(wanted: Message) -> Acl:
 
 
 def message_of(acl: Acl) -> Message:
-    """The part of a rule that all answers have."""
+    """The fields of a rule that all answers have."""
     return {
         "principal": acl.principal,
         "host": acl.host,

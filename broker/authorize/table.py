@@ -1,4 +1,4 @@
-"""The one table that says which access each API needs: API key -> check."""
+"""The access that each API needs, in one table: API key -> check."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _O, _CLUSTER = Operation, ResourceType.CLUSTER
 
 
 def _credentials_refused(asked: Asked, code: ErrorCode) -> Refused:
-    """A user is told once, however many changes were asked for."""
+    """A user appears once in the answer, however many changes were requested."""
     changes = [*asked.request["deletions"], *asked.request["upsertions"]]
     names = dict.fromkeys(change["name"] for change in changes)
     return Refused({"results": [{"user": name, "error_code": code} for name in names]})
 
 
 def _log_dirs_hidden(asked: Asked, code: ErrorCode) -> Refused:
-    """The answer's parts are folders, which no request names; below version 3 it is empty."""
+    """The answer lists directories, which no request names; before version 3 it is empty."""
     return Refused({"error_code": code})
 
 
@@ -79,4 +79,4 @@ TABLE: dict[int, Check] = {
     ApiKey.LIST_CONFIG_RESOURCES: needs(_O.DESCRIBE_CONFIGS, _CLUSTER),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: topics.describe_topic_partitions,
 }
-"""Kafka's access rules. Who adds an API adds a line here; what has none nobody may use."""
+"""Kafka's access rules. A new API needs a line here; without one nobody may use it."""

@@ -1,4 +1,4 @@
-"""Access to topics: what may be seen of them, made, changed and deleted."""
+"""Access to topics: describing, creating, changing and deleting them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TOPIC, _CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
 
 
 def metadata(asked: Asked) -> Mend:
-    """Topics that may not be described are refused where they are named, else left out."""
+    """Topics that may not be described are refused if the request names them, else omitted."""
     request = asked.request
     wanted = request["topics"]
     everything = wanted is None or (asked.version == 0 and not wanted)
@@ -42,7 +42,7 @@ def metadata(asked: Asked) -> Mend:
 def _may_see(asked: Asked, topic: Message) -> bool:
     name = asked.topic_name(topic)
     if name is None:
-        return True  # an unknown id: the handler says so
+        return True  # an unknown id: the handler answers that
     if not asked.may_topic(Operation.DESCRIBE, name):
         return False
     if asked.topics.get(name) is not None or not asked.request["allow_auto_topic_creation"]:
@@ -60,14 +60,14 @@ def _tell_operations(asked: Asked, topic: Message) -> None:
 
 
 def cluster_operations(asked: Asked) -> int:
-    """What the client may do to the cluster, as bits; none if it may not even describe it."""
+    """The operations that the client may do to the cluster, as bits; none if it may not describe it."""
     if not asked.may_cluster(Operation.DESCRIBE):
         return 0
     return asked.operations(_CLUSTER, CLUSTER_NAME)
 
 
 def describe_cluster(asked: Asked) -> Mend | None:
-    """Open to all, but for what one may do."""
+    """Open to all, except for the authorized operations."""
     if not asked.request["include_cluster_authorized_operations"]:
         return None
 
@@ -80,9 +80,9 @@ def describe_cluster(asked: Asked) -> Mend | None:
 
 
 def describe_topic_partitions(asked: Asked) -> Mend:
-    """As Metadata: named topics are refused, of all topics those that may not be seen are left out.
+    """As for Metadata: named topics are refused; a request for all omits those that may not be described.
 
-    With none named the request gets the names that may be seen, so that the answer's limit counts them only.
+    A request for all topics gets the visible names filled in, so that the answer's limit counts only these.
     """
     request = asked.request
     named = request["topics"]
@@ -108,7 +108,7 @@ def describe_topic_partitions(asked: Asked) -> Mend:
 
 
 def create_topics(asked: Asked) -> Mend | None:
-    """Needs CREATE on the cluster or the topic; the configs are told to who may see them."""
+    """Needs CREATE on the cluster or the topic; the answer has configs if the client may describe them."""
     cutting = cut(
         asked, "topics", lambda t: _may_create(asked, t["name"]), TOPIC_DENIED, "Authorization failed."
     )
@@ -134,7 +134,7 @@ def _without_configs(asked: Asked, topic: Message) -> Message:
 
 
 def delete_topics(asked: Asked) -> Mend | None:
-    """Needs DELETE. An id whose topic may not be seen is as unknown as any other."""
+    """Needs DELETE. The id of a topic that may not be described is answered like an unknown id."""
     if asked.version < 6:
         return cut(asked, "topic_names", lambda name: asked.may_topic(Operation.DELETE, name), TOPIC_DENIED)
 
@@ -159,12 +159,12 @@ def create_partitions(asked: Asked) -> Mend | None:
     return cut(asked, "topics", lambda topic: asked.may_topic(Operation.ALTER, topic["name"]), TOPIC_DENIED)
 
 
-# Resource types of the config APIs -> where the access right is; all others are the cluster's.
+# Resource types of the config APIs -> the type whose ACLs apply; all others: the cluster's.
 _CONFIG_OF = {2: ResourceType.TOPIC, 32: ResourceType.GROUP}
 
 
 def configs(operation: Operation) -> Check:
-    """Needs the operation on each topic or group, or on the cluster for all else that has configs."""
+    """Needs the operation on each topic or group, and on the cluster for all other resources."""
 
     def where(resource: Message) -> tuple[ResourceType, str]:
         kind = _CONFIG_OF.get(resource["resource_type"], _CLUSTER)

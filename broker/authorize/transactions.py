@@ -1,4 +1,4 @@
-"""Access to transactional ids and what belongs to transactions."""
+"""Access to transactional ids and transactions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ txn_offset_commit = in_turn(
 
 
 def init_producer_id(asked: Asked) -> Refused | None:
-    """Needs WRITE on the transactional id; without one, IDEMPOTENT_WRITE or WRITE on some topic."""
+    """Needs WRITE on the transactional id; without an id, IDEMPOTENT_WRITE or WRITE on some topic."""
     name = asked.request["transactional_id"]
     if name is None:
         if asked.may_cluster(Operation.IDEMPOTENT_WRITE, told=False) or asked.may_some(
@@ -64,7 +64,7 @@ _BATCHED = 4
 
 
 def add_partitions_to_txn(asked: Asked) -> Refused | None:
-    """From clients: WRITE on the id and on every topic, or nothing is added. From version 4 brokers only."""
+    """Needs WRITE on the id and on every topic, or nothing is added. From version 4 for brokers only."""
     request = asked.request
     if asked.version >= _BATCHED:
         if asked.may_cluster(Operation.CLUSTER_ACTION):
@@ -91,7 +91,7 @@ def write_txn_markers(asked: Asked) -> Refused | None:
 
 
 def describe_transactions(asked: Asked) -> Mend:
-    """Needs DESCRIBE on each id; topics that may not be seen are left out."""
+    """Needs DESCRIBE on each id; topics that may not be described are omitted."""
     cutting = cut(
         asked,
         "transactional_ids",
@@ -118,7 +118,7 @@ def describe_transactions(asked: Asked) -> Mend:
 
 
 def list_transactions(asked: Asked) -> Mend:
-    """The ids that one may describe."""
+    """Lists the ids that the client may describe."""
 
     def mend(answer: Message) -> Message:
         states = [

@@ -1,15 +1,15 @@
-"""The web console: a look at the broker with a browser, served on request (`console.listen`).
+"""The web console: shows the broker in a browser; served if `console.listen` is set.
 
 | file | what |
 |---|---|
-| `start` | from the broker's options to a running console, or to why there is none |
-| `server`, `watch` | HTTP by aiohttp in a thread with an event loop of its own; everything bounded |
+| `start` | from the broker's options to a running console, or the reason why there is none |
+| `server`, `watch` | HTTP by aiohttp in a thread with its own event loop; everything is bounded |
 | `doors` | pure rules: which Host, which origin, which address without authentication |
-| `login` | who asks: the listener's own SASL mechanisms behind HTTP's Basic and Bearer |
-| `inside` | asks the broker as a client would, by its handlers and through its access rules |
-| `topics`, `messages`, `groups`, `transactions`, `aborts`, `rates` | what is shown, as JSON |
+| `login` | the caller: the listener's SASL mechanisms behind HTTP's Basic and Bearer |
+| `inside` | calls the broker's handlers through its authorization, as a client would |
+| `topics`, `messages`, `groups`, `transactions`, `aborts`, `rates` | the data, as JSON |
 | `shown` | pure: bytes as text, JSON or hex |
-| `static/` | the page itself: no build, nothing from elsewhere |
+| `static/` | the page itself: no build step, no external resources |
 
 Nothing here is imported unless the option is set.
 """

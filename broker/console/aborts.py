@@ -1,7 +1,7 @@
-"""The console's only changes: to abort a transaction, by the same rules as `eoslog transactions abort`.
+"""The console's only changes: aborting a transaction, by the same rules as `eoslog transactions abort`.
 
-What is aborted is what was looked at: a request names producer, epoch and start, and where the coordinator
-knows another transaction by now, nothing is done.
+Only the transaction that the user saw is aborted: a request names its producer, epoch and start. If the
+coordinator has another transaction by now, nothing happens.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Row = dict[str, Any]
 
 
 class Changed(Exception):
-    """The transaction is not, or not any more, what the request says; nothing was done."""
+    """The transaction is not the one that the request describes, or not any more. Nothing was changed."""
 
 
 class Seen(NamedTuple):
-    """The transaction that somebody looked at and wants gone."""
+    """The transaction that the user saw and wants to abort."""
 
     transactional_id: str
     producer_id: int
@@ -74,7 +74,7 @@ async def _told(inside: Inside, caller: Caller, seen: Seen) -> Message:
 
 
 def _check_same(inside: Inside, seen: Seen) -> None:
-    """On the broker's loop, right before the abort: is it still the one that was looked at?"""
+    """On the broker's loop, right before the abort: check that it is still the same transaction."""
     known = inside.broker.transactions.describe(seen.transactional_id)
     if known is None or known.state is not State.ONGOING or seen != (
         known.transactional_id, known.producer_id, known.producer_epoch, known.start_ms,
@@ -83,7 +83,7 @@ def _check_same(inside: Inside, seen: Seen) -> None:
 
 
 async def _ended(inside: Inside, caller: Caller, seen: Seen) -> Message:
-    """Wait, a while, until what was decided is done; answers what the coordinator tells then."""
+    """Wait for a while until the decided end is complete; returns the coordinator's description then."""
     for _ in range(_TRIES):
         told = await _told(inside, caller, seen)
         if told["transaction_state"] not in _UNDER_WAY:
@@ -97,7 +97,7 @@ async def abort_place(
 ) -> Row:
     """Write the marker that aborts a hanging transaction on one partition. Raises Changed, KafkaError.
 
-    INVALID_TXN_STATE where a coordinator would still end it: a marker of ours could tear it apart.
+    INVALID_TXN_STATE where a coordinator would still end it: our marker could split the transaction.
     """
     name = f"{topic}-{partition}"
     found = [

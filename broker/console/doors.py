@@ -1,9 +1,9 @@
-"""Who may come in at all, before anybody is asked for a name. Pure.
+"""Which requests are refused before authentication. Pure.
 
-A page from elsewhere in the same browser is the enemy here. It can send requests to any address: so what
-changes something needs a header that such a page may not set, and an origin that is ours. And by DNS it can
-give its own name our address (rebinding): so a console on loopback, or one without authentication, answers
-only to names that nobody else can own.
+The attacker here is a page of another site in the same browser. It can send requests to any address. So a
+request that changes something needs a header that such a page cannot set, and our own origin. By DNS
+rebinding it can also give its own name our address. So a console on loopback, or one without authentication,
+answers only to names that nobody else can own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 OWN_HEADER = "X-Eoslog-Console"
-"""The page's script sends it with every change; a form or another site's script cannot."""
+"""The page's script sends it with every change. A form or another site's script cannot."""
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
@@ -29,7 +29,7 @@ HEADERS = {
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens there."""
+    """Whether only this machine can connect to this address."""
     if host.lower() == "localhost":
         return True
     try:
@@ -39,7 +39,7 @@ def is_loopback(host: str) -> bool:
 
 
 def exposed(host: str, *, authenticates: bool, passwords: bool, tls: bool) -> str | None:
-    """What is wrong with a console at this address, beyond this machine; None if nothing is."""
+    """Why a console at this address must not be open to other machines; None if it may."""
     if is_loopback(host):
         return None
     if not authenticates:
@@ -50,7 +50,7 @@ def exposed(host: str, *, authenticates: bool, passwords: bool, tls: bool) -> st
 
 
 def host_of(header: str) -> str:
-    """The name in a Host header, without its port; "" if it is none."""
+    """The name in a Host header, without its port; "" if the header is malformed."""
     try:
         return urlsplit(f"//{header}").hostname or ""
     except ValueError:
@@ -58,7 +58,7 @@ def host_of(header: str) -> str:
 
 
 def may_answer_to(header: str, names: Collection[str], *, strict: bool) -> bool:
-    """Whether a Host header names us. `names`: those we are known by; not `strict`: any name will do."""
+    """Whether a Host header is accepted. `names`: our own names. Not `strict`: any name is accepted."""
     host = host_of(header)
     if not host:
         return False
@@ -66,7 +66,7 @@ def may_answer_to(header: str, names: Collection[str], *, strict: bool) -> bool:
 
 
 def _is_address(host: str) -> bool:
-    """An address is nobody's name: DNS cannot lead it elsewhere."""
+    """Whether a name is an address: DNS cannot redirect an address."""
     try:
         ip_address(host)
     except ValueError:
@@ -75,7 +75,7 @@ def _is_address(host: str) -> bool:
 
 
 def foreign(headers: Mapping[str, str], scheme: str) -> str | None:
-    """Why a request that changes something does not come from our own page; None if it does."""
+    """Why a request for a change is not from our own page; None if it is."""
     if not headers.get(OWN_HEADER):
         return f"a change needs the header {OWN_HEADER}"
     origin = headers.get("Origin")

@@ -1,4 +1,4 @@
-"""Groups of both protocols: state, members, and how far each is behind."""
+"""Groups of both protocols: state, members, and lag."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from eoslog.protocol.sink_names import made, sinks_of_groups
 
 MOST_MEMBERS = 500
 MOST_OFFSETS = 2000
-"""Rows of one group in one answer; how many there are is told beside them."""
+"""The most rows of one group in one answer, which also has their total number."""
 
 Row = dict[str, Any]
 
 
 SORTS = (NAME, "state", "type", "partitions", "lag")
-_GROUPS_AT_ONCE = 50  # in one request, short work for the broker's loop
+_GROUPS_AT_ONCE = 50  # per request: short work for the broker's loop
 
 
 async def groups(inside: Inside, caller: Caller, want: Want) -> Row:
-    """Of the groups that the caller may describe those that are wanted, each with its lag. Raises KafkaError.
+    """The wanted groups that the caller may describe, each with its lag. Raises KafkaError.
 
-    `lag`: offsets behind the high watermarks, of the partitions that the caller may describe; None of a group
-    that a sink made for its decisions, whose `sink` is told.
+    `lag`: offsets behind the high watermarks, of the partitions that the caller may describe; None for a
+    group that holds a sink's decisions: it has `sink` instead.
     """
     answer = await inside.ask(caller, ApiKey.LIST_GROUPS, 5, states_filter=[], types_filter=[])
     _check(answer["error_code"], "groups")
@@ -98,7 +98,7 @@ async def _rows(
 
 
 async def group(inside: Inside, caller: Caller, name: str) -> Row:
-    """One group: members with what they read, offsets with who reads there. Raises KafkaError."""
+    """One group: members with their partitions, offsets with their readers. Raises KafkaError."""
     found = await _consumer(inside, caller, name) or await _classic(inside, caller, name)
     committed = (await _committed(inside, caller, [name])).get(name, {})
     readers = {place: member for member in found["members"] for place in member["partitions"]}
@@ -132,7 +132,7 @@ def _lag(committed: int | None, end: int | None) -> int | None:
 
 
 async def _committed(inside: Inside, caller: Caller, names: Sequence[str]) -> dict[str, dict[Place, int]]:
-    """What each group has committed, of the topics that the caller may describe."""
+    """The committed offsets of each group, for topics that the caller may describe."""
     committed: dict[str, dict[Place, int]] = {}
     for first in range(0, len(names), _GROUPS_AT_ONCE):
         wanted = [{"group_id": name, "topics": None} for name in names[first : first + _GROUPS_AT_ONCE]]
@@ -151,7 +151,7 @@ def _offsets_of(found: Message) -> dict[Place, int]:
 
 
 async def _consumer(inside: Inside, caller: Caller, name: str) -> Row | None:
-    """A group of KIP-848; None if it is none."""
+    """The description of a KIP-848 group; None if the group is of another kind."""
     answer = await inside.ask(caller, ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=[name])
     (found,) = answer["groups"]
     if found["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND:
@@ -177,7 +177,7 @@ async def _classic(inside: Inside, caller: Caller, name: str) -> Row:
         assigned = assigned_partitions(found["protocol_type"], member["member_assignment"])
         members.append(_member(member, member["group_instance_id"], assigned))
         if not number % 50:
-            await asyncio.sleep(0.001)  # the broker's loop has its turn
+            await asyncio.sleep(0.001)  # let the broker's loop run
     return _described(name, found["group_state"], "classic", found["protocol_data"], members)
 
 

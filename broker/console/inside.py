@@ -1,8 +1,8 @@
-"""A client inside the broker: each request goes through the access rules to the handler, as from outside.
+"""A client inside the broker: each request passes authorization and runs its handler, as one from outside.
 
-So the console can show nobody more than the protocol would, and keeps no rules of its own. It runs on the
-console's event loop; only the handlers' work happens on the broker's, one request at a time, and for a
-bounded share of its time: see `SHARE`.
+So the console shows nobody more than the protocol would, and needs no rules of its own. It runs on the
+console's event loop. Only the handlers run on the broker's loop, one request at a time and for a bounded
+share of its time: see `SHARE`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from eoslog.broker.core.broker import Broker
 
 SHARE = 0.1
-"""The most of the broker's event loop that the console takes; it waits where it would take more."""
+"""The largest share of the broker's event loop for the console, which waits before it takes more."""
 
 PATIENCE = 10.0
-"""Seconds that the broker has for one answer."""
+"""Seconds that the broker may take for one answer."""
 
 _CLIENT_ID = "eoslog-console"
 
@@ -43,7 +43,7 @@ class BrokerBusy(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: the session says as whom, `host` is the address the browser is at."""
+    """The caller: `session` has the principal, `host` is the browser's address."""
 
     session: Session
     host: str
@@ -55,7 +55,7 @@ class Caller:
 
 
 class Pace:
-    """Keeps the console's share of the broker's loop: after so long a piece of work, so long a pause."""
+    """Limits the console's share of the broker's loop by a pause after each piece of work."""
 
     def __init__(self, share: float = SHARE, clock: Callable[[], float] = perf_counter) -> None:
         self._share, self._clock = share, clock
@@ -66,12 +66,12 @@ class Pace:
         return max(0.0, self._free_at - self._clock())
 
     def took(self, seconds: float) -> None:
-        """A piece of work has just ended."""
+        """Note that a piece of work has just ended."""
         self._free_at = self._clock() + seconds * (1 / self._share - 1)
 
 
 class Inside:
-    """Asks the broker; made and used on the console's event loop."""
+    """Calls the broker; made and used on the console's event loop."""
 
     def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
         """`loop` is the broker's."""
@@ -79,16 +79,16 @@ class Inside:
         self._pace, self._turn = Pace(), asyncio.Lock()
         self._guard: Guard | None = None
         if broker.authorizer is not None:
-            from eoslog.broker.authorize.guard import Guard  # for those who ask for it only
+            from eoslog.broker.authorize.guard import Guard  # imported only where it is used
 
             self._guard = Guard(broker.authorizer)
 
     async def ask(
         self, caller: Caller, key: ApiKey, version: int, first: Callable[[], None] | None = None, **body: Any
     ) -> Message:
-        """Carry out a request. Raises KafkaError where the access rules leave no answer, BrokerBusy.
+        """Carry out a request. Raises BrokerBusy, and KafkaError where a refusal has no answer.
 
-        `first` runs on the broker's loop in the same turn as the handler begins, and may raise to stop it.
+        `first` runs on the broker's loop, in the turn in which the handler begins, and may raise to stop it.
         """
         api = APIS[key]
         request, _ = api.request.read(version, b"".join(api.request.write(version, body)))
@@ -99,7 +99,7 @@ class Inside:
         return answer
 
     async def look(self, action: Callable[[], Found]) -> Found:
-        """Do something short on the broker's loop. Raises what it raises, BrokerBusy."""
+        """Call a short function on the broker's loop. Raises what it raises, and BrokerBusy."""
 
         async def timed(took: Callable[[float], None]) -> Found:
             begun = perf_counter()
@@ -111,7 +111,7 @@ class Inside:
         return await self._in_turn(timed)
 
     async def run(self, work: Coroutine[Any, Any, Found]) -> Found:
-        """Let a coroutine run on the broker's loop. Raises what it raises, BrokerBusy."""
+        """Run a coroutine on the broker's loop. Raises what it raises, and BrokerBusy."""
         return await self._arrived(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def may(self, caller: Caller, operation: Operation, kind: ResourceType, name: str) -> bool:
@@ -119,7 +119,7 @@ class Inside:
         return await self.look(lambda: self.allows(caller, operation, kind, name))
 
     async def may_see_cluster(self, caller: Caller) -> bool:
-        """Whether the caller may know what concerns the whole broker."""
+        """Whether the caller may see what concerns the whole broker."""
         return await self.may(caller, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def allows(self, caller: Caller, operation: Operation, kind: ResourceType, name: str) -> bool:
@@ -142,7 +142,7 @@ class Inside:
                 self._pace.took(sum(spent))
 
     async def _arrived(self, outcome: Future[Found]) -> Found:
-        # What has begun goes on, whoever stops waiting for it: no change may be cut off half done.
+        # Work that has begun continues even if its caller stops waiting: no change may end half-done.
         begun = asyncio.shield(asyncio.wrap_future(outcome))
         try:
             return await asyncio.wait_for(begun, PATIENCE)
@@ -156,7 +156,7 @@ class Inside:
         first: Callable[[], None] | None,
         took: Callable[[float], None],
     ) -> bytes:
-        """On the broker's loop: rules, handler, and the answer's bytes, so that nothing of it is shared."""
+        """On the broker's loop: authorization, handler, and the answer as bytes (loops share no objects)."""
         header, guard, begun = context.header, self._guard, perf_counter()
         key = ApiKey(header.api_key)
         handler = handlers()[key]

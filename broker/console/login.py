@@ -1,10 +1,10 @@
-"""Who asks: HTTP's Basic and Bearer, checked by the SASL mechanisms of the listener the console belongs to.
+"""Authentication by HTTP's Basic and Bearer, checked by the SASL mechanisms of the console's listener.
 
-The console is a SASL client towards the broker's own code, so passwords, stored SCRAM keys and tokens are
-judged by what judges them on the listener, delays and log lines included. A password is tried as
-SCRAM where the user has keys, then as PLAIN. What was right stays right for `REMEMBERED` seconds, or as
-long as the session lasts if that is shorter. Who was wrong `FREE_TRIES` times, a user at a host, may try
-once in `PAUSE` seconds from then on, until he is right or leaves it alone for a minute.
+The console is a SASL client of the broker's own code. So passwords, SCRAM keys and tokens are checked by the
+same code as on the listener, with the same delays and log lines. A password is tried with SCRAM where the
+user has keys, then with PLAIN. A success is remembered for `REMEMBERED` seconds, or until the session ends if
+that is earlier. After `FREE_TRIES` failures, a user at a host may try only once in `PAUSE` seconds, until a
+try succeeds or none comes for a minute.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BEARER = "OAUTHBEARER"
 
 
 class Unknown(Exception):
-    """The request does not say who asks, or not rightly; `challenges` go into WWW-Authenticate."""
+    """The request has no valid credentials; `challenges` go into WWW-Authenticate."""
 
     def __init__(self, why: str, challenges: Sequence[str]) -> None:
         super().__init__(why)
@@ -39,7 +39,7 @@ class Unknown(Exception):
 
 
 class TooManyTries(Exception):
-    """Somebody was wrong too often, and has to wait."""
+    """Too many failures: the user has to wait."""
 
 
 _Who = tuple[str, str]
@@ -47,26 +47,26 @@ _Who = tuple[str, str]
 
 
 class Tries:
-    """How often somebody was wrong of late, and when he may try again."""
+    """Recent failures of each user at a host, and when the next try is allowed."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._wrong: dict[_Who, tuple[int, float]] = {}  # tries, and when the last one was
+        self._wrong: dict[_Who, tuple[int, float]] = {}  # failures, and the time of the last one
 
     def check(self, who: _Who) -> None:
-        """Before a try. Raises TooManyTries."""
+        """Check whether a try is allowed. Raises TooManyTries."""
         tries, last = self._wrong.get(who, (0, 0.0))
         if tries >= FREE_TRIES and self._clock() < last + PAUSE:
             raise TooManyTries(f"wrong {tries} times: try again in {PAUSE:.0f} s")
 
     def wrong(self, who: _Who) -> None:
-        """After a try that failed."""
+        """Count a failure."""
         now = self._clock()
         self._wrong = {one: found for one, found in self._wrong.items() if now < found[1] + FORGIVEN}
         self._wrong[who] = self._wrong.get(who, (0, 0.0))[0] + 1, now
 
     def right(self, who: _Who) -> None:
-        """After one that did not."""
+        """Forget the failures after a success."""
         self._wrong.pop(who, None)
 
 
@@ -76,7 +76,7 @@ class Login:
     def __init__(
         self, inside: Inside, listener: Listener, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`listener`: whose mechanisms count; one without SASL lets everybody in as what TLS says."""
+        """`listener`: its mechanisms are used. Without SASL everybody is let in, with TLS's principal."""
         self._inside, self._listener, self._clock = inside, listener, clock
         self._sasl: Sasl | None = inside.broker.sasl if listener.sasl else None
         self._secret = secrets.token_bytes(32)
@@ -91,12 +91,12 @@ class Login:
 
     @property
     def challenges(self) -> list[str]:
-        """What is offered, as HTTP says it."""
+        """The schemes that are offered, for WWW-Authenticate."""
         basic = ['Basic realm="eoslog console", charset="UTF-8"'] if self.passwords else []
         return basic + (['Bearer realm="eoslog console"'] if _BEARER in self._offered else [])
 
     async def caller(self, authorization: str | None, host: str, principal: str) -> Caller:
-        """Who asks. `principal`: what TLS says, on a listener without SASL.
+        """The caller. `principal`: TLS's, on a listener without SASL.
 
         Raises Unknown, TooManyTries, BrokerBusy."""
         if self._sasl is None:
@@ -157,7 +157,7 @@ class Login:
         raise Unknown("the name and password, or the token, are not right", self.challenges)
 
     async def _exchanged(self, session: Session, mechanism: str, client: _Client, peer: str) -> bool:
-        """Go through one exchange; whether it ended with a name."""
+        """Run one exchange; returns whether it authenticated the user."""
         assert self._sasl is not None
         self._sasl.choose(session, mechanism, raw=False)
         try:
@@ -172,7 +172,7 @@ class Login:
 
 
 class _OneMessage:
-    """A mechanism whose client says all it has at once; told it was wrong, it has nothing to add."""
+    """The client of a mechanism with one message. To an error it answers with an empty one."""
 
     def __init__(self, message: bytes) -> None:
         self._message = message

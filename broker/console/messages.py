@@ -1,8 +1,8 @@
-"""The records of a partition: as a reader of committed data sees them, or all that is there.
+"""The records of a partition: as a read_committed reader gets them, or all of them.
 
-`read_uncommitted` shows everything, each record with what became of its transaction, and the markers that
-no reader is given. A page is bounded in records, in bytes shown and in bytes read; what is in one batch is
-decompressed up to a bound. Records are read in small slices, between which the broker goes on.
+`read_uncommitted` shows everything: each record with the state of its transaction, and the markers, which
+readers never get. A page is bounded in records, bytes shown and bytes read; a batch is decompressed up to a
+bound. Records are read in small slices, so that the broker can do other work in between.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from eoslog.protocol.plain_records import Record, iter_records
 
 MOST_RECORDS = 500
 MOST_SHOWN = 256 << 10
-"""Bytes of keys, values and headers on a page; a page has one record at least."""
+"""Bytes of keys, values and headers on a page. A page has at least one record."""
 MOST_OF_ONE = 64 << 10
-"""The most bytes of one key or value that may be asked for."""
+"""The most bytes of one key or value that a request may ask for."""
 
-_READ = 256 << 10  # bytes of batches in one look at the log
-_LOOKS = 8  # how often one page looks for records that may be shown
+_READ = 256 << 10  # bytes of batches in one read
+_LOOKS = 8  # reads for one page, where batches have no record to show
 _MOST_UNPACKED = 32 << 20  # bytes of one batch when decompressed
 _LARGEST_BATCH = 32 << 20
-_SLICE = 64  # records between two breaths
+_SLICE = 64  # records between two pauses
 _MOST_HEADERS = 50  # of one record
 
 Row = dict[str, Any]
 
 
 class Wish(NamedTuple):
-    """What is asked for. `offset` -1: the last `limit` ones. `most`: bytes of each key and value."""
+    """A page's parameters. `offset` -1: the last `limit` records. `most`: bytes of each key and value."""
 
     topic: str
     partition: int
@@ -51,7 +51,7 @@ class Wish(NamedTuple):
 
 
 class Look(NamedTuple):
-    """One look at the log: batches, and what is known of the transactions in them."""
+    """One read of the log: batches, and the state of the transactions in them."""
 
     result: ReadResult
     records: bytes
@@ -60,7 +60,7 @@ class Look(NamedTuple):
 
 @dataclass
 class Page:
-    """A page in the making."""
+    """A page that is being built."""
 
     wish: Wish
     next: int
@@ -69,12 +69,12 @@ class Page:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more goes on it."""
+        """Whether it takes no further record."""
         return len(self.rows) >= self.wish.limit or (self.bytes >= MOST_SHOWN and bool(self.rows))
 
 
 async def messages(inside: Inside, caller: Caller, wish: Wish) -> Row:
-    """A page of records, the partition's offsets, and where the next page begins. Raises KafkaError."""
+    """A page of records, the partition's offsets, and the offset of the next page. Raises KafkaError."""
     first = await inside.look(lambda: _look(inside, caller, wish, wish.offset))
     result = first.result
     end = result.last_stable_offset if wish.committed else result.high_watermark
@@ -102,13 +102,13 @@ async def messages(inside: Inside, caller: Caller, wish: Wish) -> Row:
 
 
 def _look(inside: Inside, caller: Caller, wish: Wish, offset: int) -> Look:
-    """On the broker's loop, in one turn: what is read and what is known of it belong together."""
+    """On the broker's loop, in one turn, so that batches and transactions fit together."""
     if not inside.allows(caller, Operation.READ, ResourceType.TOPIC, wish.topic):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {wish.topic}")
     partition = inside.broker.topics.partition(wish.topic, wish.partition)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{wish.topic}-{wish.partition}")
-    if offset < 0:  # only where it begins and ends
+    if offset < 0:  # its offsets only
         return Look(partition.read(partition.log_end_offset, 0, committed=wish.committed), b"", {})
     offset = min(max(offset, partition.log_start_offset), partition.log_end_offset)
     result = partition.read_with_outcomes(offset, _READ, committed=wish.committed)
@@ -149,7 +149,7 @@ def _marker(page: Page, data: bytes, position: int, header: BatchHeader, outcome
 
 
 async def _batch(page: Page, data: bytes, position: int, header: BatchHeader, state: str) -> None:
-    """Add a batch's records from the page's place on; `page.next` is where the page goes on."""
+    """Add a batch's records to the page, from `page.next` on; moves `page.next`."""
     if header.size > _LARGEST_BATCH:
         _too_large(page, header, state, f"{header.size} bytes")
         return
@@ -197,7 +197,7 @@ def _add(page: Page, header: BatchHeader, record: Record, state: str) -> None:
 
 
 def _head(header: BatchHeader, offset: int, timestamp: int, state: str) -> Row:
-    """What every row has. Producer id -1: the producer is not idempotent."""
+    """The fields of every row. Producer id -1: the producer is not idempotent."""
     return {
         "offset": offset,
         "timestamp": timestamp,

@@ -1,4 +1,4 @@
-"""Where partitions begin and end, asked as a client does, in small pieces."""
+"""First and last offsets of partitions, by ListOffsets in small pieces."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Place = tuple[str, int]
 
 START, END = -2, -1
 AT_ONCE = 200
-"""Partitions in one request: each is short work for the broker's loop."""
+"""Partitions in one request, so that each is short work for the broker's loop."""
 
 
 def pieces(places: Iterable[Place]) -> Iterator[list[Place]]:
-    """Cut into pieces of `AT_ONCE`."""
+    """Split into pieces of `AT_ONCE`."""
     rest = iter(places)
     while piece := list(islice(rest, AT_ONCE)):
         yield piece
@@ -34,9 +34,9 @@ def by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
 async def offsets(
     inside: Inside, caller: Caller, places: Sequence[Place], time: int, *, committed: bool = False
 ) -> dict[Place, int]:
-    """An offset of each partition: of `START`, `END` (the last stable offset if `committed`), or of a time.
+    """Offsets of partitions: `START`, `END` (the last stable offset if `committed`), or for a time in ms.
 
-    Time in ms. Partitions that cannot be asked, or hold nothing so late, are left out.
+    Partitions that give an error, or have no record at or after that time, are omitted.
     """
     found: dict[Place, int] = {}
     for piece in pieces(places):

@@ -1,7 +1,7 @@
-"""Which transaction a batch belongs to, and what has become of it. Pure.
+"""The state of the transaction that a batch belongs to. Pure.
 
-A partition knows two things: since which offset a producer has a transaction open, and from which offset on
-one of its transactions was aborted (up to its marker). All other transactional records are committed.
+A partition knows two things: the first offset of each open transaction, and the first offset of each aborted
+one (which goes up to its marker). All other transactional records are committed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MARKERS = {ABORT: "abort marker", COMMIT: "commit marker"}
 
 
 class Outcomes:
-    """Told of a partition's batches in their order, it says of each what became of its records."""
+    """Gets a partition's batches in order, and returns the outcome of each."""
 
     def __init__(self, open_since: Mapping[int, int], aborted: Iterable[tuple[int, int]]) -> None:
         """`open_since`: first offset by producer id; `aborted`: (producer id, first offset)."""
@@ -36,6 +36,6 @@ class Outcomes:
         return ABORTED if header.producer_id in self._aborting else COMMITTED
 
     def ended(self, header: BatchHeader, kind: int) -> None:
-        """A marker of the kind ABORT or COMMIT has been passed."""
+        """Note a marker, ABORT or COMMIT."""
         if kind == ABORT:
             self._aborting.discard(header.producer_id)

@@ -1,4 +1,4 @@
-"""Long lists: those that hold a text, sorted, in pages by name or cut where there are too many. Pure."""
+"""Long lists: filtered by a text, sorted, in pages by name, or cut off where they are too long. Pure."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ Item = TypeVar("Item")
 Row = dict[str, Any]
 
 MOST = 200
-"""The most of a list in one answer."""
+"""The most items in one answer."""
 
 MOST_LOOKED_AT = 2000
-"""Names of a list that are looked at for one answer: where more match, they are sorted by name alone."""
+"""The most items that are sorted by other columns; where more match, they are sorted by name."""
 
 NAME = "name"
 
 
 @dataclass(frozen=True)
 class Want:
-    """What is wanted of a list; `fold`: a line for what each sink made, `sink`: only what this one made."""
+    """A list's parameters. `fold`: one line for all items of a sink. `sink`: only the items of this sink."""
 
     after: str = ""
     contains: str = ""
@@ -33,14 +33,14 @@ class Want:
 
 
 def matching(items: Iterable[Item], name: Callable[[Item], str], contains: str) -> list[Item]:
-    """Those whose names hold a text, upper or lower case, as it is or quoted as sinks quote their ids."""
+    """The names that contain a text in either case, plain or quoted as in sinks' ids."""
     plain = contains.lower()
     quoted = plain.replace("%", "%25").replace("/", "%2f")
     return [item for item in items if plain in name(item).lower() or quoted in name(item).lower()]
 
 
 def chosen(items: Iterable[Item], name: Callable[[Item], str], want: Want) -> tuple[list[Item], str | None]:
-    """Of a list by name a page, and where the next one begins; of one in another order all, by name."""
+    """For a list by name: a page, and where the next one begins. For other orders: all, by name."""
     if want.sort == NAME and not want.down:
         return page(items, name, after=want.after, limit=want.limit)
     if want.sort == NAME:
@@ -49,7 +49,7 @@ def chosen(items: Iterable[Item], name: Callable[[Item], str], want: Want) -> tu
 
 
 def arranged(rows: Iterable[Row], want: Want) -> list[Row]:
-    """Rows of what was `chosen`: the first ones in the order that is wanted, unknown values last."""
+    """The rows of `chosen` items, sorted as wanted and cut off; unknown values come last."""
     found, column = list(rows), want.sort
     if column == NAME:
         return found
@@ -66,9 +66,9 @@ def page(
     contains: str = "",
     limit: int = MOST,
 ) -> tuple[list[Item], str | None]:
-    """The first `limit` items by name, of those after `after` that hold `contains` (upper or lower case).
+    """The first `limit` items by name that come after `after` and contain `contains` (in either case).
 
-    And the name to go on after, None at the end.
+    Also returns the name after which the next page begins; None at the end.
     """
     wanted = contains.lower()
     left = (item for item in items if name(item) > after and wanted in name(item).lower())

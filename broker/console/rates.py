@@ -1,4 +1,4 @@
-"""What goes through the broker, second by second: a short history, kept while the console runs."""
+"""The broker's throughput, second by second: a short history while the console runs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ REQUESTS = ("produce", "fetch", "other")
 
 
 class Sample(NamedTuple):
-    """Counters at one moment; `at` in seconds on some clock, `ends` the offsets of all partitions' ends.
+    """Counters at one moment. `at`: seconds of a monotonic clock. `ends`: the sum of all end offsets.
 
-    `produce_seconds`: the time that all Produce requests took.
+    `produce_seconds`: the total time of all Produce requests.
     """
 
     at: float
@@ -37,7 +37,7 @@ class Sample(NamedTuple):
 
 
 def sample(broker: Broker, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> Sample:
-    """Look at the counters; on the broker's loop."""
+    """Read the counters; on the broker's loop."""
     requests = dict.fromkeys(REQUESTS, 0)
     for key, histogram in metrics.latency.items():
         requests[_NAMED.get(ApiKey(key), "other")] += sum(histogram.counts)
@@ -54,14 +54,14 @@ class History:
         self._samples: deque[Sample] = deque(maxlen=KEPT + 1)
 
     def add(self, taken: Sample) -> None:
-        """Keep one; the oldest goes."""
+        """Add a sample, and drop the oldest one."""
         self._samples.append(taken)
 
     def rates(self) -> dict[str, Any]:
-        """Per second, oldest first: `ago` says how many seconds ago each stretch ended.
+        """Rates per second, oldest first. `ago`: how many seconds ago the interval ended.
 
-        `records` counts offsets written (markers too); it is 0 where topics were deleted. `produce_ms` is
-        the mean time of a Produce request, 0 where there was none.
+        `records` counts written offsets, including markers; it is 0 where topics were deleted. `produce_ms`
+        is the mean time of a Produce request, 0 without any.
         """
         samples = list(self._samples)
         pairs = [(a, b) for a, b in pairwise(samples) if b.at > a.at]

@@ -1,4 +1,4 @@
-"""The console's addresses: what each one takes, and what shows it. Everything is JSON but the page itself."""
+"""The console's routes: the parameters and the result of each. Everything is JSON except the page itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ISOLATION = {"read_committed": True, "read_uncommitted": False}
 
 
 class BadRequest(ValueError):
-    """A parameter is missing or makes no sense; the text says which and what would."""
+    """A parameter is missing or invalid; the text says which, and what is valid."""
 
 
 class ReadOnly(Exception):
@@ -28,7 +28,7 @@ class ReadOnly(Exception):
 
 @dataclass(frozen=True)
 class Site:
-    """What the addresses show: the broker from inside, the history of its rates, and what is allowed."""
+    """What the routes need: access to the broker, the history of rates, and whether changes are allowed."""
 
     inside: Inside
     history: History
@@ -36,7 +36,7 @@ class Site:
 
 
 Parameters = Mapping[str, Any]
-"""Of a GET the query's texts, of a POST the body's JSON object."""
+"""The texts of a GET's query, or the JSON object of a POST's body."""
 
 Show = Callable[[Site, Caller, Parameters], Awaitable[dict[str, Any]]]
 
@@ -135,7 +135,7 @@ LOOKS: dict[str, Show] = {
 """By GET; nothing changes."""
 
 CHANGES: dict[str, Show] = {"/api/transactions/abort": _abort, "/api/hanging/abort": _abort_hanging}
-"""By POST, from our own page only."""
+"""Routes for POST, from our own page only."""
 
 
 def _check_writable(site: Site) -> None:
@@ -179,7 +179,7 @@ def _number(
 
 
 def _one_of(given: Parameters, name: str, choices: tuple[Any, ...]) -> Any:
-    """One of these; the first where nothing is said."""
+    """One of the choices; the first if the parameter is missing."""
     value = given.get(name, choices[0])
     if value not in choices:
         raise BadRequest(f"{name} must be {' or '.join(choices)}")

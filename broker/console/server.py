@@ -1,7 +1,8 @@
-"""The console's HTTP server: a thread with an event loop of its own; nothing here holds up the broker's.
+"""The console's HTTP server: a thread with its own event loop, so that it does not block the broker's.
 
-Bounds, so that no browser can hurt: connections (`watch`), requests at a time, bytes and seconds of each,
-and the share of the broker's loop (`inside`). Pages of records, the dearest, come one at a time.
+Everything that a browser can take is bounded: connections (`watch`), concurrent requests, bytes and seconds
+of each, and the share of the broker's loop (`inside`). Pages of records cost most and are served one at a
+time.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _requests = logging.getLogger(f"{__name__}.requests")
-# A request that makes no sense is its sender's fault: it is answered with 400, and fills no log.
+# A malformed request is its sender's fault: it gets a 400 and no line in the log.
 _requests.addFilter(
     lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 )
@@ -60,7 +61,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True)
 class Place:
-    """Where the console is, and by whose rules. `names`: those a browser may know it by."""
+    """The console's address and its listener. `names`: the host names that a browser may use."""
 
     bound: socket.socket
     listener: Listener
@@ -84,14 +85,14 @@ class Console:
         self.port: int = place.bound.getsockname()[1]
 
     async def start(self) -> None:
-        """Serve. Returns when it does; raises what stood in its way."""
+        """Start to serve. Returns once it does; raises what went wrong."""
         self._thread.start()
         await self._broker_loop.run_in_executor(None, self._ready.wait)
         if self._failure is not None:
             raise self._failure
 
     async def close(self) -> None:
-        """End the server; requests that are still served are cut."""
+        """Stop the server; requests that are still running are cut off."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._ended.set)
         await self._broker_loop.run_in_executor(None, self._thread.join, _STOP_SECONDS)
@@ -159,7 +160,7 @@ async def _every(seconds: float, action: Callable[[], Awaitable[None]]) -> None:
 
 
 class Pages:
-    """From HTTP requests to what `routes` shows."""
+    """Handles HTTP requests by the routes."""
 
     watch: watch.Watch
 
@@ -173,7 +174,7 @@ class Pages:
 
     @web.middleware
     async def _bounded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """The time of the whole: to wait for room, to be carried out, to be sent."""
+        """Bounds the total time: waiting for a place, carrying out, sending."""
         self.watch.serves(request.protocol)
         try:
             async with asyncio.timeout(watch.REQUEST_SECONDS):
@@ -193,7 +194,7 @@ class Pages:
 
     @web.middleware
     async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Whatever goes wrong becomes an answer that says what, or, of a fault of ours, that it is logged."""
+        """Turns every error into an answer that says what is wrong; our own faults are logged."""
         try:
             names, strict = self._place.names, self._place.strict
             if not doors.may_answer_to(request.headers.get("Host", ""), names, strict=strict):
@@ -220,7 +221,7 @@ class Pages:
         file = self._files.get(request.path)
         if file is not None:
             if self._login.passwords:
-                await self._caller(request)  # so that the browser asks for the password at once
+                await self._caller(request)  # makes the browser ask for the password at once
             return web.Response(body=file[0], headers={"Content-Type": file[1]})
         show = LOOKS.get(request.path)
         caller = await self._caller(request)

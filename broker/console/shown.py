@@ -1,4 +1,4 @@
-"""Bytes as people read them: text, JSON or hex, cut to a bound. Pure."""
+"""Bytes in readable form: text, JSON or hex, cut off at a bound. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _STEPS_BACK = 4  # bytes of one character in UTF-8 that a cut may leave behind
 def shown(data: bytes | None, form: Form, most: int) -> Shown | None:
     """At most `most` bytes of a key, a value or a header's value; None stays None.
 
-    Answers {"as": text, json or hex, "data", "size" in bytes, "cut": whether there is more}. `auto` is
-    text where the bytes are UTF-8, else hex; `json` is indented where the bytes are JSON, else as `auto`.
+    Returns {"as": text, json or hex, "data", "size" in bytes, "cut": whether there is more}. `auto` is
+    text where the bytes are UTF-8, else hex; `json` is indented where the bytes are JSON, else like `auto`.
     """
     if data is None:
         return None
@@ -45,7 +45,7 @@ def _hex(piece: bytes) -> str:
 
 
 def _json(piece: bytes) -> str | None:
-    """Indented, if it is an object or an array and not so large that this would take its time."""
+    """Indented JSON, if the text is an object or array and not too large for that."""
     if len(piece) > _LARGEST_JSON or piece.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
@@ -55,7 +55,7 @@ def _json(piece: bytes) -> str | None:
 
 
 def _text(piece: bytes, *, whole: bool) -> str | None:
-    """The text that the bytes are, None if they are none; where it was cut the last character may be torn."""
+    """The bytes as UTF-8 text, None if they are not. After a cut the last character may be incomplete."""
     for torn in range(1 if whole else _STEPS_BACK):
         try:
             text = piece[: len(piece) - torn].decode()

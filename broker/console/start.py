@@ -1,4 +1,4 @@
-"""From the broker's options to a running console, or to the reason why there is none."""
+"""From the broker's options to a running console, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BACKLOG = 64
 async def open_console(broker: Broker, listeners: Sequence[Listener], metrics: Metrics) -> Console:
     """Serve the console that console.listen asks for.
 
-    Raises ConfigError for options that make no sense, OSError for an address that cannot be had, and
+    Raises ConfigError for invalid options, OSError for an address that cannot be used, and
     ModuleNotFoundError without aiohttp.
     """
     from eoslog.broker.console.server import Console, Place
@@ -38,7 +38,7 @@ async def open_console(broker: Broker, listeners: Sequence[Listener], metrics: M
     if listener.tls:
         from eoslog.broker.security.tls import Tls
 
-        tls = Tls(listener, config)  # of its own: contexts are not for two threads
+        tls = Tls(listener, config)  # its own: two threads must not share a context
     names = frozenset({host.lower()} | ({listener.advertised[0].lower()} if listener.advertised else set()))
     strict = doors.is_loopback(host) or not authenticates(listener, config)
     place = Place(_bound(host, port), listener, tls, names, strict, config.console_writable)
@@ -55,7 +55,7 @@ async def open_console(broker: Broker, listeners: Sequence[Listener], metrics: M
 
 
 def chosen(listeners: Sequence[Listener], config: BrokerConfig) -> Listener:
-    """The listener whose TLS and authentication are the console's: the one named, else the strictest.
+    """The listener whose TLS and authentication the console uses: the one named, else the strictest.
 
     Raises ConfigError for a name that no listener has.
     """
@@ -70,7 +70,7 @@ def chosen(listeners: Sequence[Listener], config: BrokerConfig) -> Listener:
 
 
 def authenticates(listener: Listener, config: BrokerConfig) -> bool:
-    """Whether nobody gets through this listener without a name."""
+    """Whether every client of this listener must authenticate."""
     return listener.sasl or (listener.tls and listener.option(config, "ssl.client.auth") == "required")
 
 
@@ -82,7 +82,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _check_exposure(host: str, listener: Listener, config: BrokerConfig) -> None:
-    """Refuse an open console that other machines reach, unless that is asked for. Raises ConfigError."""
+    """Refuse an open console that other machines can reach, unless options allow it. Raises ConfigError."""
     wrong = doors.exposed(
         host, authenticates=authenticates(listener, config), passwords=listener.sasl, tls=listener.tls
     )

@@ -1,4 +1,4 @@
-"""Topics and their partitions. Sizes on disk are the cluster's business, as in DescribeLogDirs."""
+"""Topics and their partitions. Sizes on disk need DESCRIBE on the cluster, as in DescribeLogDirs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SORTS = (NAME, "partitions", "records", "held_back", "bytes")
 
 
 async def topics(inside: Inside, caller: Caller, want: Want) -> Row:
-    """Of the topics that the caller may describe those that are wanted, with partitions, records and bytes.
+    """The wanted topics that the caller may describe, with partitions, records and bytes.
 
-    `held_back`: offsets that open transactions keep from readers of committed data.
+    `held_back`: offsets that open transactions hide from read_committed readers.
     """
     answer = await inside.ask(caller, ApiKey.METADATA, 12, topics=None, allow_auto_topic_creation=False)
     known = [topic for topic in answer["topics"] if not topic["error_code"]]
@@ -67,7 +67,7 @@ def _places(topic: Message) -> list[Place]:
 
 
 async def _facts(inside: Inside, caller: Caller, places: Sequence[Place]) -> dict[Place, Row]:
-    """What is told of each partition; what is not known, or not for this caller, is None."""
+    """The row of each partition; None for what is unknown or not for this caller."""
     starts = await offsets(inside, caller, places, START)
     ends = await offsets(inside, caller, places, END)
     stable = await offsets(inside, caller, places, END, committed=True)
@@ -85,7 +85,7 @@ async def _facts(inside: Inside, caller: Caller, places: Sequence[Place]) -> dic
 
 
 async def _sizes(inside: Inside, caller: Caller, places: Sequence[Place]) -> dict[Place, int]:
-    """Bytes of the segments; nothing for a caller who may not describe the cluster."""
+    """Bytes of the segments; empty for a caller that may not describe the cluster."""
     if not await inside.may_see_cluster(caller):
         return {}
     found: dict[Place, int] = {}
@@ -102,11 +102,11 @@ async def _sizes(inside: Inside, caller: Caller, places: Sequence[Place]) -> dic
 
 
 def _span(part: Row, low: str, high: str) -> int | None:
-    """How far one offset is before another."""
+    """The distance between two offsets, None if one is unknown."""
     return None if part[low] is None or part[high] is None else max(0, part[high] - part[low])
 
 
 def _sum(numbers: Sequence[int | None]) -> int | None:
-    """Their sum, None if one is not known."""
+    """The sum, None if one value is unknown."""
     known = [number for number in numbers if number is not None]
     return sum(known) if len(known) == len(numbers) else None

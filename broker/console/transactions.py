@@ -1,4 +1,4 @@
-"""Transactions by transactional id, and those on partitions that no coordinator will end."""
+"""Transactions by transactional id, and hanging ones on partitions, which no coordinator will end."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from eoslog.protocol.schema import Message
 from eoslog.protocol.sink_names import made, sink_of, sinks_of_ids
 
 OPEN = tuple(sorted(state.text for state in (State.ONGOING, *PREPARED)))
-"""States in which something is open or being ended."""
+"""States in which a transaction is open or being ended."""
 
 NEVER_MS = 2**31 - 1
 """The time-out of a transaction under two-phase commit (KIP-939)."""
 
-_MOST_SEARCHED = 5000  # partitions that open transactions hold back, looked at for hanging ones
-_MOST_PARTITIONS = 100  # of one transaction in the list
+_MOST_SEARCHED = 5000  # partitions behind their high watermark, checked for hanging transactions
+_MOST_PARTITIONS = 100  # partitions shown of one transaction in the list
 
 Row = dict[str, Any]
 
@@ -34,9 +34,9 @@ SORTS = (NAME, "state", "age")
 async def transactions(
     inside: Inside, caller: Caller, want: Want, *, everything: bool, writable: bool
 ) -> Row:
-    """Of the transactional ids that the caller may describe those wanted; in `OPEN` states by default.
+    """The wanted transactional ids that the caller may describe; by default those in `OPEN` states.
 
-    `abortable`: whether the caller may abort it here; if not, `why_not` says why.
+    `abortable`: whether the caller may abort it here. If not, `why_not` says why.
     """
     known = await _listed(inside, caller, [] if everything or want.fold or want.sink else OPEN)
     sinks = sinks_of_ids({_name(one) for one in known})
@@ -76,7 +76,7 @@ async def _in_order(inside: Inside, caller: Caller, listed: list[Message], want:
 async def _lines(
     inside: Inside, caller: Caller, mine: list[Message], sinks: dict[str, str], want: Want, everything: bool
 ) -> list[Row]:
-    """What sinks made, in the order that is wanted: their state is how many are open."""
+    """One row per sink, sorted as wanted; its state is the number of open transactions."""
     ids = {_name(one): sinks[_name(one)] for one in mine}
     opened = [one for one in mine if one["transaction_state"] in OPEN]
     ages = await _ages(inside, caller, opened[:MOST_LOOKED_AT]) | dict.fromkeys(
@@ -106,7 +106,7 @@ async def _listed(inside: Inside, caller: Caller, states: Iterable[str]) -> list
 async def _rows(
     inside: Inside, caller: Caller, names: list[str], sinks: dict[str, str], writable: bool
 ) -> list[Row]:
-    """In the order of the names; ids that are gone meanwhile are left out."""
+    """In the order of the names; ids that have been removed meanwhile are omitted."""
     described = {one["transactional_id"]: one for one in await describe(inside, caller, names)}
     mine = await inside.look(
         lambda: {name for name in described if inside.allows(caller, Operation.WRITE, _ID, name)}
@@ -120,7 +120,7 @@ async def _rows(
 
 
 async def _ages(inside: Inside, caller: Caller, listed: list[Message]) -> dict[str, float | None]:
-    """Milliseconds since each open transaction began; None where that is not known."""
+    """Milliseconds since each open transaction began; None where unknown."""
     names = [_name(one) for one in listed if one["transaction_state"] in OPEN]
     ages: dict[str, float | None] = {}
     for first in range(0, len(names), MOST):
@@ -144,13 +144,13 @@ def _name(listed: Message) -> str:
 
 
 async def describe(inside: Inside, caller: Caller, names: Iterable[str]) -> list[Message]:
-    """What the coordinator knows of each; ids that are gone or not to be seen are left out."""
+    """The coordinator's description of each; ids that are unknown or may not be described are omitted."""
     answer = await inside.ask(caller, ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=list(names))
     return [one for one in answer["transaction_states"] if not one["error_code"]]
 
 
 def refusal(told: Message) -> str | None:
-    """Why a transaction is not aborted from here, whoever asks; None if it may be."""
+    """Why no caller can abort a transaction from here; None if it is possible."""
     state = told["transaction_state"]
     if state in (one.text for one in PREPARED):
         return "it is decided and being ended"
@@ -190,9 +190,9 @@ def _row(told: Message, now_ms: int, writable: bool, mine: bool) -> Row:
 
 
 async def hanging(inside: Inside, caller: Caller, *, writable: bool) -> Row:
-    """Open transactions of the partitions that the caller may read, that no coordinator will end (KIP-664).
+    """Open transactions that no coordinator will end (KIP-664), on partitions that the caller may read.
 
-    Only partitions whose last stable offset is behind are looked at.
+    Only partitions whose last stable offset is behind their high watermark are checked.
     """
     answer = await inside.ask(caller, ApiKey.METADATA, 12, topics=None, allow_auto_topic_creation=False)
     places = [
@@ -234,7 +234,7 @@ async def _ownerless(inside: Inside, caller: Caller, places: list[Place]) -> lis
 
 
 async def producers_of(inside: Inside, caller: Caller, places: list[Place]) -> list[Row]:
-    """The producers that have a transaction open on these partitions, of those the caller may read."""
+    """The producers with an open transaction on these partitions, as far as the caller may read them."""
     wanted = [{"name": topic, "partition_indexes": indexes} for topic, indexes in by_topic(places).items()]
     answer = await inside.ask(caller, ApiKey.DESCRIBE_PRODUCERS, 0, topics=wanted)
     return [

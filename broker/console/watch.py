@@ -1,4 +1,4 @@
-"""Bounds on connections: how many, and how long one may keep us waiting with a request or for an answer."""
+"""Bounds on connections: their number, and how long one may wait to send a request or take its answer."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 
 MOST_CONNECTIONS = 64
 HANDSHAKE_SECONDS = 10.0
-"""For TLS to be agreed."""
+"""For the TLS handshake."""
 REQUEST_SECONDS = 30.0
 """From a request's last header to the last byte of its answer."""
 SILENT_SECONDS = 30.0
-"""From a connection's begin, or its latest answer, to the next request's last header."""
+"""From a connection's start, or its last answer, to the next request's last header."""
 
-_SLACK = 5.0  # what takes too long is first ended by a time-out of its own
+_SLACK = 5.0  # a slow request is first ended by its own time-out
 
 
 @dataclass
 class _State:
-    """What a connection does, `since` when, and how long it may."""
+    """The state of a connection, `since` when, and how long it may last."""
 
     since: float
     most: float
@@ -27,7 +27,7 @@ class _State:
 
 
 class Watch:
-    """Makes the protocols of new connections, and cuts those that hang."""
+    """Makes the protocols of new connections, and closes those that hang."""
 
     def __init__(self, make: Callable[[], asyncio.Protocol], clock: Callable[[], float]) -> None:
         """`make` makes the HTTP server's protocol of one connection."""
@@ -38,7 +38,7 @@ class Watch:
         return len(self._known)
 
     def accept(self) -> asyncio.Protocol:
-        """The protocol of a new connection; one that closes it where there are too many."""
+        """The protocol of a new connection; if there are too many, one that closes it."""
         if len(self._known) >= MOST_CONNECTIONS:
             return _Refused()
         protocol = self._make()
@@ -46,7 +46,7 @@ class Watch:
         return _Counted(protocol, self)
 
     def made(self, protocol: asyncio.Protocol, transport: asyncio.Transport) -> None:
-        """A connection stands, after the handshake if there is one."""
+        """A connection is established, after its TLS handshake if there is one."""
         self._known[protocol] = _State(self._clock(), SILENT_SECONDS, transport)
 
     def lost(self, protocol: asyncio.Protocol) -> None:
@@ -54,11 +54,11 @@ class Watch:
         self._known.pop(protocol, None)
 
     def serves(self, protocol: asyncio.Protocol) -> None:
-        """From now on it waits for us, or takes its answer."""
+        """From now on the client waits for us, or takes its answer."""
         self._goes_on(protocol, REQUEST_SECONDS + _SLACK)
 
     def waits(self, protocol: asyncio.Protocol) -> None:
-        """From now on we wait for its next request."""
+        """From now on we wait for the client's next request."""
         self._goes_on(protocol, SILENT_SECONDS)
 
     def _goes_on(self, protocol: asyncio.Protocol, most: float) -> None:
@@ -67,7 +67,7 @@ class Watch:
             state.since, state.most = self._clock(), most
 
     def cut(self) -> None:
-        """Cut connections that took too long; what never came to stand is only forgotten."""
+        """Close connections that took too long; those that were never established are only forgotten."""
         now = self._clock()
         for protocol, state in list(self._known.items()):
             if now - state.since > state.most:
@@ -77,7 +77,7 @@ class Watch:
 
 
 class _Refused(asyncio.Protocol):
-    """One connection too many."""
+    """A connection over the limit: closes it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -85,7 +85,7 @@ class _Refused(asyncio.Protocol):
 
 
 class _Counted(asyncio.Protocol):
-    """Hands everything on to the HTTP server's protocol, and tells the watch of begin and end."""
+    """Passes everything on to the HTTP server's protocol, and reports start and end to the watch."""
 
     def __init__(self, inner: asyncio.Protocol, watch: Watch) -> None:
         self._inner, self._watch = inner, watch

@@ -1,1 +1,1 @@
-"""The broker as a whole: opens the rooms in their order, runs what is periodic, closes them in reverse."""
+"""The broker as a whole: opens its parts in order, runs periodic tasks, closes the parts in reverse order."""

@@ -1,4 +1,4 @@
-"""The broker as a whole: opens the rooms in their order, runs what is periodic, closes them in reverse."""
+"""The broker as a whole: opens its parts in order, runs periodic tasks, closes the parts in reverse order."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ class Broker:
         self.turns = Turns()
         fs = fs or OsFileSystem()
         self.announced: Callable[[], list[Message]] = list
-        """The versions of the APIs as ApiVersions tells them: the server says which are served."""
+        """The versions of each API as ApiVersions lists them; the server fills this in."""
         self.authorizer: Authorizer | None = None
-        """Says who may do what; None: everybody may do everything."""
+        """Decides which principal may do what. None: everybody may do everything."""
         self.configs = ConfigStore(fs, config.log_dirs)
         self.options = DynamicOptions(config, self.configs)
         self.flush = GroupFlush(config.flush)
@@ -88,17 +88,17 @@ class Broker:
         )
         self.groups.transactions = self.transactions
         self.groups.consumers.configs_of = self.group_configs
-        # With ACLs every fetch has to name what it reads, so that each is judged: no sessions then.
+        # With ACLs every fetch must name its partitions, since each is authorized: no fetch sessions then.
         slots = 0 if config.authorizer else config.fetch_session_slots
         self.fetch_sessions = Sessions(slots, config.fetch_session_eviction_ms, _session_id)
         self._tasks: list[asyncio.Task[None]] = []
 
     def group_configs(self, group_id: str) -> dict[str, str]:
-        """What was set on a group of its own, by config (KIP-848); what it does not name is the broker's."""
+        """The configs that were set on one group (KIP-848). The broker's options apply to all others."""
         return self.configs.get("group", group_id)
 
     def start(self) -> None:
-        """Rebuild the coordinators' state from their logs and begin what is periodic; on the event loop."""
+        """Rebuild the coordinators' state from their logs and start the periodic tasks; on the event loop."""
         self.flush.start()
         self.topics.beside = partial(asyncio.get_running_loop().run_in_executor, None)
         self.topics.load_decoder()
@@ -124,7 +124,7 @@ class Broker:
         ]
 
     def _returned(self, partition: Partition) -> None:
-        """A partition was offline and is back: what the coordinators know is what it says now."""
+        """A partition is back online: the coordinators reload their state from it."""
         try:
             self.groups.read_again(partition)
             self.transactions.read_again(partition)
@@ -143,9 +143,9 @@ class Broker:
             self.topics.tick()
 
     async def close(self) -> None:
-        """Flush everything and mark the directory as cleanly closed. No request may be running any more.
+        """Flush everything and mark the directory as cleanly closed. No request may still be running.
 
-        Raises OSError if something could not be saved; the next start recovers it from the log.
+        Raises OSError if something could not be saved. The next start recovers it from the log.
         """
         for task in self._tasks:
             task.cancel()
@@ -163,7 +163,7 @@ def _session_id() -> int:
 
 
 def _authorizer(fs: FileSystem, config: BrokerConfig) -> Authorizer:
-    from eoslog.broker.stored.authorizer import Authorizer  # for those who ask for it only
+    from eoslog.broker.stored.authorizer import Authorizer  # imported only where it is used
 
     return Authorizer(
         fs, config.log_dirs, super_users=config.super_users, open_without=config.allow_without_acl
@@ -180,7 +180,7 @@ def _sasl(config: BrokerConfig, credentials: Credentials) -> Sasl | None:
 
 
 async def _every(interval_ms: int, action: Callable[[], Awaitable[None]]) -> None:
-    """Run `action` at an interval for ever; a failure is logged and the next run comes all the same."""
+    """Run `action` at an interval, for ever. A failure is logged and does not stop the later runs."""
     while True:
         await asyncio.sleep(interval_ms / 1000)
         try:

@@ -1,8 +1,8 @@
 """The broker's options that change while it runs (KIP-226).
 
-An option has its value from the first of these that names it: what was set for this broker, what was set for
-all brokers, what the broker was started with, its default. Everybody who holds the broker's config sees the
-change; who has made something of the old value registers with `checks` and `followers`.
+The value of an option comes from the first of these that has one: set for this broker, set for all brokers,
+given at the start, default. A change is visible to everything that holds the broker's config. Code that has
+derived something from the old value registers with `checks` and `followers`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from eoslog.broker.stored.config_store import ConfigStore
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 EVERY_BROKER = ""
-"""The name under which options of all brokers are set."""
+"""The resource name that stands for all brokers."""
 
 
 class DynamicOptions:
-    """The options set while the broker runs; they are in effect from the start on."""
+    """Options that were set while a broker ran. They are in effect again from its next start on."""
 
     def __init__(self, config: BrokerConfig, store: ConfigStore) -> None:
-        """Put what is stored into `config`, in place. Raises BadFile if it does not fit."""
+        """Apply the stored options to `config`, in place. Raises BadFile if one is not valid."""
         self.static = replace(config)
         """As the broker was started."""
         self._config, self._store, self._own = config, store, str(config.node_id)
         self.checks: list[Callable[[BrokerConfig], None]] = []
-        """Each raises KafkaError or ConfigError if these options would not do."""
+        """Each raises KafkaError or ConfigError if the options are not acceptable."""
         self.followers: list[Callable[[], None]] = []
         """Each is called after a change."""
         try:
@@ -46,7 +46,7 @@ class DynamicOptions:
         return self.get(self._own)
 
     def check(self, name: str, options: Mapping[str, str]) -> None:
-        """Raise KafkaError INVALID_REQUEST unless `options` could be set, and no others, for `name`."""
+        """Raise KafkaError INVALID_REQUEST unless exactly `options` could be set for `name`."""
         try:
             candidate = self._candidate(name, options)
             for check in self.checks:
@@ -55,9 +55,9 @@ class DynamicOptions:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
     def set(self, name: str, options: Mapping[str, str]) -> None:
-        """Let these options, and no others, be set for a broker or for all. Raises KafkaError as `check`.
+        """Set exactly these options for a broker, or for all. Raises KafkaError as `check` does.
 
-        KAFKA_STORAGE_ERROR if they cannot be kept; all is as it was then.
+        KAFKA_STORAGE_ERROR if they cannot be stored; then nothing changes.
         """
         self.check(name, options)
         self._store.put("broker", name, options)

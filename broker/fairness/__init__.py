@@ -1,1 +1,1 @@
-"""Nobody waits long for what another does: limits of memory, turns, garbage."""
+"""Keeps one client from slowing the others down: memory limits, turns, garbage collection."""

@@ -1,9 +1,9 @@
-"""When Python collects the garbage among all objects: not while large requests are among them.
+"""Decides when Python runs a full garbage collection: not while large requests are in memory.
 
-CPython looks at the youngest objects often, and at all objects once in a while. The more objects there are,
-the longer that takes: 100 ms with the parts of a few large requests, and nobody is served meanwhile. So the
-broker itself decides when to look at all of them. It does so when CPython would have, but not while a large
-request is read or served, unless the look is `LATEST_SECONDS` late: other garbage must not pile up.
+CPython collects the youngest objects often and all objects now and then. A full collection takes longer the
+more objects there are: 100 ms with the parts of a few large requests, and the broker serves nobody in that
+time. So the broker starts full collections itself. It does so when CPython would have, but waits while a
+large request is read or served, for at most `LATEST_SECONDS`, so that other garbage does not pile up.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _NEVER = 1_000_000_000
 
 
 class GarbageWatch:
-    """Decides when to look among all objects."""
+    """Decides when to run a full collection."""
 
     def __init__(self, due_after: int) -> None:
-        """`due_after`: so many smaller looks."""
+        """A full collection is due after `due_after` smaller ones."""
         self._due_after = due_after
         self._due_since: float | None = None
 
     def is_time(self, now: float, smaller_looks: int, busy: bool) -> bool:
-        """Whether to look now (monotonic seconds). `busy`: large requests are being read or served."""
+        """Whether to collect now (monotonic seconds). `busy`: large requests are being read or served."""
         if smaller_looks < self._due_after:
             self._due_since = None
             return False
@@ -40,7 +40,7 @@ class GarbageWatch:
 
 
 async def watch(busy: Callable[[], bool]) -> None:
-    """Look among all objects now and then, until cancelled; Python does not do it by itself any more."""
+    """Run full collections when they are due, until cancelled. Turns Python's own ones off."""
     youngest, middle, oldest = gc.get_threshold()
     gc.set_threshold(youngest, middle, _NEVER)
     watch = GarbageWatch(oldest)

@@ -1,16 +1,19 @@
-"""How much memory all clients together may make the broker hold, and who waits when it is short.
+"""Limits the memory that all clients together can take, and decides which connections wait when it is short.
 
-Two sums over all connections: bytes of requests (half frames, frames not begun, frames being served) and
-bytes of answers (made, not yet taken by the system's socket). Each has a limit.
+There are two sums over all connections: bytes of requests (partly received, waiting, or being served) and
+bytes of answers (made, but not yet in the system's socket). Each sum has a limit.
 
-While requests are over their limit, connections that hold more than `SMALL` of them are read from only as
-far as the rest of their requests, together, is no more than one largest request. So some always get on, a
-few that want much do not hold up the many that want little, and small requests are served all the while.
-While answers are over their limit, who has not read its last answer gets no further one. Fetches of others
-get `SMALL` answers from a reserve beyond the limit, and wait if a batch is larger or the reserve used up.
-Who makes no way at all in such a time is cut off by the server (connections.max.stalled.ms), which frees
-what it held. The most that is held is the limits, the reserve, one largest request and answer, and `SMALL` a
-connection.
+Requests over their limit: a connection that holds more than `SMALL` bytes is read from only if the missing
+bytes of all such connections add up to no more than one largest request. So some connections always finish,
+a few with large requests do not block the many with small ones, and small requests are served all the time.
+
+Answers over their limit: a connection that has not read its last answer gets no further one. Fetches of other
+connections get `SMALL` answers from a reserve beyond the limit; they wait if their batch is larger than that
+or the reserve is used up.
+
+The server closes a connection that makes no progress in such a time (connections.max.stalled.ms), which frees
+its memory. In total the broker holds at most the two limits, the reserve, one largest request, one largest
+answer, and `SMALL` bytes for each connection.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import Protocol
 
 SMALL = 16 << 10
 _SHARE = 8
-"""Of the limit of answers: the most that one may take of what is left, and the size of the reserve."""
+"""Share of the answers' limit: what one answer may take of the free part, and the size of the reserve."""
 _NO_LIMIT = 1 << 62
 
 
@@ -28,7 +31,7 @@ class Reader(Protocol):
     """A connection as the memory sees it."""
 
     def advance(self) -> None:
-        """Look again whether reading or serving may go on."""
+        """Check again whether reading or serving may continue."""
 
 
 class Memory:
@@ -37,7 +40,7 @@ class Memory:
     def __init__(self, request_limit: int = -1, answer_limit: int = -1, largest: int = 100 << 20) -> None:
         """Limits in bytes; -1: none. `largest`: of one request."""
         self._largest = largest
-        self._granted: dict[Reader, int] = {}  # who reads on over the limit, and how much
+        self._granted: dict[Reader, int] = {}  # read from over the limit; bytes still to come
         self._request_limit = _NO_LIMIT if request_limit < 0 else request_limit
         self._answer_limit = _NO_LIMIT if answer_limit < 0 else answer_limit
         self._answer_reserve = self._answer_limit // _SHARE
@@ -58,25 +61,25 @@ class Memory:
 
     @property
     def no_room(self) -> bool:
-        """Whether the reserve is used up, too."""
+        """Whether the reserve is used up as well."""
         return self.answers >= self._answer_limit + self._answer_reserve
 
     def change_requests(self, by: int) -> None:
-        """Bytes of requests came (above 0) or are done with (below)."""
+        """Count bytes of requests: received (positive) or released (negative)."""
         self.requests += by
         if by < 0 and self._waiting and not self.requests_short:
             self._ask_again()
 
     def change_answers(self, by: int) -> None:
-        """Bytes of answers were made (above 0) or have left (below)."""
+        """Count bytes of answers: made (positive) or sent (negative)."""
         self.answers += by
         if by < 0:
             self._freed.set()
 
     def may_read(self, reader: Reader, held: int, wanted: int) -> bool:
-        """Whether a connection may read on that holds `held` bytes of requests; else it is called later.
+        """Whether a connection that holds `held` bytes may read on. If not, `advance` is called later.
 
-        `wanted`: bytes that its present request still needs.
+        `wanted`: bytes that its current request still needs.
         """
         if held <= SMALL or not self.requests_short:
             self.forget(reader)
@@ -97,13 +100,13 @@ class Memory:
             self._ask_again()
 
     def _ask_again(self) -> None:
-        """Let those who wait look again, in their order; not at once, as each may call us back."""
+        """Wake the waiting connections in order; later, because each may call back into this object."""
         call_soon = asyncio.get_running_loop().call_soon
         for reader in self._waiting:
             call_soon(reader.advance)
 
     def room(self) -> int:
-        """How large an answer may be now: a part of what is left, so that many get some of it."""
+        """How large an answer may be now: a part of the free bytes, so that several connections get some."""
         return max(SMALL, (self._answer_limit - self.answers) // _SHARE)
 
     async def until_room(self) -> None:

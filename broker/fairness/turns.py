@@ -1,4 +1,4 @@
-"""Whose turn it is: the broker does one thing at a time, and nobody waits long for what another asks."""
+"""Turns on the event loop: long work of one client is split, so that others do not wait long."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 LARGE_AT_ONCE = 4
-"""Large requests that are read, or served in steps, at the same time; others wait for their turn."""
+"""How many large requests are read, or served in steps, at the same time. Others wait."""
 _READ_AT_ONCE = 4 << 20
-"""Bytes that fetches read from the disk in a round of the event loop: a few milliseconds."""
+"""Bytes that fetches read from disk in one round of the event loop: a few milliseconds."""
 
 
 class Turns:
-    """Who may do something long next."""
+    """Decides which request may do long work next."""
 
     def __init__(self) -> None:
         self._places = asyncio.Semaphore(LARGE_AT_ONCE)
@@ -23,7 +23,7 @@ class Turns:
 
     @asynccontextmanager
     async def large(self) -> AsyncIterator[None]:
-        """A place of a large request, which holds it while it is read and, if it has many parts, served."""
+        """One of the places for large requests: held while one is read and, if it has many parts, served."""
         async with self._places:
             self._large += 1
             try:
@@ -37,12 +37,12 @@ class Turns:
         return self._large > 0
 
     async def next(self) -> None:
-        """Return in a round of the event loop in which no other step is done."""
+        """Return in a round of the event loop that no other step uses."""
         async with self._step:
             await asyncio.sleep(0)
 
     def has_read(self, size: int) -> None:
-        """So many bytes were read from the disk in this round."""
+        """Count bytes that were read from disk in this round."""
         if size and not self._read:
             asyncio.get_running_loop().call_soon(self._next_round)
         self._read += size
@@ -52,5 +52,5 @@ class Turns:
 
     @property
     def has_read_enough(self) -> bool:
-        """Whether whoever wants to read from the disk should do it in another round."""
+        """Whether further disk reads should wait for another round."""
         return self._read >= _READ_AT_ONCE

@@ -1,7 +1,7 @@
 """What the broker counts while it runs: plain numbers, on the event loop's thread, cheap for each request.
 
-Nothing here knows Prometheus: `metrics_page` turns these numbers, and what the rooms know of themselves,
-into a page when somebody asks for it.
+Nothing here knows Prometheus: `metrics_page` makes a page of these numbers, and of the state of the broker's
+parts, when it is asked for one.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from bisect import bisect_left
 from collections.abc import Mapping
 
 BOUNDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Upper bounds of the histograms' buckets, in seconds; one more bucket takes what is above them."""
+"""Upper bounds of the histograms' buckets, in seconds. One more bucket is for longer times."""
 
 
 class Histogram:
-    """How often something took how long."""
+    """Counts of durations, by bucket."""
 
     __slots__ = ("counts", "total")
 
@@ -36,7 +36,7 @@ class Metrics:
         self.started = time.monotonic()
         self.latency: dict[int, Histogram] = {}
         self.errors: dict[tuple[int, int], int] = {}
-        """Error codes in answers, by API; an answer about several partitions may have several."""
+        """Error codes in answers, by API. An answer about several partitions may have several."""
         self.bytes_in = 0
         self.bytes_out = 0
         self.connections_opened = 0
@@ -45,7 +45,7 @@ class Metrics:
         self.failed_syncs = 0
 
     def answered(self, key: int, seconds: float, errors: Mapping[int, int]) -> None:
-        """A request was carried out, `seconds` after it began; `errors`: how often its answer has which."""
+        """Count a request that took `seconds`; `errors`: how often its answer has each code."""
         histogram = self.latency.get(key)
         if histogram is None:
             histogram = self.latency[key] = Histogram()
@@ -54,6 +54,6 @@ class Metrics:
             self.errors[key, code] = self.errors.get((key, code), 0) + count
 
     def synced(self, seconds: float, failed: bool) -> None:
-        """A partition's files were synced, or could not be."""
+        """Count a sync of a partition's files, or a failed one."""
         self.syncs.observe(seconds)
         self.failed_syncs += failed

@@ -1,6 +1,6 @@
-"""One look at a running broker for its metrics: copies of numbers, taken on the event loop in one go.
+"""A snapshot of a running broker's numbers for its metrics, copied on the event loop in one go.
 
-What is made of them (names, labels, text) happens elsewhere and may take its time.
+Names, labels and text are added elsewhere, where that may take longer.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class PartitionLook(NamedTuple):
     size: int
     offline: bool
     damaged: int
-    """Segments that the scrub has found to be damaged."""
+    """Segments in which the scrub has found damage."""
     unchecked: int
-    """Bytes that it has to read still."""
+    """Bytes that the scrub has still to read."""
 
 
 class LagLook(NamedTuple):
-    """What a group has committed of a partition, and how many offsets it is behind the high watermark."""
+    """A group's committed offset of a partition, and its distance from the high watermark."""
 
     group: str
     topic: str
@@ -47,7 +47,7 @@ class LagLook(NamedTuple):
 
 @dataclass
 class Look:
-    """What a broker knew of itself at one moment."""
+    """The state of a broker at one moment."""
 
     uptime: float
     partitions: list[PartitionLook]

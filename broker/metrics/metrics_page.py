@@ -1,7 +1,7 @@
 """The pages `/metrics` (Prometheus's text format) and `/healthz`, served by a thread of their own.
 
-Imported only where metrics.listen asks for it. A request has the event loop take one look at the broker;
-the text is made in the thread. `FAMILIES` is the one table of what is shown: docs/operating.md repeats it.
+Imported only where metrics.listen is set. For a request the event loop takes one snapshot of the broker; the
+thread makes the text. `FAMILIES` is the one table of what is shown; docs/operating.md repeats it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from eoslog.broker.metrics.metrics_look import Look
 
 PATIENCE = 10.0
-"""Seconds that the event loop has to take its look; a broker that needs longer is not healthy."""
+"""Seconds that the event loop has for a snapshot. A broker that needs longer is not healthy."""
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 _PARTITION = ("topic", "partition")
@@ -97,7 +97,7 @@ class Pages:
     # In the server's threads
 
     def look(self) -> Look:
-        """One look at the broker. Raises LoopTooSlow."""
+        """A snapshot of the broker. Raises LoopTooSlow."""
 
         async def take() -> Look:
             return self._take()
@@ -149,10 +149,10 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 class _Quiet(WSGIRequestHandler):
-    timeout = 10  # seconds that a client may take to say what it wants
+    timeout = 10  # seconds that a client may take to send its request
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Scrapes are no news."""
+        """Log nothing: scrapes are routine."""
 
 
 Samples = list[tuple[tuple[str, ...], Any]]

@@ -1,1 +1,1 @@
-"""The ports to the machine: file system, clock, open files, and the log that people read."""
+"""The ports to the machine: file system, clock, open files, and log output."""

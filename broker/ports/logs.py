@@ -1,11 +1,11 @@
 """What the broker writes to standard error: lines of text, or a JSON object a line.
 
-Every module logs by Python's own `logging`; a line about something that operators may want to count or
-search for carries it as fields too: `log.info("topic %s made", name, extra={"topic": name})`. As text the
-message says it all; as JSON the fields stand beside it. Values of secret options are logged nowhere.
+Every module uses Python's `logging`. What operators may want to count or search for is also given as fields:
+`log.info("topic %s made", name, extra={"topic": name})`. Text lines have the message alone; JSON lines have
+the message and the fields. Values of secret options are never logged.
 
-Messages have words of clients in them: names, addresses, what could not be understood. Whatever these are, a
-message is one line, of bounded length.
+Messages contain text from clients: names, addresses, bad input. A message is always one line of bounded
+length, whatever that text is.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ def begin(level: str, form: str) -> None:
 
 
 def ignored(warnings: Iterable[str]) -> None:
-    """Log what of the options was passed over, a line each."""
+    """Log each option that was ignored, a line each."""
     for line in warnings:
         log.warning("%s", line)
 
 
 class Sparing(logging.Filter):
-    """Lets lines that clients can cause through in bounded number, so that nobody fills the disk with them.
+    """Bounds the number of log lines that clients can cause, so that they cannot fill the disk.
 
-    Of each kind (logger and text before its values) `LINES` in `WINDOW_S` seconds pass; the first one after
-    that says how many did not.
+    Of each kind (logger and unformatted message) `LINES` pass in `WINDOW_S` seconds. The first line after
+    that says how many were dropped.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class TextLines(logging.Formatter):
 
 
 _FORGES = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-"""What ends a line, or changes how a terminal shows it."""
+"""Characters that end a line or change how a terminal shows it."""
 
 
 def _escaped(found: re.Match[str]) -> str:
@@ -114,4 +114,4 @@ class JsonLines(logging.Formatter):
 
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""What every record has; all else was given as `extra`."""
+"""The attributes of every record. All others were given as `extra`."""

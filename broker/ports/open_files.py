@@ -1,4 +1,4 @@
-"""How many files this process may have open: a broker needs one for each partition, and one a connection."""
+"""How many files this process may have open. A broker needs one for each partition and each connection."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FEW = 4096
 
 
 def raise_limit() -> int:
-    """Raise the soft limit of open files to the hard one; answers what it is now."""
+    """Raise the soft limit of open files to the hard one. Returns the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:

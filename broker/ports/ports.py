@@ -1,7 +1,7 @@
-"""The two doors to the world outside: file system and clock.
+"""The two interfaces to the machine: file system and clock.
 
-Everything in the broker that touches a disk or asks for the time gets these handed in, so that a
-test can lose unsynced bytes, tear a write, fill the disk, fail an fsync, or move time.
+All code of the broker that touches the disk or reads the time gets these as arguments. So a test can lose
+unsynced bytes, tear a write, fill the disk, fail an fsync, or move time.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class OsFileSystem:
 
     def remove_tree(self, path: str) -> None:
         """See `FileSystem.remove_tree`."""
-        import shutil  # it brings the archive formats along, which a start need not wait for
+        import shutil  # slow to import: it loads the archive formats, which a start does not need
 
         shutil.rmtree(path)
 

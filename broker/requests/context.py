@@ -1,7 +1,7 @@
-"""From an API key to the handler that serves it.
+"""What a handler gets with a request, and what it may return.
 
-A handler is one function a key (`handlers/`, one file each). Its synchronous part runs in the order in
-which a connection's requests arrived; what it returns says how the connection goes on:
+Each API key has one handler function (`handlers/`, a file each). Its synchronous part runs in the order in
+which the connection's requests arrived. What it returns decides how the connection continues:
 
 | returned | meaning |
 |---|---|
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 class CloseConnection(Exception):
-    """A handler's way to say: no answer can tell the client, so close its connection; the text says why."""
+    """Raised by a handler when no answer can express the error: the connection is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """What a handler knows beside the request itself.
+    """What a handler knows besides the request itself.
 
-    `host` and `port` are the broker's address as this client should see it, `session` says who it is.
+    `host` and `port` are the broker's address as this client should see it; `session` is the client's.
     """
 
     broker: Broker
@@ -45,24 +45,24 @@ class RequestContext:
 
     @property
     def principal(self) -> str:
-        """Who asks, as "User:alice"."""
+        """The client's principal, such as "User:alice"."""
         return self.session.principal
 
     @property
     def listener(self) -> str:
-        """The name of the listener by which the client came."""
+        """The name of the listener that the client is connected to."""
         return self.session.listener.name
 
 
 class Settled(Awaitable[Message | None]):
-    """An answer that only waits (for the disk, for data to read), so that it holds up no later request."""
+    """An answer that only waits (for the disk, or for data to read). Later requests need not wait for it."""
 
     __slots__ = ("_answer", "ready")
 
     def __init__(
         self, answer: Coroutine[Any, Any, Message | None], ready: Callable[[], bool] = lambda: False
     ) -> None:
-        """`ready` says whether the answer would come without any waiting; "no" is never wrong."""
+        """`ready` says whether the answer is there without waiting; False is always allowed."""
         self._answer = answer
         self.ready = ready
 
@@ -70,7 +70,7 @@ class Settled(Awaitable[Message | None]):
         return self._answer.__await__()
 
     def abandon(self) -> None:
-        """Nobody will await this."""
+        """Drop the answer: nobody will await it."""
         self._answer.close()
 
 

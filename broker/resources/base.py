@@ -1,4 +1,4 @@
-"""What all resources with configs have in common: what is told of a config, how changes are put together."""
+"""What all resources with configs have in common: how a config is described, how changes are combined."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_VALUE = 32_767
 
 
 class ResourceType(IntEnum):
-    """Kafka's numbers for what has configs."""
+    """The types of resources that have configs, by Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -38,7 +38,7 @@ class Source(IntEnum):
 
 
 class Operation(IntEnum):
-    """What IncrementalAlterConfigs can do to a config (KIP-339)."""
+    """The operations of IncrementalAlterConfigs (KIP-339), by Kafka's numbers."""
 
     SET = 0
     DELETE = 1
@@ -47,7 +47,7 @@ class Operation(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One of the places that a value may come from, the one in effect first."""
+    """A place that a value may come from (KIP-226)."""
 
     name: str
     value: str
@@ -55,7 +55,7 @@ class Synonym(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One operation on one config; `operation` is not judged yet."""
+    """One operation on one config, as requested: `operation` is not checked yet."""
 
     name: str
     operation: int
@@ -64,7 +64,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A config as it is told. With no synonyms the value is a default."""
+    """A config as DescribeConfigs returns it. Without synonyms the value is a default."""
 
     name: str
     value: str
@@ -85,7 +85,7 @@ class Entry:
 
 
 class Resource(ABC):
-    """The resources of one type. All methods raise KafkaError for a name that is none of theirs."""
+    """The resources of one type. All methods raise KafkaError for an unknown name."""
 
     TYPE: ClassVar[ResourceType]
 
@@ -94,7 +94,7 @@ class Resource(ABC):
 
     @abstractmethod
     def names(self) -> list[str]:
-        """The resources there are."""
+        """The names of all resources."""
 
     @abstractmethod
     def entries(self, name: str) -> Iterable[Entry]:
@@ -102,30 +102,30 @@ class Resource(ABC):
 
     @abstractmethod
     def current(self, name: str) -> Mapping[str, str]:
-        """What is set on a resource."""
+        """The configs that are set on a resource."""
 
     @abstractmethod
     def check(self, name: str, configs: Mapping[str, str]) -> None:
-        """Raise KafkaError unless these configs, and no others, could be set."""
+        """Raise KafkaError unless exactly these configs could be set."""
 
     @abstractmethod
     def put(self, name: str, configs: Mapping[str, str]) -> None:
-        """Set these configs and no others. Raises KafkaError as `check`, and KAFKA_STORAGE_ERROR."""
+        """Set exactly these configs. Raises KafkaError as `check` does, and KAFKA_STORAGE_ERROR."""
 
     @abstractmethod
     def rule(self, config: str) -> Rule | None:
-        """What a config may be, None if there is none of that name."""
+        """The rule for a config's values; None if there is no config of that name."""
 
     @abstractmethod
     def default(self, config: str) -> str:
         """The value of a known config where it is not set."""
 
     def replace(self, name: str, configs: Mapping[str, str], *, validate_only: bool) -> None:
-        """AlterConfigs: these configs and no others. Raises KafkaError."""
+        """AlterConfigs: set exactly these configs. Raises KafkaError."""
         (self.check if validate_only else self.put)(name, configs)
 
     def change(self, name: str, changes: Iterable[Change], *, validate_only: bool) -> None:
-        """IncrementalAlterConfigs: these changes, all or none of them. Raises KafkaError."""
+        """IncrementalAlterConfigs: make all of these changes or none. Raises KafkaError."""
         configs = dict(self.current(name))
         for change in changes:
             operation = _operation_of(change)

@@ -1,4 +1,4 @@
-"""The options of the broker as configs: those of this broker by its id, those of all brokers by ""."""
+"""The broker's options as configs: under its id those of this broker, under "" those of all brokers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class BrokerResource(Resource):
-    """This broker, the only one there is, and the defaults of all."""
+    """This broker, and the defaults of all brokers."""
 
     TYPE = ResourceType.BROKER
 
@@ -26,7 +26,7 @@ class BrokerResource(Resource):
         return [str(self.broker.node_id)]
 
     def entries(self, name: str) -> Iterator[Entry]:
-        """All options; of all brokers ("") only those that were set for all."""
+        """All options; for "" only those that were set for all brokers."""
         self._check_name(name)
         for option, declared in sorted(option_table().items()):
             synonyms = synonyms_of(self.broker, option)
@@ -69,7 +69,7 @@ class BrokerResource(Resource):
 
 
 def synonyms_of(broker: Broker, option: str) -> tuple[Synonym, ...]:
-    """All places that an option's value may come from, the one in effect first, its default last."""
+    """All places that set an option's value, the one in effect first, its default last."""
     declared, options = option_table()[option], broker.options
     own, every = options.own, options.get(EVERY_BROKER)
     static, default = _static(broker, declared), text_of(declared.default)

@@ -1,4 +1,4 @@
-"""The configs of single groups (KIP-848). A group need not exist to have some."""
+"""The configs of single groups (KIP-848). A group need not exist to have configs."""
 
 from __future__ import annotations
 

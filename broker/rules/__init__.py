@@ -1,1 +1,1 @@
-"""The broker's rules, pure: state, request and time in; next state, records to persist and answer out."""
+"""The broker's rules, pure: state, request and time in; next state, records to write and answer out."""

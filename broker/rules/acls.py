@@ -1,13 +1,13 @@
 """Access rules by Kafka's ACLs (KIP-11, KIP-290, KIP-679), pure.
 
-An ACL allows or denies a principal, from a host, one operation on resources: one by name (LITERAL), all of a
-type (LITERAL "*"), or all whose names begin so (PREFIXED).
+An ACL allows or denies one operation to a principal from a host. It applies to one resource by name
+(LITERAL), to all resources of a type (LITERAL "*"), or to all whose names have a prefix (PREFIXED).
 
-- DENY wins over ALLOW; without either access is denied, or open if the resource has no ACL at all and
-  allow.everyone.if.no.acl.found says so.
-- An ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE, one of ALTER_CONFIGS implies DESCRIBE_CONFIGS.
-  A DENY implies nothing more than itself. ALL stands for every operation in both.
-- "User:*" is every principal; "*" is every host, and a network such as 10.0.0.0/8 those within.
+- DENY wins over ALLOW. Without either, access is denied; but if the resource has no ACL at all,
+  allow.everyone.if.no.acl.found decides.
+- An ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE; one of ALTER_CONFIGS implies DESCRIBE_CONFIGS.
+  A DENY implies no other operation. ALL stands for every operation in both.
+- "User:*" is every principal; "*" is every host; a network such as 10.0.0.0/8 is every host in it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ipaddress import ip_address, ip_network
 
 
 class ResourceType(IntEnum):
-    """What access is to, by Kafka's numbers."""
+    """The types of resources, by Kafka's numbers."""
 
     UNKNOWN = 0
     ANY = 1
@@ -43,7 +43,7 @@ class Pattern(IntEnum):
 
 
 class Operation(IntEnum):
-    """What may be done, by Kafka's numbers."""
+    """The operations, by Kafka's numbers."""
 
     UNKNOWN = 0
     ANY = 1
@@ -84,9 +84,9 @@ SUPPORTED: dict[ResourceType, tuple[Operation, ...]] = {
     ResourceType.DELEGATION_TOKEN: (_O.DESCRIBE,),
     ResourceType.USER: (_O.CREATE_TOKENS, _O.DESCRIBE_TOKENS),
 }  # fmt: skip
-"""The operations that each type of resource knows."""
+"""The operations of each type of resource."""
 
-# An operation asked for -> those whose ALLOW is enough.
+# Requested operation -> the operations whose ALLOW is enough for it.
 _ENOUGH: dict[Operation, frozenset[Operation]] = {
     operation: frozenset({operation, _O.ALL}) for operation in Operation
 } | {
@@ -114,7 +114,7 @@ class Acl:
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Which rules are meant; None and ANY stand for all."""
+    """A filter of rules; None and ANY match everything."""
 
     resource: ResourceType = ResourceType.ANY
     name: str | None = None
@@ -125,7 +125,7 @@ class AclFilter:
     permission: Permission = Permission.ANY
 
     def matches(self, acl: Acl) -> bool:
-        """Whether the rule is one of those meant."""
+        """Whether the rule matches this filter."""
         return (
             self.resource in (ResourceType.ANY, acl.resource)
             and self._matches_name(acl)
@@ -149,17 +149,17 @@ class AclFilter:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who asks, and from where."""
+    """A principal and its host."""
 
     principal: str
     host: str
 
 
 class Acls:
-    """A set of rules and what follows from it. A value: a change makes a new one."""
+    """An immutable set of rules, and the decisions that follow from it."""
 
     def __init__(self, acls: Iterable[Acl] = (), *, open_without: bool = False) -> None:
-        """`open_without`: whether resources without any rule are open to everybody."""
+        """`open_without`: whether a resource without any rule is open to everybody."""
         self.all = frozenset(acls)
         self._open_without = open_without
         self._by_name: dict[tuple[ResourceType, Pattern, str], list[Acl]] = {}
@@ -170,15 +170,15 @@ class Acls:
                 self._longest[acl.resource] = max(self._longest[acl.resource], len(acl.name))
 
     def changed(self, add: Iterable[Acl] = (), remove: Iterable[Acl] = ()) -> Acls:
-        """The same rules without some and with others."""
+        """A new set with some rules removed and others added."""
         return Acls((self.all - frozenset(remove)) | frozenset(add), open_without=self._open_without)
 
     def matching(self, wanted: AclFilter) -> list[Acl]:
-        """The rules that a filter means, in order."""
+        """The rules that match a filter, in order."""
         return sorted(acl for acl in self.all if wanted.matches(acl))
 
     def _about(self, resource: ResourceType, name: str) -> Iterator[Acl]:
-        """The rules whose pattern takes this resource in."""
+        """The rules whose pattern covers this resource."""
         found = self._by_name
         yield from found.get((resource, Pattern.LITERAL, name), ())
         if name != WILDCARD:
@@ -201,9 +201,9 @@ class Acls:
         return allowed or (self._open_without and not any_rule)
 
     def allows_some(self, client: Client, operation: Operation, resource: ResourceType) -> bool:
-        """Whether there may be a resource of this type to which the client may do `operation`.
+        """Whether the client may do `operation` to at least one possible resource of this type.
 
-        An ALLOW counts unless a DENY takes in all that it allows.
+        An ALLOW counts unless a DENY covers everything that it allows.
         """
         wanted = (operation, Operation.ALL)
         rules = [
@@ -219,7 +219,7 @@ class Acls:
         return any(acl.permission is Permission.ALLOW and not _covered(acl, denied) for acl in rules)
 
     def operations(self, client: Client, resource: ResourceType, name: str) -> list[Operation]:
-        """All that the client may do to one resource."""
+        """All operations that the client may do to one resource."""
         return [o for o in SUPPORTED[resource] if self.allows(client, o, resource, name)]
 
 
@@ -233,7 +233,7 @@ def _covered(acl: Acl, denied: set[tuple[Pattern, str]]) -> bool:
 
 
 def _means(acl: Acl, client: Client) -> bool:
-    """Whether a rule is about this client."""
+    """Whether a rule applies to this client."""
     return acl.principal in (client.principal, EVERYBODY) and (
         acl.host in (WILDCARD, client.host) or ("/" in acl.host and _within(client.host, acl.host))
     )
@@ -241,7 +241,7 @@ def _means(acl: Acl, client: Client) -> bool:
 
 @lru_cache(maxsize=4096)
 def _within(host: str, network: str) -> bool:
-    """Whether an address is in a network; False if one of them is none."""
+    """Whether an address is in a network; False if either is malformed."""
     try:
         return ip_address(host) in ip_network(network, strict=False)
     except ValueError:

@@ -1,19 +1,19 @@
-"""Fetch sessions (KIP-227): a client names its partitions once, then only says and hears what is new.
+"""Fetch sessions (KIP-227): a client names its partitions once; later requests and answers hold changes only.
 
-Pure; one `Sessions` a broker. A request says which session it means and its epoch in it:
+Pure; one `Sessions` per broker. A request names its session and its epoch in it:
 
 | session epoch | session | what happens |
 |---|---|---|
-| -1 | none, or one to end | a whole fetch without a session |
-| 0 | none, or one to end | a whole fetch that begins a session, if there is room for one |
-| above 0 | known, and this is its next epoch | the session's partitions, with what the request changes |
+| -1 | none, or one to end | a full fetch without a session |
+| 0 | none, or one to end | a full fetch that begins a session, if there is room for one |
+| above 0 | known, and this is its next epoch | the session's partitions, with the request's changes |
 | above 0 | not known | FETCH_SESSION_ID_NOT_FOUND |
 | above 0 | another epoch is next | INVALID_FETCH_SESSION_EPOCH |
-| above 0 | topics by id where the session has names, or the other way | FETCH_SESSION_TOPIC_ID_ERROR |
+| above 0 | topics by id where the session has names, or vice versa | FETCH_SESSION_TOPIC_ID_ERROR |
 
-There is room if fewer than `slots` sessions are kept, or one has not been used for `eviction_ms`; and if all
-sessions together follow no more than `MOST_FOLLOWED` partitions: what a session follows need not be there, so
-it would cost memory alone. A session that grows beyond that is forgotten.
+There is room if fewer than `slots` sessions exist, or one has not been used for `eviction_ms`. In addition,
+all sessions together may follow at most `MOST_FOLLOWED` partitions, since a client can name partitions that
+do not exist and so take memory for nothing. A session that grows beyond that is dropped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 TopicKey = str | bytes
-"""A topic's name, or from version 13 on its id."""
+"""A topic's name; from version 13 on its id."""
 Place = tuple[TopicKey, int]
 
 FINAL_EPOCH = -1
@@ -36,26 +36,26 @@ MOST_FOLLOWED = 200_000
 
 @dataclass(slots=True)
 class Followed:
-    """A partition of a session: how it is asked for, and what the client was told of it last."""
+    """A partition of a session: what the client asked for, and what it was last sent about it."""
 
     part: Message
     high_watermark: int = -1
     log_start_offset: int = -1
 
     def news(self, answer: Message) -> bool:
-        """Whether `answer` has to be sent; the client then knows it."""
+        """Whether `answer` is new to the client and must be sent. Remembers it as sent."""
         told = answer["high_watermark"], answer.get("log_start_offset", -1)
         known = self.high_watermark, self.log_start_offset
         self.high_watermark, self.log_start_offset = told
         if answer.get("error_code", 0):
-            self.high_watermark = -1  # told again once it is over
+            self.high_watermark = -1  # sent again once the error is over
             return True
         return bool(answer["records"]) or told != known
 
 
 @dataclass(slots=True)
 class Session:
-    """The partitions that one client follows, in the order in which they are read next."""
+    """The partitions that one client follows, in the order of their next reads."""
 
     id: int
     by_id: bool
@@ -64,7 +64,7 @@ class Session:
     partitions: dict[Place, Followed] = field(default_factory=dict)
 
     def take(self, request: Message) -> None:
-        """Add, change and forget what the request says."""
+        """Add, change and remove partitions as the request says."""
         for place, part in asked(request, self.by_id):
             followed = self.partitions.get(place)
             if followed is None:
@@ -77,7 +77,7 @@ class Session:
                 self.partitions.pop((topic[key], index), None)
 
     def tell(self, answers: dict[Place, Message], *, all_of_them: bool) -> dict[Place, Message]:
-        """What of the answers goes to the client. A partition that gave records is read last next time."""
+        """The answers that the client needs. A partition that gave records comes last next time."""
         news: dict[Place, Message] = {}
         for place, answer in answers.items():
             followed = self.partitions.get(place)
@@ -92,24 +92,24 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One request's partitions, in the order to read them, and the session it is part of."""
+    """The partitions of one request, in the order to read them, and its session."""
 
     parts: list[tuple[Place, Message]]
     session: Session | None = None
     incremental: bool = False
 
     def told(self, answers: dict[Place, Message]) -> dict[Place, Message]:
-        """What of the answers goes to the client."""
+        """The answers that the client needs."""
         if self.session is None:
             return answers
         return self.session.tell(answers, all_of_them=not self.incremental)
 
 
 class Sessions:
-    """All sessions, the one used longest ago first."""
+    """All sessions, the least recently used first."""
 
     def __init__(self, slots: int, eviction_ms: int, new_id: Callable[[], int]) -> None:
-        """`new_id` gives numbers from 1 to 2^31 - 1, not easily guessed."""
+        """`new_id` gives numbers from 1 to 2^31 - 1 that are hard to guess."""
         self._slots, self._eviction_ms, self._new_id = slots, eviction_ms, new_id
         self._sessions: dict[int, Session] = {}
 
@@ -117,7 +117,7 @@ class Sessions:
         return len(self._sessions)
 
     def wanted(self, request: Message, by_id: bool, now_ms: int) -> Wanted:
-        """What the request asks for. Raises KafkaError as the table at the head says."""
+        """The partitions that the request asks for. Raises KafkaError by the table in the module's head."""
         epoch, number = request["session_epoch"], request["session_id"]
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self.end(number)
@@ -151,7 +151,7 @@ class Sessions:
         return sum(len(session.partitions) for session in self._sessions.values()) > MOST_FOLLOWED
 
     def end(self, number: int) -> None:
-        """Forget a session, if there is one of this number."""
+        """Drop the session of this number, if there is one."""
         self._sessions.pop(number, None)
 
     def _room(self, now_ms: int) -> bool:

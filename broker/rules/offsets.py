@@ -1,11 +1,11 @@
 """Committed offsets of consumer groups: what is committed, what is pending in open transactions.
 
-`OffsetStore` holds one `__consumer_offsets` partition's offsets and changes only by replaying what that
-partition's log says, in log order: offset records (plain, transactional, tombstones) and transaction
-markers. So the state after a restart is the state before it.
+`OffsetStore` holds the offsets of one `__consumer_offsets` partition. It changes only by replaying that
+partition's log in order: offset records (plain, transactional, tombstones) and transaction markers. So the
+state after a restart is the same as before it.
 
-A transactional offset stays pending under its producer id until a marker: commit makes it the committed
-one unless an offset whose record is newer (higher offset in the log) stands there; abort drops it.
+A transactional offset is pending under its producer id until a marker comes. Commit makes it the committed
+offset, unless a newer record (a higher offset in the log) has already set one. Abort drops it.
 
 Sources: KIP-98 and KIP-447 (pending offsets, UNSTABLE_OFFSET_COMMIT); OffsetCommitKey, OffsetCommitValue.
 """
@@ -37,11 +37,11 @@ class Committed:
     record_offset: int
     topic_id: bytes = NO_TOPIC_ID
     expire_timestamp: int = -1
-    """When it expires (ms since the epoch) if its client asked for a time of its own, else -1."""
+    """When it expires (ms since the epoch) if the client gave a retention time, else -1."""
 
 
 class OffsetStore:
-    """Offsets of all groups of one `__consumer_offsets` partition, kept by replay alone."""
+    """Offsets of all groups of one `__consumer_offsets` partition; changes by replay only."""
 
     def __init__(self) -> None:
         self._committed: dict[str, dict[Place, Committed]] = {}
@@ -51,7 +51,7 @@ class OffsetStore:
     # Replay
 
     def replay_commit(self, group: str, place: Place, value: Committed, producer_id: int | None) -> None:
-        """Apply an offset record; `producer_id` is None for a plain one, else it is pending under it."""
+        """Apply an offset record. With a `producer_id` the offset is pending; None: a plain commit."""
         if producer_id is None:
             self._committed.setdefault(group, {})[place] = value
             return
@@ -59,7 +59,7 @@ class OffsetStore:
         self._open.setdefault(group, {}).setdefault(place, set()).add(producer_id)
 
     def replay_tombstone(self, group: str, place: Place) -> None:
-        """Apply a tombstone: the offset is gone, and with it everything pending for the same place."""
+        """Apply a tombstone: delete the offset, and what is pending for the same partition."""
         committed = self._committed.get(group, {})
         committed.pop(place, None)
         if not committed:
@@ -68,7 +68,7 @@ class OffsetStore:
             self._drop_pending(producer_id, group, place)
 
     def replay_marker(self, producer_id: int, commit: bool) -> None:
-        """Apply a transaction marker: settle everything that is pending under `producer_id`."""
+        """Apply a transaction marker: commit or drop everything that is pending under `producer_id`."""
         for (group, place), value in list(self._pending.get(producer_id, {}).items()):
             self._drop_pending(producer_id, group, place)
             if not commit:
@@ -93,7 +93,7 @@ class OffsetStore:
     # Questions
 
     def get(self, group: str, place: Place) -> Committed | None:
-        """Return the committed offset; pending ones never show."""
+        """Return the committed offset, never a pending one."""
         return self._committed.get(group, {}).get(place)
 
     def unstable(self, group: str, place: Place) -> bool:
@@ -130,7 +130,7 @@ class OffsetStore:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What OffsetFetch says about one partition; offset -1 where nothing is committed."""
+    """The answer of OffsetFetch for one partition; offset -1 where nothing is committed."""
 
     offset: int = -1
     leader_epoch: int = -1
@@ -145,9 +145,9 @@ NOTHING = Fetched()
 def fetch(
     store: OffsetStore, group: str, place: Place, topic_id: bytes | None, require_stable: bool
 ) -> Fetched:
-    """Answer for one partition; `topic_id` is the id that the topic has now, None if there is none.
+    """The answer for one partition. `topic_id` is the topic's current id, None if it does not exist.
 
-    An offset committed to an older topic of the same name does not count for the new one.
+    An offset that was committed to an older topic of the same name does not count.
     """
     if require_stable and store.unstable(group, place):
         return Fetched(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
@@ -161,7 +161,7 @@ def fetch(
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Who commits: the group and, if it is one, the member in its generation."""
+    """Who commits: a group and, where it has members, the member and its generation."""
 
     group_id: str
     member_id: str = ""
@@ -170,10 +170,10 @@ class Committer:
 
 
 def validate_commit(group: Group | None, who: Committer, *, transactional: bool) -> ErrorCode:
-    """Say whether `who` may commit to `group` (None if it has no members and never had), or why not.
+    """Whether `who` may commit to `group`, as an error code. `group` is None if it never had members.
 
-    A generation of -1 without member id is right for groups without members ("simple" groups). In a
-    transaction it is right for every group, as clients before KIP-447 send nothing else.
+    Generation -1 without a member id is right for groups without members ("simple" groups). In a transaction
+    it is right for every group, because clients before KIP-447 send nothing else.
     """
     if transactional and not who.group_id:
         return ErrorCode.INVALID_GROUP_ID
@@ -189,7 +189,7 @@ def validate_commit(group: Group | None, who: Committer, *, transactional: bool)
     if error is ErrorCode.NONE and who.generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
     if error is ErrorCode.NONE and not transactional and group.state is GroupState.COMPLETING:
-        # It has this generation's join answer, so it will understand that it must go on.
+        # It has received the join answer of this generation, so it knows what to do next.
         return ErrorCode.REBALANCE_IN_PROGRESS
     return error
 

@@ -1,8 +1,8 @@
-"""Which partition of an internal topic keeps a key: Java's string hash, as Kafka uses it.
+"""Which partition of an internal topic holds a key: Java's string hash, as in Kafka.
 
-`__transaction_state` is split by transactional id and `__consumer_offsets` by group id. The rule is
-part of the on-disk format: with another one, Kafka's tools and an older data directory would look
-for an id in the wrong partition.
+`__transaction_state` is partitioned by transactional id and `__consumer_offsets` by group id. The rule is
+part of the on-disk format: with a different one, ids of an older data directory would be looked for in the
+wrong partition, also by Kafka's tools.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """The partition, 0 <= p < `partitions`, that keeps `key`.
+    """The partition, 0 <= p < `partitions`, that holds `key`.
 
     Kafka takes the absolute value of the hash (0 for -2^31, which has none), not its low 31 bits.
     """

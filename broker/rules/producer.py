@@ -1,11 +1,11 @@
-"""What one partition knows of its producers, and which batches it takes from them. Pure.
+"""What one partition knows of its producers, and which batches it accepts from them. Pure.
 
-Idempotence (KIP-98, KIP-360): the last five batches of every producer id are remembered, so that a
-batch sent twice is answered with the offset it got the first time. Transactions: which are open, since
-which offset; up to where all are decided (the last stable offset); which were aborted.
+Idempotence (KIP-98, KIP-360): the last five batches of every producer id are remembered, so a batch that is
+sent twice is answered with its first offset. Transactions: which are open and since which offset, up to where
+all are decided (the last stable offset), and which were aborted.
 
-`check*` judges and changes nothing; `apply*` records what is in the log. Between the two stands the
-write, so that a failed write leaves no trace here. Recovery only applies.
+`check*` decides and changes nothing; `apply*` records what is in the log. The write comes between the two, so
+a failed write leaves no trace here. Recovery only applies.
 
 | batch from a client                            | answer                        |
 |------------------------------------------------|-------------------------------|
@@ -18,10 +18,11 @@ write, so that a failed write leaves no trace here. Recovery only applies.
 | not the sequence that follows                  | OUT_OF_ORDER_SEQUENCE_NUMBER  |
 | outside of a transaction while one is open     | INVALID_TXN_STATE             |
 
-The second line is stricter than Kafka. A transaction of a correct client ends with every batch answered
-or given up, so what it sends afterwards is new, even under old sequences: librdkafka, when it aborts,
-uses those of batches that it dropped again at the same epoch. Taken for a repetition, the rows of its
-next transaction would be acknowledged and lost; refused, the client gets a new epoch and sends them again.
+The second line is stricter than Kafka. When a correct client ends a transaction, every batch of it has been
+answered or given up. So what it sends afterwards is new, even with old sequences: after an abort librdkafka
+uses the sequences of dropped batches again, at the same epoch. If such a batch were taken for a duplicate,
+the rows of the next transaction would be acknowledged and lost. Refused, the client gets a new epoch and
+resends.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from eoslog.protocol import sequence
 from eoslog.protocol.batch import BatchHeader
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
-RETAINED = 5  # batches a producer may have in flight, and so may have to send again (KIP-98)
-MOST_DUE = 1000  # producers whose first batch the disk refused, that are remembered
+RETAINED = 5  # batches that a producer may have in flight, and so may send again (KIP-98)
+MOST_DUE = 1000  # how many producers are remembered whose first batch could not be written
 NO_EPOCH = -1
 MAX_EPOCH = 2**15 - 1
-BUMPS_SINCE = 2  # transaction.version from which on a marker has a higher epoch than its records (KIP-890)
+BUMPS_SINCE = 2  # from this transaction.version on a marker has a higher epoch than its records (KIP-890)
 
 
 class Written(NamedTuple):
@@ -51,7 +52,7 @@ class Written(NamedTuple):
     last_offset: int
 
     def ended(self) -> Written:
-        """What is left of it after its transaction: the last sequence; it cannot be repeated any more."""
+        """What remains after its transaction: the last sequence. The batch cannot be repeated any more."""
         return Written(sequence.NO_SEQUENCE, self.last_sequence, self.last_offset + 1, self.last_offset)
 
 
@@ -86,7 +87,7 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self._producers: dict[int, ProducerState] = {}
-        # producer id -> first offset. A transaction is put in when it begins, so the first is the oldest.
+        # producer id -> first offset, in the order in which transactions began: the oldest is first.
         self._open: dict[int, int] = {}
         # (first offset, offset of the marker) of transactions whose marker may not be durable yet
         self._decided: deque[tuple[int, int]] = deque()
@@ -98,13 +99,12 @@ class ProducerStates:
     def check(
         self, header: BatchHeader, *, coordinator: bool = False, from_zero: bool = False
     ) -> Written | None:
-        """Judge a batch with a producer id before it is written.
+        """Check a batch with a producer id before it is written.
 
-        Returns the batch as written before if this is a repetition, else None: go ahead. With
-        `coordinator` the batch is the broker's own: its sequence is not looked at. With `from_zero` a
-        producer that is not known has to begin with sequence 0, as KIP-890 can ask since every
-        transaction has an epoch of its own: anything else has lost a batch on its way.
-        Raises KafkaError as the table above says.
+        Returns the earlier batch if this one is a duplicate, else None: write it. With `coordinator` the
+        batch is the broker's own, and its sequence is not checked. With `from_zero` an unknown producer must
+        begin with sequence 0: under KIP-890 every transaction has its own epoch, so any other sequence means
+        that a batch was lost on the way. Raises KafkaError by the table in the module's head.
         """
         state = self._producers.get(header.producer_id)
         if state is None:
@@ -132,10 +132,10 @@ class ProducerStates:
         return None
 
     def not_written(self, header: BatchHeader) -> None:
-        """Note that the disk refused a batch that `check` let pass.
+        """Note that a batch which `check` accepted could not be written.
 
-        If it is the first of its producer, those sent after it must not be taken before it: they are on
-        their way already, and of a producer that is not known any would be.
+        If it is the first batch of its producer, later ones are already on their way. They must not be
+        accepted before it, although an unknown producer's batches are accepted with any sequence.
         """
         pid = header.producer_id
         if pid not in self._producers and header.base_sequence >= 0:
@@ -169,11 +169,11 @@ class ProducerStates:
     def check_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int = 0
     ) -> None:
-        """Judge the end marker of a transaction before it is written.
+        """Check the end marker of a transaction before it is written.
 
-        A marker may be written again: a coordinator that came back does not know which it wrote. Where
-        every end bumps the epoch (`transaction_version` 2, KIP-1228) a marker at the epoch of the open
-        transaction is one of the transaction before, which comes late.
+        A marker may come twice: after a restart a coordinator does not know which markers it wrote. Where
+        every end bumps the epoch (`transaction_version` 2, KIP-1228), a marker at the epoch of the open
+        transaction is a late one of the transaction before.
         Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
         state = self._producers.get(producer_id)
@@ -197,7 +197,7 @@ class ProducerStates:
     def apply_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, commit: bool, offset: int, now_ms: int
     ) -> Aborted | None:
-        """Record an end marker that is in the log at `offset`; answers its transaction index entry."""
+        """Record an end marker that is in the log at `offset`. Returns its entry of the transaction index."""
         state = self._producers.get(producer_id)
         if state is None:
             state = self._producers[producer_id] = ProducerState(producer_id)
@@ -218,10 +218,10 @@ class ProducerStates:
     # -- transactions --------------------------------------------------------------------------
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """The first offset whose outcome is open: readers of committed data stop before it.
+        """The first offset whose outcome is undecided: read_committed readers stop before it.
 
-        A transaction counts as open until its marker is below `high_watermark`: before that a crash
-        could undo the decision.
+        A transaction counts as open until its marker is below `high_watermark`; until then a crash could undo
+        the decision.
         """
         stable = self._oldest_open(high_watermark)
         if self._decided:
@@ -255,14 +255,14 @@ class ProducerStates:
         return list(self._producers.values())
 
     def load(self, states: Iterable[ProducerState]) -> None:
-        """Take over the states of a snapshot in place of all that is known."""
+        """Replace everything by the states of a snapshot."""
         self._producers = {state.producer_id: state for state in states}
         begun = sorted((s.transaction_start, s.producer_id) for s in self.all() if s.transaction_start >= 0)
         self._open = {pid: first for first, pid in begun}
         self._decided.clear()
 
     def expire(self, now_ms: int, idle_ms: int) -> list[int]:
-        """Forget the producers that wrote nothing for `idle_ms` and have no open transaction; says which."""
+        """Forget producers without an open transaction that were idle for `idle_ms`; returns their ids."""
         old = [
             state.producer_id
             for state in self._producers.values()

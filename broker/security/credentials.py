@@ -1,7 +1,7 @@
 """The SCRAM credentials that clients manage: `scram-credentials.json` of the data directory.
 
-A change is written and synced before it counts. The file holds salted keys, no passwords, and is readable
-by its owner alone as far as the data directory is.
+A change takes effect once it is written and synced. The file holds salted keys, not passwords. Only its owner
+can read it, if the data directory is private.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Key = tuple[str, str]
 
 
 class Credentials:
-    """What is known, by user and mechanism."""
+    """SCRAM credentials by user and mechanism."""
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
         """Load them. Raises files.BadFile, OSError."""
@@ -40,7 +40,7 @@ class Credentials:
         return self._known.get((user, mechanism))
 
     def users(self) -> list[str]:
-        """All users that have one, sorted."""
+        """All users with credentials, sorted."""
         return sorted({user for user, _ in self._known})
 
     def of(self, user: str) -> dict[str, Credential]:
@@ -48,7 +48,7 @@ class Credentials:
         return {mechanism: known for (name, mechanism), known in self._known.items() if name == user}
 
     def change(self, put: Iterable[tuple[Key, Credential]], remove: Iterable[Key]) -> None:
-        """Put and remove, all together. Raises KafkaError, and nothing changes."""
+        """Add and remove credentials in one step. On KafkaError nothing changes."""
         changed = self._known | dict(put)
         for key in remove:
             del changed[key]
@@ -77,7 +77,7 @@ def encode(known: dict[Key, Credential]) -> bytes:
 
 
 def decode(data: bytes, path: str) -> dict[Key, Credential]:
-    """Read what `encode` made. Raises files.BadFile, which shows nothing of the content."""
+    """Read what `encode` wrote. Raises files.BadFile, which shows nothing of the content."""
     try:
         content: Any = json.loads(data)
         if content["version"] != _VERSION:

@@ -1,7 +1,7 @@
-"""Listeners: where the broker may be reached, how, and what clients are told of it.
+"""Listeners: the addresses of the broker, their security protocols, and what is advertised to clients.
 
-Kafka's options and names: `listeners`, `advertised.listeners`, `listener.security.protocol.map`, and
-`listener.name.NAME.OPTION` for what holds for one listener alone. Without `listeners` there is one,
+Options as in Kafka: `listeners`, `advertised.listeners`, `listener.security.protocol.map`, and
+`listener.name.NAME.OPTION` for an option of one listener. Without `listeners` there is one listener,
 PLAINTEXT, at `listen.host` and `listen.port`.
 """
 
@@ -25,7 +25,7 @@ _ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([^]]*)\]|([^:/\[\]]*)):([0-9]
 
 @dataclass(frozen=True)
 class Listener:
-    """One address to listen on. `port` 0: a free one. `own`: the options of this listener alone."""
+    """One address to listen on. `port` 0: any free port. `own`: the options of this listener alone."""
 
     name: str = "PLAINTEXT"
     protocol: str = "PLAINTEXT"
@@ -45,13 +45,13 @@ class Listener:
         return self.protocol.startswith("SASL")
 
     def option(self, config: Any, name: str) -> Any:
-        """An option of security: this listener's own, else the broker's. Raises KeyError for unknown ones."""
+        """A security option: this listener's own, else the broker's. Raises KeyError for unknown ones."""
         return self.own.get(name, getattr(config, _security_fields()[name]))
 
     def address(self, local: tuple[str, int]) -> tuple[str, int]:
-        """The address to tell a client that came in at `local`.
+        """The address for a client that connected to `local`.
 
-        The advertised one; else where we listen, or of a wildcard the address that the client connected to.
+        The advertised address, else the listener's; for a wildcard the one that the client connected to.
         """
         if self.advertised is not None:
             return self.advertised
@@ -67,7 +67,7 @@ class Listener:
 
 
 def listeners_of(config: Any) -> list[Listener]:
-    """The listeners that a broker's options ask for, the first one first. Raises ConfigError."""
+    """The listeners that a broker's options define, in their order. Raises ConfigError."""
     if not config.listeners.strip():
         if config.advertised_listeners.strip():
             raise ConfigError("advertised.listeners: give listeners too, with the same names")
@@ -123,7 +123,7 @@ def _own(config: Any, name: str) -> dict[str, str]:
 
 
 def _check_overrides(config: Any, names: Mapping[str, object]) -> None:
-    """A misspelt option of security must not be passed over."""
+    """A misspelt security option must not be ignored."""
     for pair in config.listener_overrides:
         option = pair.partition("=")[0]
         owner = next((n for n in names if option.startswith(f"{PREFIX}{n.lower()}.")), None)

@@ -1,4 +1,4 @@
-"""What a SASL mechanism is to the rest: an exchange of tokens that ends in a name or a failure."""
+"""The interface of a SASL mechanism: an exchange of tokens that ends with a user's name or a failure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Protocol
 
 
 class AuthenticationFailed(Exception):
-    """The client is not who it says it is. The text is for the client: it holds no secret."""
+    """Authentication failed. The text is for the client, so it holds no secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An answer to one token. `user`: whose session begins, once the exchange is done.
+    """An answer to one token. `user`: the authenticated user, once the exchange is done.
 
-    `lifetime_ms`: how long what the client showed is good for; 0: without end.
+    `lifetime_ms`: how long the client's token is valid; 0: without end.
     """
 
     token: bytes
@@ -23,7 +23,7 @@ class Step:
 
 
 class Exchange(Protocol):
-    """One authentication on its way."""
+    """One authentication in progress."""
 
     async def step(self, token: bytes) -> Step:
-        """Take the client's next token. Raises AuthenticationFailed."""
+        """Answer the client's next token. Raises AuthenticationFailed."""

@@ -1,9 +1,9 @@
 """SASL OAUTHBEARER (RFC 7628): a signed token (JWT) in place of a password, checked with public keys.
 
-The keys come from a JWKS, by file or URL (`sasl.oauthbearer.jwks.endpoint.url`), read again after
-`sasl.oauthbearer.jwks.endpoint.refresh.ms` and, at most every ten seconds, when a token names a key that is
-not known. Signature, expiry and, where configured, issuer and audience are checked by PyJWT, which is
-imported with the first listener that needs it (extra `broker-oauth`).
+The keys come from a JWKS, a file or URL (`sasl.oauthbearer.jwks.endpoint.url`). It is read again after
+`sasl.oauthbearer.jwks.endpoint.refresh.ms`, and when a token names an unknown key, at most every ten seconds.
+PyJWT checks signature, expiry and, where configured, issuer and audience. It is imported with the first
+listener that needs it (extra `broker-oauth`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eoslog.broker.config.base import ConfigError
 from eoslog.broker.security.mechanism import AuthenticationFailed, Step
 
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"]
-"""Signatures by key pairs only: a public key must never pass for a shared secret."""
+"""Signatures by key pairs only: a public key must never be accepted as a shared secret."""
 
 _MESSAGE = re.compile(rb"n,(?:a=([^,]*))?,\x01((?:[A-Za-z]+=[^\x01]*\x01)*)\x01")
 _INVALID = b'{"status":"invalid_token"}'
@@ -29,7 +29,7 @@ class Tokens:
     """Checks tokens."""
 
     def __init__(self, config: Any) -> None:
-        """Import what is needed. Raises ConfigError."""
+        """Import PyJWT and read the keys. Raises ConfigError."""
         self._url = config.oauth_jwks_url.strip()
         if not re.match(r"(https?|file):", self._url):
             raise ConfigError(
@@ -49,7 +49,7 @@ class Tokens:
         self._lock = asyncio.Lock()
 
     async def user_of(self, token: str) -> tuple[str, int]:
-        """The user a token names and the ms it is still good for. Raises AuthenticationFailed."""
+        """The token's user, and how many ms it is still valid. Raises AuthenticationFailed."""
         jwt, config = self._jwt, self._config
         try:
             key = await self._key(jwt.get_unverified_header(token).get("kid"))
@@ -93,7 +93,7 @@ class Tokens:
         return next((key for key in keys if key.key_id == key_id), None)
 
     async def _read(self) -> None:
-        """Read the keys anew; if that fails the old ones stay, if there are any."""
+        """Read the keys again. If that fails, the old ones stay."""
         self._read_at = time.monotonic()
         try:
             text = await asyncio.to_thread(self._fetch)
@@ -114,7 +114,7 @@ class Tokens:
 
 
 class OauthExchange:
-    """One message if the token is right; else the reason, an empty answer to it, and the end."""
+    """One message if the token is valid; else the reason, the client's empty answer, and a failure."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens

@@ -1,4 +1,4 @@
-"""SASL PLAIN (RFC 4616): user and password as they are. For connections with TLS."""
+"""SASL PLAIN (RFC 4616): user and password in clear text. For connections with TLS."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from eoslog.broker.security.users import Passwords
 
 
 class PlainExchange:
-    """One message, and done."""
+    """An exchange of one message."""
 
     def __init__(self, passwords: Passwords) -> None:
         self._passwords = passwords

@@ -1,6 +1,6 @@
 """From a client's certificate to its principal (`ssl.principal.mapping.rules`, KIP-371).
 
-A certificate's distinguished name is written as RFC 2253 has it: the last part first, joined by commas.
+A certificate's distinguished name is written as in RFC 2253: the last part first, joined by commas.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 USER = "User:"
 _NOBODY = USER + "ANONYMOUS"
 
-# The attributes that RFC 2253 has short names for, by OpenSSL's long ones.
+# The attributes with short names in RFC 2253, by OpenSSL's long names.
 _SHORT = {
     "commonName": "CN", "localityName": "L", "stateOrProvinceName": "ST", "organizationName": "O",
     "organizationalUnitName": "OU", "countryName": "C", "streetAddress": "STREET", "domainComponent": "DC",
@@ -30,7 +30,7 @@ _SPECIAL = re.compile(r'([,+"\\<>;=])')
 
 
 def principal_of(certificate: Mapping[str, Any] | None, listener: Listener, config: Any) -> str:
-    """The principal of a verified certificate, as `ssl.SSLSocket.getpeercert` gives it; ANONYMOUS without."""
+    """The principal of a verified certificate from `ssl.SSLSocket.getpeercert`; ANONYMOUS without one."""
     if not certificate:
         return _NOBODY
     name = distinguished_name(certificate["subject"])
@@ -38,7 +38,7 @@ def principal_of(certificate: Mapping[str, Any] | None, listener: Listener, conf
 
 
 def distinguished_name(subject: Sequence[Sequence[tuple[str, str]]]) -> str:
-    """A subject as RFC 2253 writes it."""
+    """A subject in the form of RFC 2253."""
     parts = [
         "+".join(f"{_SHORT.get(kind, kind)}={_escaped(value)}" for kind, value in one) for one in subject
     ]
@@ -53,7 +53,7 @@ def _escaped(value: str) -> str:
 
 
 def mapped(name: str, rules: str) -> str:
-    """A distinguished name by the first rule that fits; itself if none does."""
+    """The distinguished name, mapped by the first rule that matches; unchanged if none does."""
     for pattern, replacement, case in parse_rules(rules):
         found = pattern.fullmatch(name)
         if found:

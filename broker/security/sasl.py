@@ -1,4 +1,4 @@
-"""SASL on a broker's listeners: which mechanisms there are, and a session's way through one of them."""
+"""SASL on a broker's listeners: the mechanisms, and a session's exchange with one of them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Begin = Callable[[], Exchange]
 
 
 class Sasl:
-    """The mechanisms of each listener that has SASL."""
+    """The mechanisms of each listener with SASL."""
 
     def __init__(self, listeners: Sequence[Listener], config: Any, credentials: Credentials) -> None:
-        """Make all mechanisms ready. Raises ConfigError naming the option."""
+        """Prepare all mechanisms. Raises ConfigError that names the option."""
         self._config = config
         self._credentials = credentials
         self._tokens: Tokens | None = None
@@ -63,10 +63,10 @@ class Sasl:
         return lambda: ScramExchange(mechanism, credential)
 
     def choose(self, session: Session, mechanism: str, *, raw: bool) -> list[str]:
-        """Begin an exchange by the mechanism; answers those offered. `raw`: its tokens come without headers.
+        """Begin an exchange; returns the mechanisms offered. `raw`: its tokens come without headers.
 
-        Raises KafkaError UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE; after the first the session has
-        failed.
+        Raises KafkaError UNSUPPORTED_SASL_MECHANISM, after which the session has failed, and
+        ILLEGAL_SASL_STATE.
         """
         offered = self._offered.get(session.listener.name)
         again = session.state is State.KNOWN
@@ -84,9 +84,9 @@ class Sasl:
         return list(self._offered.get(session.listener.name, ()))
 
     async def step(self, session: Session, token: bytes, peer: str) -> tuple[Step, int]:
-        """Take the client's next token: the answer, and the session's lifetime in ms (0: without end).
+        """Answer the client's next token. Returns also the session's lifetime in ms (0: without end).
 
-        Raises KafkaError SASL_AUTHENTICATION_FAILED, a moment later than it is known, ILLEGAL_SASL_STATE.
+        Raises KafkaError ILLEGAL_SASL_STATE, and SASL_AUTHENTICATION_FAILED after a short delay.
         """
         exchange, again = session.exchange, session.known
         if exchange is None or session.state not in (State.EXCHANGE, State.TOKENS):
@@ -123,8 +123,10 @@ class Sasl:
 
 
 class _GivenCredentials:
-    """SCRAM credentials of the users whose passwords the configuration gives, made before anybody asks: the
-    time of an answer tells nobody who is known, and who tries passwords costs the broker no sums."""
+    """SCRAM credentials of users whose passwords are in the configuration, computed in advance.
+
+    So the time of an answer does not show whether a user exists, and guessing passwords costs the broker no
+    hashing."""
 
     def __init__(self, mechanism: str, passwords: Passwords) -> None:
         self._mechanism, self._passwords = mechanism, passwords
@@ -137,7 +139,7 @@ class _GivenCredentials:
         return self._made.get((user, self._passwords.password(user) or ""))
 
     def _make(self) -> None:
-        """Of all who have changed."""
+        """Compute the credentials of users that have changed."""
         wanted = self._passwords.all.items()
         if self._made.keys() != set(wanted):
             self._made = {

@@ -1,8 +1,7 @@
 """SASL SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), the server's side.
 
-What is kept of a password is enough to check it, and not to log in with: salt, iterations, StoredKey and
-ServerKey. A user who does not exist is refused as late and in the same way as a wrong password, and has a
-salt that stays the same, as everybody has.
+What is stored of a password can check it, but not log in with it: salt, iterations, StoredKey and ServerKey.
+An unknown user is refused like a wrong password, at the same step, and has a constant salt like all others.
 """
 
 from __future__ import annotations
@@ -39,22 +38,22 @@ _FINAL = re.compile(
 
 
 def credential_of_password(mechanism: str, user: str, password: str) -> Credential:
-    """The credential for a password that the configuration gives; some milliseconds of sums."""
+    """The credential for a password of the configuration; takes some milliseconds of hashing."""
     salt = _salt_of(user)
     salted = salted_password(mechanism, password, salt, MIN_ITERATIONS)
     return credential_of(mechanism, salted, salt, MIN_ITERATIONS)
 
 
 def _salt_of(user: str) -> bytes:
-    """Of a user of whom no salt is stored, known or not: nobody can tell which."""
+    """The salt of a user without a stored one. It does not show whether the user exists."""
     return hmac.digest(_DECOY, user.encode(), "sha256")[:16]
 
 
 class ScramExchange:
-    """Two messages each way."""
+    """An exchange of two messages each way."""
 
     def __init__(self, mechanism: str, credential: Callable[[str], Credential | None]) -> None:
-        """`credential`: what is known of a user."""
+        """`credential`: returns a user's credential, or None."""
         self._mechanism = mechanism
         self._credential = credential
         self._known: Credential | None = None

@@ -1,17 +1,17 @@
-"""Who a connection's client is, and what it may send before that is known.
+"""A connection's authentication: who the client is, and what it may send before that is known.
 
-A client of a listener without SASL is known at once: by its certificate, or ANONYMOUS. With SASL the states
-are these; what is not in the table closes the connection.
+On a listener without SASL the client is known at once: by its certificate, or as ANONYMOUS. With SASL these
+are the states. A request that is not in the table closes the connection.
 
-| state | may come | next |
+| state | allowed | next |
 |---|---|---|
 | START | ApiVersions | START |
 | START | SaslHandshake | EXCHANGE, the mechanism chosen; version 0: TOKENS |
 | EXCHANGE | ApiVersions; SaslAuthenticate | EXCHANGE until the mechanism is done, then KNOWN; FAILED |
 | TOKENS | frames that are the mechanism's tokens, without a header | the same |
-| KNOWN | everything; SaslHandshake begins anew (KIP-368) | KNOWN, EXCHANGE |
+| KNOWN | everything; SaslHandshake starts again (KIP-368) | KNOWN, EXCHANGE |
 
-A session with an end (connections.max.reauth.ms, or a token's) admits nothing after it but to begin anew.
+After the end of a session (connections.max.reauth.ms, or a token's), only a new authentication is allowed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ANONYMOUS = "User:ANONYMOUS"
 
 
 class State(Enum):
-    """How far a client's authentication is."""
+    """The state of a client's authentication."""
 
     START = "start"
     EXCHANGE = "exchange"
@@ -47,7 +47,7 @@ class Session:
     __slots__ = ("ends_at", "exchange", "listener", "mechanism", "principal", "state")
 
     def __init__(self, listener: Listener, principal: str = ANONYMOUS) -> None:
-        """`principal`: who it is on a listener without SASL."""
+        """`principal`: the client's on a listener without SASL."""
         self.listener = listener
         self.principal = principal
         self.state = State.START if listener.sasl else State.KNOWN
@@ -57,7 +57,7 @@ class Session:
         """When the session ends, on the monotonic clock in seconds."""
 
     def refuses(self, key: int, now: float) -> str | None:
-        """Why a request must not be served now; None if it may be."""
+        """Why a request must not be served now; None if it may."""
         if key in _ALWAYS:
             return None
         if self.state is not State.KNOWN:
@@ -68,9 +68,9 @@ class Session:
 
     @property
     def known(self) -> bool:
-        """Whether the client has authenticated, be it that it does so anew."""
+        """Whether the client has authenticated; also while it does so again."""
         return self.principal != ANONYMOUS or not self.listener.sasl
 
 
 OPEN = Session(Listener())
-"""A session of nobody in particular."""
+"""A session of an anonymous client."""

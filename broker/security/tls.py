@@ -1,8 +1,8 @@
 """TLS of a listener: from Kafka's options to an `ssl.SSLContext`.
 
-Certificates and keys come as PEM, in files (`ssl.keystore.location`: private key and chain in one,
-`ssl.truststore.location`) or as texts in the options (KIP-651). Files that are replaced while the broker
-runs are read again, so that a renewed certificate serves new connections without a restart.
+Certificates and keys are PEM, in files (`ssl.keystore.location`: private key and chain in one file;
+`ssl.truststore.location`) or as texts in the options (KIP-651). Files that change while the broker runs are
+read again, so new connections use a renewed certificate without a restart.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _PEM_HEAD = b"-----BEGIN "
 
 
 class Tls:
-    """A listener's TLS context, which follows its files."""
+    """A listener's TLS context; it is made again when its files change."""
 
     def __init__(self, listener: Listener, config: Any) -> None:
-        """Read everything once. Raises ConfigError naming the listener and the option."""
+        """Read the files. Raises ConfigError that names the listener and the option."""
         self._listener, self._config = listener, config
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version, self.context.maximum_version = self._versions()
@@ -45,13 +45,13 @@ class Tls:
         self._seen = self._stamps()
 
     def follow(self) -> None:
-        """Read the files again if one has changed; what is wrong with them is logged and the old stays."""
+        """Read the files again if one has changed. An error is logged, and the old context stays."""
         stamps = self._stamps()
         if stamps == self._seen:
             return
         self._seen = stamps
         try:
-            Tls(self._listener, self._config)  # a context that failed half way would be neither old nor new
+            Tls(self._listener, self._config)  # a new object: one that failed half-way is neither old nor new
             self._load()
         except ConfigError as error:
             log.error("the new certificate is not taken: %s", error)
@@ -96,7 +96,7 @@ class Tls:
             )
 
     def _files(self) -> list[str]:
-        """The key store's file, if there is one, and the trust store's."""
+        """The files of the key store and the trust store, as far as they are given."""
         options = ("ssl.keystore.location", "ssl.truststore.location")
         key, trust = (self._option(option) for option in options)
         return [key, trust] if trust else [key]
@@ -134,7 +134,7 @@ class Tls:
                 "give a PEM file with the private key and its certificate chain"
                 " (or ssl.keystore.key and ssl.keystore.certificate.chain)",
             )
-        # OpenSSL takes a chain from a file only. This one is ours alone, and gone at once.
+        # OpenSSL reads a chain from a file only. This file is private and deleted at once.
         with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
             file.write(_lines(key) + "\n" + _lines(chain) + "\n")
             file.flush()
@@ -150,7 +150,7 @@ class Tls:
 
 
 def _lines(pem: str) -> str:
-    """A PEM text whose line ends were written as two characters in an option."""
+    """A PEM text in which an option had line ends as the two characters \\n."""
     return pem.replace("\\n", "\n")
 
 

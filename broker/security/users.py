@@ -1,12 +1,12 @@
-"""Users and passwords given by configuration: JAAS texts of Kafka's kind, and a file of our own.
+"""Users and passwords from the configuration: JAAS texts as in Kafka, and a users file.
 
     listener.name.sasl_ssl.plain.sasl.jaas.config=\
         org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret" user_bob="pass";
     sasl.users.file=/etc/eoslog/users        # lines of NAME=PASSWORD; # begins a comment
 
-In a JAAS text only `user_NAME` options say who may log in; `username` and `password` are what a broker of
-Kafka uses towards others. SCRAM takes the same two sources beside the credentials that clients manage with
-AlterUserScramCredentials, so that there is a first administrator.
+In a JAAS text only `user_NAME` options define users; `username` and `password` are what a Kafka broker uses
+for connections to other brokers. SCRAM uses both sources too, besides the credentials that clients manage
+with AlterUserScramCredentials, so that a first administrator can log in.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _USER = "user_"
 
 
 def jaas_users(text: str, option: str) -> dict[str, str]:
-    """The passwords of a JAAS text by user. Raises ConfigError, which shows nothing of the text."""
+    """The passwords in a JAAS text, by user. Raises ConfigError, which shows nothing of the text."""
     try:
         given = jaas.parse(text).options
     except jaas.JaasError as error:
@@ -52,10 +52,10 @@ def file_users(path: str) -> dict[str, str]:
 
 
 class Passwords:
-    """Who may log in at one listener by one mechanism, by configuration. The file is read when it changes."""
+    """The configured users of one listener and mechanism. The file is read again when it changes."""
 
     def __init__(self, listener: Listener, mechanism: str, config: Any) -> None:
-        """Read all once. Raises ConfigError."""
+        """Read both sources. Raises ConfigError."""
         option = f"{mechanism.lower()}.sasl.jaas.config"
         text = listener.own.get(option)
         full = f"{PREFIX}{listener.name.lower()}.{option}"
@@ -77,18 +77,18 @@ class Passwords:
             self._file, self._stamp = file_users(self._path), stamp
 
     def password(self, user: str) -> str | None:
-        """The user's password; None for an unknown user. Raises ConfigError if the file is not right."""
+        """The user's password; None for an unknown user. Raises ConfigError if the file is invalid."""
         self._follow()
         return self._jaas.get(user, self._file.get(user))
 
     @property
     def all(self) -> Mapping[str, str]:
-        """Passwords by user. Raises ConfigError if the file is not right."""
+        """Passwords by user. Raises ConfigError if the file is invalid."""
         self._follow()
         return {**self._file, **self._jaas}
 
     def fits(self, user: str, password: str) -> bool:
-        """Whether this is the user's password, found out in the same time for any wrong one."""
+        """Whether this is the user's password; takes the same time for every wrong one."""
         known = self.password(user)
         right = hmac.compare_digest((known or "").encode(), password.encode())
         return right and known is not None

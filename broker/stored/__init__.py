@@ -1,1 +1,1 @@
-"""What a broker keeps in small files beside its logs, and what follows from it: configs, access rules."""
+"""What a broker stores in small files beside its logs: configs and ACLs."""

@@ -1,6 +1,6 @@
-"""The ACLs of a broker: kept in `acls.json` of the data directory, and what they decide.
+"""The authorizer: a broker's ACLs, stored in `acls.json` of the data directory, and the decisions they give.
 
-A change is written and synced before it counts; if it cannot be written nothing changes.
+A change takes effect once it is written and synced. If it cannot be written, nothing changes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Authorizer:
             known = decode(files.read_whole(fs, self._path), self._path)
         self.acls = Acls(known, open_without=open_without)
         self.version = 0
-        """Grows with each change of the ACLs."""
+        """Increases with each change of the ACLs."""
         self._decided: dict[tuple[Client, Operation, ResourceType, str], bool] = {}
 
     def allows(self, client: Client, operation: Operation, resource: ResourceType, name: str) -> bool:
@@ -60,15 +60,15 @@ class Authorizer:
         return answer
 
     def allows_some(self, client: Client, operation: Operation, resource: ResourceType) -> bool:
-        """Whether there may be a resource of this type to which the client may do `operation`."""
+        """Whether the client may do `operation` to at least one possible resource of this type."""
         return client.principal in self._super_users or self.acls.allows_some(client, operation, resource)
 
     def add(self, acls: Sequence[Acl]) -> None:
-        """Add rules that are not there yet. Raises KafkaError, and nothing changes."""
+        """Add the rules that do not exist yet. On KafkaError nothing changes."""
         self._change(self.acls.changed(add=acls))
 
     def remove(self, filters: Sequence[AclFilter]) -> list[list[Acl]]:
-        """Remove what the filters mean; answers it for each. Raises KafkaError, and nothing changes."""
+        """Remove the rules that match; returns them for each filter. On KafkaError nothing changes."""
         found = [self.acls.matching(wanted) for wanted in filters]
         self._change(self.acls.changed(remove=[acl for acls in found for acl in acls]))
         return found
@@ -97,7 +97,7 @@ def encode(acls: Acls) -> bytes:
 
 
 def decode(data: bytes, path: str) -> list[Acl]:
-    """Read what `encode` made. Raises files.BadFile: with rules lost a broker would be open or shut."""
+    """Read what `encode` wrote. Raises files.BadFile: without its rules a broker would allow too much."""
     try:
         content: Any = json.loads(data)
         if content["version"] != _VERSION:

@@ -1,7 +1,7 @@
-"""Configs that clients set while the broker runs, apart from those of topics: kept in `configs.json`.
+"""Configs of brokers and groups that clients set while the broker runs, stored in `configs.json`.
 
-They are of a kind (the broker's options, groups) and of a name: a broker's id or "" for all brokers, a group
-id. Topics keep theirs in the registry of topics.
+A config belongs to a kind (broker or group) and a name: a broker's id, "" for all brokers, or a group id.
+Configs of topics are in the registry of topics.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class ConfigStore:
             self._kinds = _decode(files.read_whole(fs, self.path), self.path)
 
     def get(self, kind: Kind, name: str) -> dict[str, str]:
-        """What is set there, by config; empty if nothing is. The caller must not change it."""
+        """The configs that are set there, by name. The caller must not change the mapping."""
         return self._kinds[kind].get(name, {})
 
     def names(self, kind: Kind) -> list[str]:
-        """Where something is set, sorted."""
+        """The names for which something is set, sorted."""
         return sorted(self._kinds[kind])
 
     def put(self, kind: Kind, name: str, configs: Mapping[str, str]) -> None:
-        """Set these configs and no others there. Raises KafkaError KAFKA_STORAGE_ERROR, changing nothing."""
+        """Set exactly these configs there. On KafkaError KAFKA_STORAGE_ERROR nothing changes."""
         changed = {**self._kinds[kind], name: dict(configs)}
         if not configs:
             del changed[name]

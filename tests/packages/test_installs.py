@@ -162,12 +162,14 @@ def test_jar_in_a_notebook_whose_session_is_started_anew(
     bare: BarePython, built: Built, kafka: Kafka, tmp_path: Path, spark_version: str
 ) -> None:
     """spark.jars.packages on local[2]. Modules are real and connections live from batch to batch: in the
-    tasks' processes, and in the driver's, which remember the run."""
+    tasks' processes, and in the driver's, which remember the run. Batches are too large to be one task
+    (small.batch.max.offsets), as those of the other tests are."""
     if not spark_version.startswith("4.3"):
         pytest.skip("one version is enough for what the other tests of both do not ask")
     notes = tmp_path / "notes.jsonl"
     typed = block("from pyspark.sql").replace("/path/to/build/maven", str(built.repository))
-    copy = Copy(kafka, tmp_path, LOCAL, batches=BATCHES, notebook=typed, notes=str(notes), sessions=2)
+    more = {"notebook": typed, "notes": str(notes), "sessions": 2}
+    copy = Copy(kafka, tmp_path, LOCAL, rows=BATCHES * 2_000, batches=BATCHES, **more)
     with Application(bare, tmp_path, copy.plan, copy.settings) as running:
         copy.check(running.result(), origin=".jar", spark=spark_version)
     check_notes([json.loads(line) for line in notes.read_text().splitlines()])

@@ -1,7 +1,7 @@
 """Events that reach a classic group, and the answers it gives. Data only.
 
-A `ticket` is a number the caller gives to a request. Its answer comes back under that number, from
-the same step or from a later one (joins and syncs are parked until the group has an answer).
+A `ticket` is a number that the caller gives to a request. The answer comes back under that number, from
+the same step or a later one (joins and syncs are parked until the group can answer them).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from eoslog.protocol.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """JoinGroup. `new_member_id` is the id to use if the group has to give one."""
+    """JoinGroup. `new_member_id` is the id to use if the group must assign one."""
 
     member_id: str
     instance_id: str | None
@@ -26,7 +26,7 @@ class Join:
     rebalance_timeout_ms: int
     new_member_id: str
     requires_known_id: bool = True
-    """True from version 4 (KIP-394): an unknown dynamic member first gets an id and comes back."""
+    """True from version 4 (KIP-394): an unknown dynamic member first gets an id, then joins again."""
     can_skip_assignment: bool = False
     """True from version 9 (KIP-814): the leader understands skip_assignment."""
 
@@ -61,7 +61,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed: look at the deadlines."""
+    """Time has passed: check the deadlines."""
 
 
 Request = Join | Sync | Heartbeat | Leave
@@ -115,12 +115,12 @@ ANSWER_TO: dict[type[Request], type[Answer]] = {
     Heartbeat: HeartbeatAnswer,
     Leave: LeaveAnswer,
 }
-"""What kind of answer each request gets."""
+"""The type of answer to each request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a step decided. If `persist`, write the group's metadata before anything else shows."""
+    """The result of a step. If `persist`, write the group's metadata before any effect is visible."""
 
     group: Group
     answers: tuple[tuple[int, Answer], ...] = ()

@@ -3,8 +3,8 @@
     Empty -> PreparingRebalance -> CompletingRebalance -> Stable, with rebalances back to
     PreparingRebalance; the table is `classic_state.PREDECESSORS`.
 
-The caller persists what the outcome says, then keeps the outcome's group, then sends the answers.
-Refused events change nothing. Joining is in `classic_join`, the rebalance in `classic_rebalance`.
+The caller first writes what the outcome says, then replaces the group by the outcome's, then sends the
+answers. Refused events change nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from eoslog.broker.rules.classic.state import Group, GroupState, Settings
 from eoslog.protocol.errors import ErrorCode
 
 NO_TICKET = -1
-"""The ticket of a Tick, which is nobody's request."""
+"""The ticket of a Tick, which is not a request."""
 
 
 def step(group: Group, event: Event, ticket: int, now: int, settings: Settings) -> Outcome:
@@ -48,7 +48,7 @@ def step(group: Group, event: Event, ticket: int, now: int, settings: Settings) 
 
 
 def resume(group: Group, now: int) -> Group:
-    """Start the sessions of a group that was read back from the log; its members may still be there."""
+    """Start the sessions of a group that was read from the log: its members may still be alive."""
     resumed = group.copy()
     for key, member in group.members.items():
         resumed.members[key] = replace(member, session_deadline=now + member.session_timeout_ms)
@@ -66,7 +66,7 @@ def touch(group: Group, member_id: str, now: int) -> Group:
 
 
 def _validate(group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    """Return why a request of a member of a generation cannot be taken, or NONE."""
+    """The error code for a request of a member in a generation, or NONE."""
     if not group.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if group.state is GroupState.DEAD:
@@ -96,7 +96,7 @@ def _sync(work: Work, ticket: int, event: Sync) -> None:
         work.answer(ticket, SyncAnswer(error, group.protocol_type, group.protocol, member.assignment))
         return
     if member.sync_ticket is not None:
-        # Its client retried and listens for this one now.
+        # The client has retried and waits for this answer now.
         work.answer(member.sync_ticket, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
     work.update(replace(member, sync_ticket=ticket))
     if group.leader == event.member_id:
@@ -132,7 +132,7 @@ def _leave(work: Work, ticket: int, event: Leave) -> None:
 
 
 def _leave_one(work: Work, member_id: str, instance_id: str | None) -> ErrorCode:
-    """Take one member out; without a member id an administrator names it by its instance id."""
+    """Remove one member. Without a member id, an administrator names it by its instance id."""
     group = work.group
     if not member_id:
         holder = group.static_member(instance_id) if instance_id is not None else None
@@ -148,18 +148,18 @@ def _leave_one(work: Work, member_id: str, instance_id: str | None) -> ErrorCode
 
 
 def _tick(work: Work) -> None:
-    """Let every deadline that has come take effect: sessions first, then the phases they may end."""
+    """Apply every deadline that has passed: sessions first, then the phases that these may end."""
     group, now = work.group, work.now
     for member_id, deadline in list(group.pending.items()):
         if deadline <= now:
             _expire(work, member_id)
     for member_id in list(group.members):
-        # Looked up anew: an expiry before it may have ended a phase, which starts sessions again.
+        # Looked up again: an earlier expiry may have ended a phase, which restarts sessions.
         member = group.members.get(member_id)
         if member is None or member.session_deadline is None or member.session_deadline > now:
             continue
         if member.parked:
-            # Alive as long as it waits here; its session starts again when it is answered.
+            # It counts as alive while it waits here; its session restarts with the answer.
             work.update(replace(member, session_deadline=None))
         else:
             _expire(work, member_id)
@@ -175,7 +175,7 @@ def _tick(work: Work) -> None:
 
 
 def _expire(work: Work, member_id: str) -> None:
-    """Take out one whose session ended, and go on without it."""
+    """Remove a member whose session has ended, and continue without it."""
     group = work.group
     was_member = member_id in group.members
     work.remove(member_id)

@@ -1,4 +1,4 @@
-"""Joining a classic group: new and returning, dynamic and static members, and who is refused."""
+"""JoinGroup of a classic group: new and returning members, dynamic and static ones, and refusals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eoslog.protocol.errors import ErrorCode
 
 
 def join(work: Work, ticket: int, event: Join) -> None:
-    """Let a member in, or say why not. The answer may come from a later step."""
+    """Admit a member or refuse it. The answer may come from a later step."""
     error = _refusal(work, event)
     if error is not ErrorCode.NONE:
         work.answer(ticket, JoinAnswer(error, event.member_id))
@@ -33,7 +33,7 @@ def join(work: Work, ticket: int, event: Join) -> None:
 
 
 def validate_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
-    """Say whether `member_id` (of the static member `instance_id`, if given) is in the group."""
+    """The error code if `member_id` (of the static member `instance_id`, if given) is not in the group."""
     if instance_id is not None:
         holder = group.static_member(instance_id)
         if holder is None:
@@ -44,7 +44,7 @@ def validate_member(group: Group, member_id: str, instance_id: str | None) -> Er
 
 
 def _refusal(work: Work, event: Join) -> ErrorCode:
-    """Return why a join cannot be taken at all, or NONE."""
+    """The error code for a join that must be refused in any state, or NONE."""
     group, settings = work.group, work.settings
     shortest, longest = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
     if not group.group_id:
@@ -58,13 +58,13 @@ def _refusal(work: Work, event: Join) -> ErrorCode:
     if not event.member_id:
         return ErrorCode.NONE
     if event.member_id in group.pending:
-        # Ids are only handed out ahead of time to dynamic members.
+        # Only dynamic members get an id before they join.
         return ErrorCode.NONE if event.instance_id is None else ErrorCode.UNKNOWN_MEMBER_ID
     return validate_member(group, event.member_id, event.instance_id)
 
 
 def _accepts(work: Work, member_id: str) -> bool:
-    """Say whether the group has room for this joiner; those already waiting or in keep their place."""
+    """Whether the group has room for this member. Members that are in or waiting keep their place."""
     group, limit = work.group, work.settings.group_max_size
     member = group.members.get(member_id)
     if group.state is GroupState.EMPTY:
@@ -89,7 +89,7 @@ def _add(work: Work, ticket: int, event: Join, member_id: str) -> None:
         rebalance_timeout_ms=event.rebalance_timeout_ms,
         protocols=event.protocols,
         join_ticket=ticket,
-        # It cannot send heartbeats before it is answered, so another, longer limit holds till then.
+        # It cannot send heartbeats before it has an answer, so a longer limit applies until then.
         session_deadline=work.now + work.settings.new_member_join_timeout_ms,
         is_new=True,
     )
@@ -98,7 +98,7 @@ def _add(work: Work, ticket: int, event: Join, member_id: str) -> None:
 
 
 def _rejoin(work: Work, ticket: int, event: Join) -> None:
-    """A member of the group joins again: park it, or tell it the generation if nothing changes."""
+    """A member of the group joins again: park it, or answer with the generation if nothing changes."""
     group = work.group
     member = group.members[event.member_id]
     unchanged = member.protocols == event.protocols
@@ -108,13 +108,13 @@ def _rejoin(work: Work, ticket: int, event: Join) -> None:
     ):
         work.answer(ticket, work.current(event.member_id))
         return
-    # In all other cases the group rebalances; a leader does so on purpose (say, new partitions).
+    # In all other cases the group rebalances; a leader asks for it on purpose (new partitions).
     _park(work, member, ticket, event)
     work.rebalance_or_complete()
 
 
 def _join_static(work: Work, ticket: int, event: Join) -> None:
-    """A static member comes without an id: a first start, or a restart that takes its place over."""
+    """A static member joins without an id: a first start, or a restart that takes over its place."""
     group = work.group
     old = group.static_member(event.instance_id or "")
     if old is None:
@@ -129,7 +129,7 @@ def _join_static(work: Work, ticket: int, event: Join) -> None:
         else:
             work.rebalance_or_complete()
     elif group.state is GroupState.COMPLETING:
-        # The leader may be assigning to the old id right now.
+        # The leader may be computing an assignment for the old id right now.
         work.prepare()
     else:
         work.complete_if_all_joined()
@@ -150,7 +150,7 @@ def _take_over(work: Work, member: Member, ticket: int, event: Join, leader: str
 
 
 def _park(work: Work, member: Member, ticket: int, event: Join) -> Member:
-    """Note a known member's join; an earlier one of it that still waits (its client retried) ends."""
+    """Park a known member's join. If an earlier join of it still waits (the client retried), end that one."""
     if member.join_ticket is not None:
         work.answer(member.join_ticket, JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     parked = replace(

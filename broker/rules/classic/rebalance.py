@@ -1,7 +1,7 @@
-"""The rebalance of a classic group: who is in, when the join phase ends, who leads, what is answered.
+"""The rebalance of a classic group: its members, the end of the join phase, the leader, the answers.
 
-`Work` is one step in progress: a copy of the group that the event's rules change, and the answers and
-the record that come out of it. The group the step started from stays as it was.
+`Work` is one step in progress: a copy of the group that the event's rules change, the answers, and whether a
+record must be written. The original group does not change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from eoslog.broker.rules.classic.state import (
 from eoslog.protocol.errors import ErrorCode
 
 SHORTEST_WAIT_MS = 1_000
-"""How long a join phase that nobody has joined goes on at least, before it is looked at again."""
+"""The least time before a join phase without any member is checked again."""
 
 
 class Work:
@@ -34,7 +34,7 @@ class Work:
         self.persist = False
 
     def outcome(self) -> Outcome:
-        """Return what the step came to."""
+        """The result of the step."""
         return Outcome(self.group, tuple(self.answers), self.persist)
 
     def answer(self, ticket: int, answer: Answer) -> None:
@@ -60,11 +60,11 @@ class Work:
         group.members[member.member_id] = member
 
     def update(self, member: Member) -> None:
-        """Put a changed member back in its place."""
+        """Replace a member by its changed copy."""
         self.group.members[member.member_id] = member
 
     def remove(self, member_id: str, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
-        """Take a member or a handed-out id out; its parked requests are answered with `error`."""
+        """Remove a member or a handed-out id, and answer its parked requests with `error`."""
         group = self.group
         group.pending.pop(member_id, None)
         group.pending_sync -= {member_id}
@@ -76,7 +76,7 @@ class Work:
             group.leader = next(iter(group.members), None)
 
     def replace_static(self, old: Member, member_id: str) -> Member:
-        """Give a static member's place to `member_id` and fence whoever still waits under the old id."""
+        """Give a static member's place to `member_id`; fence requests that still wait under the old id."""
         group = self.group
         self._refuse_parked(old, ErrorCode.FENCED_INSTANCE_ID)
         fresh = replace(
@@ -98,7 +98,7 @@ class Work:
         return fresh
 
     def _refuse_parked(self, member: Member, error: ErrorCode) -> None:
-        # Unknown members are told to start over without an id, as they may be one that never got it.
+        # An unknown member must start over without an id: it may never have received its new one.
         told = "" if error is ErrorCode.UNKNOWN_MEMBER_ID else member.member_id
         if member.join_ticket is not None:
             self.answer(member.join_ticket, JoinAnswer(error, told))
@@ -108,14 +108,14 @@ class Work:
     # The join phase
 
     def rebalance_or_complete(self) -> None:
-        """Start a rebalance, or, in the middle of one, see if the join phase can end."""
+        """Start a rebalance or, during one, check whether the join phase can end."""
         if self.group.state in PREDECESSORS[GroupState.PREPARING]:
             self.prepare()
         else:
             self.complete_if_all_joined()
 
     def prepare(self) -> None:
-        """Start a rebalance: whoever waits for an assignment has to join again."""
+        """Start a rebalance: members that wait for an assignment must join again."""
         group = self.group
         if group.state is GroupState.COMPLETING:
             self._refuse_syncs(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -134,13 +134,13 @@ class Work:
             group.join_deadline = self.now + group.rebalance_timeout_ms()
 
     def complete_if_all_joined(self) -> None:
-        """End the join phase if everybody is there and it is not the first one, which waits its delay."""
+        """End the join phase if all members have joined. The initial rebalance always waits for its delay."""
         group = self.group
         if group.state is GroupState.PREPARING and not group.initial and group.all_joined():
             self.complete_join()
 
     def join_deadline_passed(self) -> None:
-        """End the join phase, or extend the first one if a member came meanwhile and time remains."""
+        """End the join phase, or extend the initial one if a member has joined meanwhile and time remains."""
         group = self.group
         delay = min(self.settings.group_initial_rebalance_delay_ms, group.initial_remaining_ms)
         if not (group.initial and group.grew and delay):
@@ -151,10 +151,10 @@ class Work:
         group.initial_remaining_ms -= delay
 
     def complete_join(self) -> None:
-        """End the join phase: drop dynamic members that did not come, begin the next generation.
+        """End the join phase: remove dynamic members that did not join, and begin the next generation.
 
-        If only absent static members are left nobody could lead; the phase goes on until they come
-        back or their sessions end.
+        If only absent static members remain, nobody could lead. Then the phase continues until they return or
+        their sessions end.
         """
         group = self.group
         group.join_deadline = None
@@ -174,7 +174,7 @@ class Work:
             self.persist = True
 
     def _elect(self) -> bool:
-        """Keep the leader if it has joined, else take the first that has; False if nobody has."""
+        """Keep the leader if it has joined, else choose the first member that has. False if nobody has."""
         group = self.group
         joined = [m.member_id for m in group.members.values() if m.join_ticket is not None]
         if group.leader not in joined and joined:
@@ -200,7 +200,7 @@ class Work:
             )
 
     def current(self, member_id: str, skip_assignment: bool = False) -> JoinAnswer:
-        """Return the join answer that describes the present generation to `member_id`."""
+        """The join answer that describes the current generation to `member_id`."""
         group = self.group
         members: tuple[tuple[str, str | None, bytes], ...] = ()
         if group.leader == member_id:
@@ -219,14 +219,14 @@ class Work:
     # The sync phase
 
     def synced(self, member_id: str) -> None:
-        """Note that a member has asked for its assignment; when all have, stop waiting for them."""
+        """Note that a member has asked for its assignment. When all have, stop the deadline for it."""
         group = self.group
         group.pending_sync -= {member_id}
         if not group.pending_sync:
             group.sync_deadline = None
 
     def assign(self, assignments: dict[str, bytes]) -> None:
-        """Take the leader's assignments, answer every parked sync, and be stable."""
+        """Store the leader's assignments, answer every parked sync, and become Stable."""
         group = self.group
         for member in list(group.members.values()):
             assignment = assignments.get(member.member_id, b"")

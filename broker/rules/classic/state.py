@@ -1,7 +1,6 @@
 """What a classic consumer group is: its states, its members, and the legal transitions as a table.
 
-Data and small questions about it, no events (those are in `classic_group`). Deadlines are
-milliseconds of a monotonic clock; nothing here knows where that clock is.
+Data and simple queries, no events. Deadlines are milliseconds of a monotonic clock, which the caller reads.
 
 Sources: Apache Kafka's classic group protocol with KIP-394 (member id required), KIP-345 (static
 members), KIP-559 (protocol type and name in answers), KIP-814 (skip assignment).
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""A member's protocols in the order it prefers them: (name, metadata)."""
+"""A member's protocols in its order of preference: (name, metadata)."""
 
 
 class GroupState(Enum):
@@ -35,11 +34,11 @@ PREDECESSORS: dict[GroupState, frozenset[GroupState]] = {
     GroupState.STABLE: frozenset({GroupState.COMPLETING}),
     GroupState.DEAD: frozenset(GroupState),
 }
-"""For each state, the states it may be entered from."""
+"""For each state, the states that may precede it."""
 
 
 class IllegalTransition(AssertionError):
-    """A rule tried to move a group along an edge that PREDECESSORS does not have: a bug of ours."""
+    """A rule made a transition that PREDECESSORS does not have: a bug in the rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class Member:
     sync_ticket: int | None = None
     session_deadline: int | None = None
     is_new: bool = False
-    """True until its first join is answered: it has no id to send heartbeats with yet."""
+    """True until its first join is answered: until then it has no id for heartbeats."""
 
     def metadata(self, protocol: str) -> bytes:
         """Return this member's metadata for `protocol`, empty if it does not name it."""
@@ -77,7 +76,7 @@ class Member:
 
     @property
     def parked(self) -> bool:
-        """True while a join or sync of it waits here, which counts as a heartbeat (not for new members)."""
+        """True while a join or sync of it waits here. This counts as a heartbeat, but not for new members."""
         return not self.is_new and (self.join_ticket is not None or self.sync_ticket is not None)
 
 
@@ -93,34 +92,34 @@ class Group:
     leader: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
     pending: dict[str, int] = field(default_factory=dict)
-    """Ids handed out with MEMBER_ID_REQUIRED that have not joined yet, and when they lapse."""
+    """Ids that were given out with MEMBER_ID_REQUIRED and have not joined yet, and when they expire."""
     pending_sync: frozenset[str] = frozenset()
     """Members of this generation that have not asked for their assignment yet."""
     join_deadline: int | None = None
     sync_deadline: int | None = None
     initial: bool = False
-    """True in the first rebalance after Empty: it waits for its delay even if all have joined."""
+    """True in the first rebalance after Empty, which waits for its delay even if all have joined."""
     initial_remaining_ms: int = 0
     grew: bool = False
-    """True if a member came during the initial delay, which then is extended."""
+    """True if a member joined during the initial delay, which is extended then."""
     state_since: int = field(default=-1, compare=False)
-    """When it came to its state (ms since the epoch), -1 if nobody knows; set by who knows the time."""
+    """When it entered its state (ms since the epoch), -1 if unknown; the caller sets it."""
 
     def copy(self) -> Group:
-        """Return a copy that can be changed without touching this group."""
+        """A copy that can be changed without changing this group."""
         return replace(self, members=dict(self.members), pending=dict(self.pending))
 
     @property
     def vacant(self) -> bool:
-        """True if forgetting the group would lose nothing: never had a generation, nobody is in or coming."""
+        """True if nothing is lost with the group: no generation yet, and no members present or expected."""
         return self.state is GroupState.EMPTY and self.generation == 0 and not self.pending
 
     def static_member(self, instance_id: str) -> Member | None:
-        """Return the member that holds `instance_id` now."""
+        """The member that holds `instance_id` now."""
         return next((m for m in self.members.values() if m.instance_id == instance_id), None)
 
     def all_joined(self) -> bool:
-        """True if every member has sent its join and no handed-out id is still expected."""
+        """True if every member has joined and no given-out id is still expected."""
         return not self.pending and all(m.join_ticket is not None for m in self.members.values())
 
     def rebalance_timeout_ms(self) -> int:
@@ -144,13 +143,13 @@ class Group:
         return any(name in common for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Let every member vote for the first of its protocols that all support; most votes win."""
+        """Each member votes for the first of its protocols that all members support; the most votes win."""
         common = self.candidates()
         votes = Counter(next(n for n, _ in m.protocols if n in common) for m in self.members.values())
         return votes.most_common(1)[0][0]
 
     def next_deadline(self) -> int | None:
-        """Return the earliest time at which a tick would have something to look at."""
+        """The earliest time at which a Tick would have an effect."""
         times: Iterable[int | None] = (
             self.join_deadline,
             self.sync_deadline,

@@ -1,9 +1,9 @@
-"""The server-side assignors of consumer groups (KIP-848): `range` and, for like subscriptions, `uniform`.
+"""The server-side assignors of consumer groups (KIP-848): `range`, and `uniform` for equal subscriptions.
 
-`range` gives each member neighbouring partitions with the same indexes in every topic, so that topics that
-are partitioned alike can be joined; static members come first, by instance id, then the others by member id.
-`uniform` gives each member as many partitions as any other, give or take one, and moves as few as it can;
-members with different subscriptions are in `consumer_balance`. Members are taken in the order of their ids.
+`range` gives each member a run of partitions with the same indexes in every topic, so that topics with equal
+partitioning can be joined. Static members come first, by instance id, then the others by member id.
+`uniform` gives all members the same number of partitions, up to one, and moves as few as possible. Members
+are taken in the order of their ids. For different subscriptions it uses `balance`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from eoslog.broker.rules.consumer.state import Part
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """A member as the assignors see it; `has` is its target so far, what is gone meanwhile included."""
+    """A member as the assignors see it; `has`: its target so far, including deleted partitions."""
 
     topics: frozenset[bytes]
     instance_id: str | None = None
@@ -29,17 +29,17 @@ class Subscriber:
 Subscribers = Mapping[str, Subscriber]
 """By member id."""
 Sizes = Mapping[bytes, int]
-"""Partitions of each topic, by topic id; at least of every topic that is subscribed to."""
+"""The number of partitions by topic id; at least for every topic that is subscribed to."""
 Targets = dict[str, frozenset[Part]]
 
 
 def alike(members: Subscribers) -> bool:
-    """Tell whether all members subscribe to the same topics."""
+    """Whether all members subscribe to the same topics."""
     return len({member.topics for member in members.values()}) <= 1
 
 
 def assign_range(members: Subscribers, sizes: Sizes) -> Targets:
-    """Give each topic's subscribers one stretch of its partitions each."""
+    """Give each subscriber of a topic one run of its partitions."""
 
     def rank(member_id: str) -> tuple[bool, str]:
         instance_id = members[member_id].instance_id
@@ -61,7 +61,7 @@ def assign_range(members: Subscribers, sizes: Sizes) -> Targets:
 
 
 def assign_uniform(members: Subscribers, sizes: Sizes) -> Targets:
-    """Give each member the same number of partitions, moving few."""
+    """Give each member the same number of partitions and move as few as possible."""
     if not alike(members):
         return balance({member_id: (m.topics, m.has) for member_id, m in members.items()}, sizes)
     topics = sorted(next(iter(members.values())).topics) if members else []
@@ -80,7 +80,7 @@ def assign_uniform(members: Subscribers, sizes: Sizes) -> Targets:
         free += parts[quota:]
         missing = quota - len(parts)
         if missing > 0 and takes_extra and len(kept) - place > extras:
-            # There are members enough left to take the extra ones; the last ones have no choice.
+            # Enough members remain for the extra partitions; the last members have no choice.
             missing, takes_extra = missing - 1, False
         extras -= takes_extra
         if missing > 0:
@@ -94,4 +94,4 @@ def assign_uniform(members: Subscribers, sizes: Sizes) -> Targets:
 Assignor = Callable[[Subscribers, Sizes], Targets]
 
 ASSIGNORS: dict[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
-"""By the name that members ask for them."""
+"""The assignors, by the name in requests."""

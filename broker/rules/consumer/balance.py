@@ -1,9 +1,9 @@
 """The uniform assignor (KIP-848) for members with different subscriptions.
 
-What nobody has goes to the least loaded subscriber, topics with few subscribers first, for these have the
-least choice. Then, topic after topic, partitions move from the most to the least loaded subscribers of the
-topic while that makes them more alike, and again until nothing moves. That is no perfect balance, but it is
-sticky, the same every time, and good.
+A partition without an owner goes to the least loaded subscriber. Topics with few subscribers come first,
+since they have the least choice. Then, for one topic after another, partitions move from the most to the
+least loaded subscribers while that makes their loads more equal, until nothing moves any more. The balance is
+not always perfect, but it is sticky, deterministic and good.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from struct import Struct
 from eoslog.broker.rules.consumer.state import Part
 
 ROUNDS = 16
-"""How often the topics are gone through at most; each round leaves less to do."""
+"""The most rounds over all topics; each round leaves less to do."""
 
 _SIGNED = Struct(">qq")
 
@@ -23,7 +23,7 @@ _SIGNED = Struct(">qq")
 def balance(
     members: Mapping[str, tuple[frozenset[bytes], frozenset[Part]]], sizes: Mapping[bytes, int]
 ) -> dict[str, frozenset[Part]]:
-    """Assign to members given as (topics subscribed to, partitions had), each by member id."""
+    """Assign partitions to members, given by member id as (subscribed topics, partitions so far)."""
     work = _Balance(members, sizes)
     work.assign_unowned()
     work.even_out()
@@ -53,11 +53,11 @@ class _Balance:
 
     def _urgency(self, topic: bytes) -> tuple[float, int, tuple[int, int]]:
         readers = len(self.subscribers[topic])
-        high, low = _SIGNED.unpack(topic)  # Kafka compares ids as two signed numbers.
+        high, low = _SIGNED.unpack(topic)  # Kafka compares ids as two signed numbers
         return -len(self.owner[topic]) / readers, readers, (high, low)
 
     def assign_unowned(self) -> None:
-        """Give what nobody has to the least loaded subscribers."""
+        """Give partitions without an owner to the least loaded subscribers."""
         for topic in self.topics:
             owners, line = self.owner[topic], _Line(self.load, self.subscribers[topic])
             for index, owner in enumerate(owners):
@@ -65,7 +65,7 @@ class _Balance:
                     self._give(topic, index, line.least())
 
     def even_out(self) -> None:
-        """Go through the topics until none of them changes any more."""
+        """Even out all topics until none of them changes any more."""
         shared = [topic for topic in self.topics if len(self.subscribers[topic]) > 1]
         unchanged = 0
         for _ in range(ROUNDS):
@@ -75,7 +75,7 @@ class _Balance:
                     return
 
     def _even_out(self, topic: bytes) -> bool:
-        """Move this topic's partitions from the most to the least loaded; tell whether any moved."""
+        """Move this topic's partitions from the most to the least loaded; returns whether any moved."""
         readers, owners = self.subscribers[topic], self.owner[topic]
         loads = [self.load[number] for number in readers]
         if max(loads) - min(loads) <= 1:
@@ -110,10 +110,10 @@ class _Balance:
 
 
 class _Line:
-    """A topic's subscribers from the least to the most loaded, with a group of equals worked on at each end.
+    """A topic's subscribers from the least to the most loaded, with a group of equal load at each end.
 
-    Each member of the lower group is given one partition; then the group is one level higher and takes in
-    those who already are there. The upper group gives in the same way and goes down.
+    Each member of the lower group gets one partition; then the group is one level higher, and members that
+    are already on that level join it. The upper group gives partitions away and goes down in the same way.
     """
 
     def __init__(self, load: list[int], members: list[int]) -> None:
@@ -126,7 +126,7 @@ class _Line:
         self.high_level = load[self.members[-1]] + 1
 
     def least(self) -> int:
-        """The next one to be given a partition."""
+        """The next member to get a partition."""
         if self.low_next >= self.low_end:
             self.low_level += 1
             while self.low_end < len(self.members) and self._load(self.low_end) == self.low_level:
@@ -136,7 +136,7 @@ class _Line:
         return self.members[self.low_next - 1]
 
     def most(self, held: Mapping[int, list[int]]) -> int | None:
-        """The next one to give a partition away, None if nobody has one of this topic to give."""
+        """The next member to give a partition away; None if nobody has one of this topic."""
         while not self.even():
             number = self._most()
             if number is None or held.get(number):
@@ -145,7 +145,7 @@ class _Line:
         return None
 
     def even(self) -> bool:
-        """Tell whether the two groups differ by one at most, so that nothing is gained any more."""
+        """Whether the two groups differ by at most one, so that a move gains nothing."""
         return self.high_level - self.low_level <= 1
 
     def _load(self, place: int) -> int:
@@ -166,7 +166,7 @@ class _Line:
         return self.members[self.high_next + 1]
 
     def _exclude(self) -> None:
-        """Take the one that `_most` gave last out of the upper group: it has nothing to give."""
+        """Remove the last member that `most` returned from the upper group: it has nothing to give."""
         place, last = self.high_next + 1, self.high_end - 1
         self.members[place], self.members[last] = self.members[last], self.members[place]
         self.high_end -= 1

@@ -1,4 +1,4 @@
-"""Events that reach a consumer group (KIP-848), what it answers, and what a step comes to. Data only."""
+"""Events that reach a consumer group (KIP-848), its answers, and the result of a step. Data only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The time, by both clocks, in ms: `monotonic` for deadlines, `wall` (since the epoch) for records."""
+    """The time by both clocks, in ms: `monotonic` for deadlines, `wall` (since the epoch) for records."""
 
     monotonic: int
     wall: int
@@ -30,7 +30,7 @@ class Now:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """ConsumerGroupHeartbeat. None is what the request does not say because nothing changed."""
+    """ConsumerGroupHeartbeat. A field is None where the request omits it because nothing changed."""
 
     member_id: str
     epoch: int
@@ -46,14 +46,14 @@ class Beat:
 
     @property
     def complete(self) -> bool:
-        """True if it says everything, so that it wants to hear everything."""
+        """True if it has every field; then the answer must have every field too."""
         says_topics = self.topics is not None or self.regex is not None
         return self.rebalance_timeout_ms != -1 and says_topics and self.owned is not None
 
 
 @dataclass(frozen=True, slots=True)
 class BeatAnswer:
-    """Answer to a heartbeat; `assignment` is None if it is as the member knows it."""
+    """Answer to a heartbeat; `assignment` is None if the member already has it."""
 
     member_id: str
     epoch: int
@@ -62,19 +62,19 @@ class BeatAnswer:
 
 
 class Timer(Enum):
-    """What a member has a deadline for."""
+    """The deadlines that a member can have."""
 
     SESSION = "its session ended"
     REBALANCE = "it did not give its partitions back in time"
 
 
 Deadlines = dict[tuple[Timer, str], int | None]
-"""By timer and member id: when it ends (monotonic ms), or None to stop it."""
+"""By timer and member id: the deadline (monotonic ms), or None to stop it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a step decided: write `facts`, then keep `group` and set `deadlines`, then answer."""
+    """The result of a step: write `facts`, then replace the group by `group`, set `deadlines`, and answer."""
 
     group: Group
     facts: tuple[Fact, ...] = ()

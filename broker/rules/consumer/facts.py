@@ -1,8 +1,8 @@
-"""Facts about consumer groups (KIP-848): what the records of `__consumer_offsets` say, and what that changes.
+"""Facts about consumer groups (KIP-848): the content of records in `__consumer_offsets`, and their effect.
 
-One class a kind of record (ConsumerGroup...Key and Value); a fact whose value is None is a tombstone and
-takes away what its key names. The order in which the rules make them is Kafka's: a member's tombstones run
-current assignment, target, member; a group's end with its epoch.
+There is a class for each kind of record (ConsumerGroup...Key and Value). A fact whose value is None is a
+tombstone and removes what its key names. The rules make facts in Kafka's order: a member's tombstones are
+current assignment, target, member; a group's last tombstone is that of its epoch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from eoslog.broker.rules.consumer.state import LEAVE_EPOCH, Current, Group, Memb
 
 @dataclass(frozen=True, slots=True)
 class EpochFact:
-    """The group's epoch, and a hash of the topics it was made for. Without epoch: the group is gone."""
+    """The group's epoch, and a hash of the topics it was made for. Without an epoch the group is deleted."""
 
     epoch: int | None
     metadata_hash: int = 0
@@ -23,7 +23,7 @@ class EpochFact:
 
 @dataclass(frozen=True, slots=True)
 class OldMetadataFact:
-    """ConsumerGroupPartitionMetadata of older brokers is there, or is taken away."""
+    """A ConsumerGroupPartitionMetadata record of older brokers exists, or is removed."""
 
     present: bool
 
@@ -46,7 +46,7 @@ class TargetEpochFact:
 
 @dataclass(frozen=True, slots=True)
 class TargetFact:
-    """What a member shall have in the end."""
+    """The target assignment of a member."""
 
     member_id: str
     parts: frozenset[Part] | None
@@ -54,7 +54,7 @@ class TargetFact:
 
 @dataclass(frozen=True, slots=True)
 class CurrentFact:
-    """Where a member is."""
+    """The current assignment of a member."""
 
     member_id: str
     current: Current | None
@@ -62,7 +62,7 @@ class CurrentFact:
 
 @dataclass(frozen=True, slots=True)
 class RegexFact:
-    """What topics a regular expression stands for."""
+    """The topics that a regular expression matches."""
 
     regex: str
     resolved: Resolved | None
@@ -76,12 +76,12 @@ _GONE = Current(epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH)
 
 
 def ends_group(fact: Fact) -> bool:
-    """Tell whether the group is gone after this fact."""
+    """Whether this fact deletes the group."""
     return isinstance(fact, EpochFact) and fact.epoch is None
 
 
 def makes_group(fact: Fact) -> bool:
-    """Tell whether a group that does not exist begins with this fact; a tombstone is about nothing then."""
+    """Whether this fact creates a group that does not exist. A tombstone does not."""
     if isinstance(fact, EpochFact | TargetEpochFact):
         return fact.epoch is not None
     if isinstance(fact, OldMetadataFact):
@@ -98,7 +98,7 @@ def _value(fact: MemberFact | TargetFact | CurrentFact | RegexFact) -> object:
 
 
 def apply(group: Group, fact: Fact) -> None:
-    """Change `group` by one fact."""
+    """Apply one fact to `group`."""
     if isinstance(fact, EpochFact):
         group.epoch, group.metadata_hash = fact.epoch or 1, fact.metadata_hash
     elif isinstance(fact, OldMetadataFact):

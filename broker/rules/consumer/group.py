@@ -1,8 +1,8 @@
-"""A consumer group's rules (KIP-848): heartbeats of members, their leaving, and deadlines that pass.
+"""A consumer group's rules (KIP-848): heartbeats of members, leaving members, and expired deadlines.
 
-A heartbeat does up to three things: it takes over who the member is and what it wants, which may begin a new
-group epoch; it has the target assignment made for that epoch; and it takes the member one step towards its
-target. Refusals are raised as KafkaError, and nothing has changed then.
+A heartbeat does up to three things. It updates the member's subscription, which may begin a new group epoch.
+It makes the target assignment for that epoch. It moves the member one step towards its target. Refusals are
+raised as KafkaError and change nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 def heartbeat(
     group: Group, beat: Beat, cluster: Cluster, now: Now, settings: Settings
 ) -> tuple[Outcome, BeatAnswer]:
-    """Apply a heartbeat, also one by which a member joins. `group` is a new `Group` if there is none.
+    """Apply a heartbeat, including one that joins. `group` is a new `Group` if there was none.
 
     Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
     GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION.
@@ -56,7 +56,7 @@ def heartbeat(
 
 
 def _check_room(group: Group, member_id: str, instance_id: str | None, limit: int) -> None:
-    """Raise KafkaError GROUP_MAX_SIZE_REACHED if this one would be one too many."""
+    """Raise KafkaError GROUP_MAX_SIZE_REACHED if the group is full."""
     known = member_id in group.members or group.static_member(instance_id) is not None
     if len(group.members) >= limit and not known:
         raise KafkaError(
@@ -66,7 +66,7 @@ def _check_room(group: Group, member_id: str, instance_id: str | None, limit: in
 
 
 def _admit(work: Work, beat: Beat) -> Member:
-    """The member as it was before this heartbeat; a new one if it joins."""
+    """The member before this heartbeat; a new one if it joins."""
     group = work.group
     holder = group.static_member(beat.instance_id)
     if beat.epoch == JOIN_EPOCH:
@@ -80,7 +80,7 @@ def _admit(work: Work, beat: Beat) -> Member:
 
 
 def _take_over(work: Work, holder: Member, member_id: str) -> Member:
-    """Give a static member's place to its next life. Raises KafkaError UNRELEASED_INSTANCE_ID."""
+    """Give a static member's place to its new process. Raises KafkaError UNRELEASED_INSTANCE_ID."""
     if holder.current.epoch != STATIC_LEAVE_EPOCH:
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -93,7 +93,7 @@ def _take_over(work: Work, holder: Member, member_id: str) -> Member:
 
 
 def _known(group: Group, member_id: str, instance_id: str | None) -> Member:
-    """A member; who names a static id must be the one that holds it.
+    """A member of the group. If it names a static id it must hold that id.
 
     Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
@@ -111,7 +111,7 @@ def _known(group: Group, member_id: str, instance_id: str | None) -> Member:
 
 
 def _check_epoch(group: Group, member: Member, beat: Beat) -> None:
-    """The epoch must be the member's, or the one before if the answer that told the new one was lost."""
+    """The epoch must be the member's; or the one before, if the answer with the new epoch was lost."""
     current = member.current
     lost_answer = (
         beat.epoch == current.previous_epoch
@@ -128,7 +128,7 @@ def _check_epoch(group: Group, member: Member, beat: Beat) -> None:
 
 
 def _profile(old: Profile, beat: Beat) -> Profile:
-    """Who the member is now; what the heartbeat does not say stays."""
+    """The member's new profile; what the heartbeat omits stays."""
     rebalance = beat.rebalance_timeout_ms
     return Profile(
         instance_id=old.instance_id if beat.instance_id is None else beat.instance_id,
@@ -143,9 +143,9 @@ def _profile(old: Profile, beat: Beat) -> Profile:
 
 
 def _update_profile(work: Work, before: Member, profile: Profile) -> bool:
-    """Take over what a member wants; begin a new group epoch if that changes what the target depends on.
+    """Update a member's profile, and begin a new group epoch if the target depends on the change.
 
-    Tells whether its subscription changed. Raises KafkaError INVALID_REGULAR_EXPRESSION.
+    Returns whether its subscription changed. Raises KafkaError INVALID_REGULAR_EXPRESSION.
     """
     old = before.profile
     is_new = before.member_id not in work.group.members
@@ -170,10 +170,10 @@ def _update_profile(work: Work, before: Member, profile: Profile) -> bool:
 
 
 def _refresh_regexes(work: Work) -> bool:
-    """Look up what the group's regular expressions stand for; tell whether that changed.
+    """Resolve the group's regular expressions to topics; returns whether a result changed.
 
-    All of them if the topics, or who may see them, changed; else the new ones alone, so that members with
-    other rights do not take each other's topics away by joining.
+    Resolves all of them if topics or access rights have changed, else only new ones: members with different
+    rights must not remove each other's topics by joining.
     """
     group, changed = work.group, False
     again = group.seen_version != work.cluster.version
@@ -191,7 +191,7 @@ def _refresh_regexes(work: Work) -> bool:
 def leave(
     group: Group, beat: Beat, cluster: Cluster, now: Now, settings: Settings
 ) -> tuple[Outcome, BeatAnswer]:
-    """Apply a heartbeat that says good-bye: for ever, or (a static member, epoch -2) for a while.
+    """Apply a heartbeat that leaves: for good, or (a static member, epoch -2) for a while.
 
     Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
@@ -203,7 +203,7 @@ def leave(
         work.say(
             CurrentFact(member.member_id, Current(STATIC_LEAVE_EPOCH, before, MemberState.STABLE, assigned))
         )
-        # It reads nothing, so there is nothing it has to give back in time.
+        # It reads nothing, so it has nothing to give back in time.
         work.stop(member.member_id, Timer.REBALANCE)
         return work.outcome(), BeatAnswer(member.member_id, STATIC_LEAVE_EPOCH)
     outcome = fence(group, [member.member_id], cluster, now, settings)
@@ -211,7 +211,7 @@ def leave(
 
 
 def fence(group: Group, member_ids: list[str], cluster: Cluster, now: Now, settings: Settings) -> Outcome:
-    """Take out members who leave or whose deadline has passed."""
+    """Remove members that leave or whose deadline has passed."""
     work = Work(group, cluster, now, settings)
     work.remove(member_id for member_id in dict.fromkeys(member_ids) if member_id in group.members)
     return work.outcome()
@@ -239,7 +239,7 @@ def _leaver(group: Group, member_id: str, instance_id: str | None) -> str:
 
 
 def refusal(group: Group, event: Join | Sync | Heartbeat) -> KafkaError:
-    """Why a group with members takes no request of the classic protocol."""
+    """The error for a request of the classic protocol to a group with members."""
     if isinstance(event, Join):
         return KafkaError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,

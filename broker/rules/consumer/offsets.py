@@ -1,7 +1,7 @@
-"""Who may commit and fetch offsets of a consumer group (KIP-848, KIP-1251).
+"""Which members may commit and fetch offsets of a consumer group (KIP-848, KIP-1251).
 
-A member commits with its epoch. One that comes with an older epoch, because it has not heard of the newer
-one yet, may still commit for the partitions it got at that epoch or before and has not lost since.
+A member commits with its epoch. A member with an older epoch, which does not know the newer one yet, may
+still commit for partitions that it got at that epoch or before and has not lost since.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from eoslog.broker.rules.offsets import Committer
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 FIRST_WITH_EPOCH = 9
-"""OffsetCommit's and OffsetFetch's first version that speaks of member epochs."""
+"""The first version of OffsetCommit and OffsetFetch with member epochs."""
 
 
 def check_commit(
@@ -21,8 +21,8 @@ def check_commit(
 ) -> None:
     """Raise KafkaError unless `who` may commit for these partitions.
 
-    Raises UNKNOWN_MEMBER_ID; STALE_MEMBER_EPOCH, which is ILLEGAL_GENERATION in transactions, whose clients
-    know no other; UNSUPPORTED_VERSION.
+    Raises UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION and STALE_MEMBER_EPOCH; in transactions ILLEGAL_GENERATION
+    instead of the last, because their clients do not know it.
     """
     if who.generation < 0 and not group.members:
         return
@@ -46,7 +46,7 @@ def check_commit(
 
 
 def check_fetch(group: Group, member_id: str | None, epoch: int) -> None:
-    """Raise KafkaError UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH unless this one may fetch."""
+    """Raise KafkaError UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH unless this member may fetch."""
     if member_id is None and epoch < 0:
         return
     member = group.members.get(member_id or "")

@@ -1,17 +1,18 @@
 """When committed offsets expire (KIP-211), and when they may be deleted.
 
-| group | an offset expires so long (offsets.retention.minutes) after |
+| group | an offset expires offsets.retention.minutes after |
 |---|---|
 | classic, Empty | the group became empty |
 | classic, Stable, of consumers | its commit, if no member reads its topic |
-| classic, in between, or of others than consumers | it does not |
+| classic, rebalancing, or not of consumers | it does not expire |
 | no members ever (offsets only) | its commit |
 | consumer group with members | its commit, if no member reads its topic |
 | consumer group without members | its commit, or the group became empty, whichever came later |
 
-An offset for which its client asked for a time of its own (OffsetCommit 2-4) expires at that time, in all of
-these. What an open transaction has an offset for never expires. Kafka counts from the commit alone for a
-consumer group without members, so that a group which read a quiet topic loses its offsets when it stops.
+An offset whose client gave a retention time (OffsetCommit 2-4) expires at that time in all of these cases. An
+offset never expires while an open transaction has an offset for the same partition. For a consumer group
+without members Kafka counts from the commit alone, so a group that read a quiet topic loses its offsets as
+soon as it stops.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from eoslog.protocol.schema import ProtocolError
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """From when offsets of a group are counted: from `since` if it is later than the commit.
+    """When offsets of a group begin to age: at the commit, or at `since` if that is later.
 
-    `instead` counts from `since` alone. Offsets of topics that are `read` do not expire.
+    With `instead`, always at `since`. Offsets of topics in `read` do not expire.
     """
 
     since: int = -1
@@ -44,7 +45,7 @@ class Basis:
 
 
 def topics_read(group: ClassicGroup) -> frozenset[str] | None:
-    """The topics that members of a classic group of consumers read; None if that cannot be known."""
+    """The topics that members of a classic group of consumers read; None if that is unknown."""
     if group.protocol_type != PROTOCOL_TYPE:
         return None
     if not group.members:
@@ -54,12 +55,12 @@ def topics_read(group: ClassicGroup) -> frozenset[str] | None:
     try:
         read = [subscribed_topics(m.metadata(group.protocol)) for m in group.members.values()]
     except ProtocolError:
-        return None  # They do not speak as consumers do, whatever they call it.
+        return None  # Not the consumers' protocol, whatever its name.
     return frozenset().union(*read)
 
 
 def basis_of_classic(group: ClassicGroup | None) -> Basis | None:
-    """How a classic group's offsets age, None if they do not now. No group: there are only offsets."""
+    """How a classic group's offsets age; None if they do not age now. No group: there are only offsets."""
     if group is None or group.protocol_type is None:
         return Basis()
     if group.state is GroupState.EMPTY:
@@ -78,7 +79,7 @@ def basis_of_consumer(group: Group, empty_since: int) -> Basis:
 def expired(
     offsets: Mapping[Place, Committed], basis: Basis, pending: Set[Place], now: int, retention_ms: int
 ) -> list[Place]:
-    """The places whose offset has expired; `pending` are those that open transactions have offsets for."""
+    """The partitions whose offset has expired; `pending` are those with offsets in open transactions."""
     return [
         place
         for place, committed in offsets.items()

@@ -1,4 +1,4 @@
-"""What members of classic groups of consumers tell each other, as far as the broker has to read it."""
+"""The embedded protocol of classic consumers' groups, as far as the broker has to read it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LATEST = 3
 def subscribed_topics(data: bytes) -> frozenset[str]:
     """The topics of a ConsumerProtocolSubscription. Raises ProtocolError.
 
-    Newer versions than ours begin with what ours have.
+    Newer versions begin with the same fields.
     """
     if len(data) < 2:
         raise ProtocolError(f"a subscription of {len(data)} bytes has no version")

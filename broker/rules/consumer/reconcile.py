@@ -1,12 +1,12 @@
 """The next step of one member of a consumer group (KIP-848) towards its target assignment.
 
-A partition goes from one member to another in two steps: the old one is asked to give it back and stays in
-its epoch until it says it has; only then is it given to the new one. What a member does next:
+A partition moves from one member to another in two steps. The old owner is asked to give it back and stays in
+its epoch until it confirms that. Only then does the new owner get it. The next step of a member:
 
-| of its partitions | then its state | its epoch |
+| its partitions | its next state | its epoch |
 |---|---|---|
-| some are to be given back and it has not said that it did | UNREVOKED_PARTITIONS | stays |
-| some of its target are still another's | UNRELEASED_PARTITIONS | the target's |
+| it must give some back and has not confirmed that | UNREVOKED_PARTITIONS | unchanged |
+| some of its target still belong to another member | UNRELEASED_PARTITIONS | the target's |
 | neither | STABLE | the target's |
 """
 
@@ -20,10 +20,10 @@ from eoslog.broker.rules.consumer.state import Current, Member, MemberState, Par
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """Where a member shall get to, and what it says of itself.
+    """The target of a member, and what it reports.
 
-    `topic_ids` are the topics it subscribes to now, `others` the partitions that other members may be
-    reading, `says_owns` what it said it reads (None: it said nothing).
+    `topic_ids`: the topics that it subscribes to now. `others`: the partitions that other members may be
+    reading. `says_owns`: what it reports to read (None: no report).
     """
 
     epoch: int
@@ -35,7 +35,7 @@ class Aim:
 
 
 def reconcile(member: Member, aim: Aim) -> Current:
-    """Return where the member is after this step; the same object if nothing moves."""
+    """The member's current assignment after this step; the same object if nothing changes."""
     now = member.current
     if now.state is MemberState.STABLE and now.epoch == aim.epoch:
         return _drop_unsubscribed(now, aim) if aim.subscription_changed else now
@@ -45,7 +45,7 @@ def reconcile(member: Member, aim: Aim) -> Current:
 
 
 def _still_owns(revoking: Mapping[Part, int], aim: Aim) -> bool:
-    """Tell whether the member may still read some of `revoking`: only what it says can rule that out."""
+    """Whether the member may still read some of `revoking`: only its report can rule that out."""
     return aim.says_owns is None or not aim.says_owns.isdisjoint(revoking)
 
 
@@ -61,12 +61,12 @@ def _advance(member: Member, aim: Aim) -> Current:
     state = MemberState.UNRELEASED_PARTITIONS if waits_for else MemberState.STABLE
     assigned = kept | dict.fromkeys(sorted(missing - waits_for), aim.epoch)
     reached = Current(aim.epoch, now.epoch, state, assigned)
-    # A member that only waits goes on waiting, without a record for each of its heartbeats.
+    # A member that only waits stays as it is, without a record for each heartbeat.
     return now if reached == replace(now, previous_epoch=now.epoch) else reached
 
 
 def _drop_unsubscribed(now: Current, aim: Aim) -> Current:
-    """Take back at once what the member no longer subscribes to, without looking at its target."""
+    """Revoke at once what the member no longer subscribes to, whatever its target is."""
     dropped = {part: epoch for part, epoch in now.assigned.items() if part[0] not in aim.topic_ids}
     if not dropped:
         return now

@@ -1,6 +1,6 @@
 """Subscriptions by regular expression (KIP-848): RE2's dialect, as in Kafka, matched against whole names.
 
-RE2 needs time linear in the text whatever the expression, so that no client can stop the broker with one.
+RE2 takes time linear in the text for every expression, so no client can stop the broker with one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _re2() -> ModuleType:
-    import re2  # With the first group that needs it: the broker starts without.
+    import re2  # Imported with the first group that needs it: a start does not.
 
     module: ModuleType = re2
     return module
@@ -40,6 +40,6 @@ def check_regex(regex: str) -> None:
 
 
 def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
-    """Those of `names` that `regex`, which has been checked, stands for."""
+    """The `names` that `regex`, a valid expression, matches."""
     pattern = _compiled(regex)
     return frozenset(name for name in names if pattern.fullmatch(name) is not None)

@@ -1,11 +1,11 @@
-"""A consumer group of KIP-848 as it is: its members, their assignments, its target, and its epochs.
+"""The state of a consumer group (KIP-848): its members, their assignments, its target, and its epochs.
 
-The log holds facts (`consumer_facts`), and a group is what applying them in order makes of it. The rules
-decide by making facts, which are written first and applied then; a restart applies them again. So the state
-after a restart is the state before it, for there is no other way to change it.
+The log holds facts, and a group is the result of applying them in order. A rule decides by making facts,
+which are first written and then applied; a restart applies them again. There is no other way to change a
+group, so the state after a restart is the state before it.
 
-Three epochs: the group's goes up with every change of who is in it or of what they read; the target's is the
-group epoch a target assignment was made for; a member's is that of the target it has got to.
+There are three epochs. The group's increases when its members or their topics change. The target's is the
+group epoch that the target assignment was made for. A member's is that of the target it has reached.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ Part = tuple[bytes, int]
 """A partition: (topic id, index)."""
 
 JOIN_EPOCH = 0
-"""The epoch by which a member asks to come in, or to start over after it was fenced."""
+"""The epoch with which a member joins, or starts over after it was fenced."""
 LEAVE_EPOCH = -1
-"""The epoch by which a member leaves."""
+"""The epoch with which a member leaves."""
 STATIC_LEAVE_EPOCH = -2
-"""The epoch by which a static member leaves for a while; its place is kept till its session ends."""
+"""The epoch with which a static member leaves for a while; it keeps its place until its session ends."""
 
 
 class TopicInfo(NamedTuple):
-    """A topic as groups see it."""
+    """A topic, as far as groups need it."""
 
     name: str
     topic_id: bytes
@@ -37,17 +37,17 @@ class TopicInfo(NamedTuple):
 
 
 class Cluster(Protocol):
-    """The topics there are."""
+    """The topics of the cluster."""
 
     @property
     def version(self) -> int:
-        """A number that changes with them."""
+        """A number that changes whenever they do."""
 
     def topic(self, name: str) -> TopicInfo | None:
         """A topic by name."""
 
     def matching(self, regex: str) -> frozenset[str]:
-        """The names of all topics that a regular expression, which must be valid, stands for."""
+        """The names of all topics that a valid regular expression matches."""
 
 
 class GroupState(Enum):
@@ -61,7 +61,7 @@ class GroupState(Enum):
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to the target, by its value in its record."""
+    """A member's progress towards the target; the value is that in its record."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -70,7 +70,7 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Who a member is and what it wants (ConsumerGroupMemberMetadataValue)."""
+    """A member's client and subscription (ConsumerGroupMemberMetadataValue)."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -84,9 +84,9 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """Where a member is (ConsumerGroupCurrentMemberAssignmentValue).
+    """A member's current assignment (ConsumerGroupCurrentMemberAssignmentValue).
 
-    `assigned` and `revoking` give for each partition the epoch at which the member got it.
+    `assigned` and `revoking` map each partition to the epoch at which the member got it.
     """
 
     epoch: int = 0
@@ -98,25 +98,25 @@ class Current:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member: who it is and where it is."""
+    """One member: its profile and its current assignment."""
 
     member_id: str
     profile: Profile = Profile()
     current: Current = Current()
 
     def reconciled_to(self, epoch: int) -> bool:
-        """Tell whether it has got to the target of this epoch."""
+        """Whether it has reached the target of this epoch."""
         return self.current.state is MemberState.STABLE and self.current.epoch == epoch
 
     @property
     def owns(self) -> set[Part]:
-        """What it may be reading: what it was given and what it has not given back yet."""
+        """The partitions it may be reading: assigned ones, and those it has not given back yet."""
         return {*self.current.assigned, *self.current.revoking}
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The topics a regular expression stood for when it was last looked at."""
+    """The topics that a regular expression matched when it was last resolved."""
 
     topics: frozenset[str]
     version: int = 0
@@ -124,13 +124,13 @@ class Resolved:
 
 
 def unknown_member(group_id: str, member_id: str) -> KafkaError:
-    """The refusal of one who is not in the group."""
+    """The error for a member that is not in the group."""
     return KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is not a member of group {group_id!r}")
 
 
 @dataclass(slots=True)
 class Group:
-    """A consumer group. Changed by `consumer_facts.apply` alone."""
+    """A consumer group. Only `apply` changes it."""
 
     group_id: str
     epoch: int = 1
@@ -141,16 +141,16 @@ class Group:
     targets: dict[str, frozenset[Part]] = field(default_factory=dict)
     regexes: dict[str, Resolved] = field(default_factory=dict)
     owners: dict[Part, str] = field(default_factory=dict)
-    """Who may be reading a partition now; follows from `members`."""
+    """The member that may be reading a partition now; derived from `members`."""
     instances: dict[str, str] = field(default_factory=dict)
-    """The member that holds a static id; follows from `members`."""
+    """The member that holds a static id; derived from `members`."""
     old_metadata: bool = False
     """True if there is a ConsumerGroupPartitionMetadata record, which brokers before 4.1 wrote."""
     seen_version: int = field(default=-1, compare=False)
-    """The version of the cluster at which the topics subscribed to were last looked at. Not in the log."""
+    """The cluster's version when the subscribed topics were last checked. Not in the log."""
 
     def copy(self) -> Group:
-        """A copy that can be changed without touching this group."""
+        """A copy that can be changed without changing this group."""
         return replace(
             self,
             members=dict(self.members),
@@ -183,15 +183,15 @@ class Group:
         return None if member_id is None else self.members[member_id]
 
     def target(self, member_id: str) -> frozenset[Part]:
-        """What a member shall have in the end."""
+        """The target assignment of a member."""
         return self.targets.get(member_id, frozenset())
 
     def readers(self, regex: str) -> int:
-        """How many members subscribe by this regular expression."""
+        """How many members subscribe with this regular expression."""
         return sum(1 for member in self.members.values() if member.profile.regex == regex)
 
     def topics_of(self, profile: Profile) -> frozenset[str]:
-        """The names of all topics that a member subscribes to; an unresolved expression stands for none."""
+        """The names of all topics that a member subscribes to; an unresolved expression matches none."""
         resolved = self.regexes.get(profile.regex) if profile.regex else None
         return profile.topics if resolved is None else profile.topics | resolved.topics
 

@@ -1,7 +1,7 @@
-"""One step of a consumer group in progress: facts are made, and hold for the rest of the step at once.
+"""One step of a consumer group in progress: it makes facts, which apply at once for the rest of the step.
 
-The group that the step started from stays as it was; it is copied with the first fact, so that the many
-heartbeats that change nothing cost nothing.
+The original group does not change. It is copied at the first fact, so the many heartbeats without a change
+cost nothing.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Work:
         self.deadlines: Deadlines = {}
 
     def outcome(self) -> Outcome:
-        """What the step came to."""
+        """The result of the step."""
         return Outcome(self.group, tuple(self.facts), self.deadlines)
 
     def say(self, *facts: Fact) -> None:
-        """Make facts; they hold from here on."""
+        """Make facts and apply them."""
         if not self.facts and facts:
             self.group = self.group.copy()
         for fact in facts:
@@ -48,7 +48,7 @@ class Work:
             self.facts.append(fact)
 
     def start(self, timer: Timer, member_id: str, timeout_ms: int) -> None:
-        """Let a member's deadline be so far from now."""
+        """Set a deadline of a member, counted from now."""
         self.deadlines[timer, member_id] = self.now.monotonic + timeout_ms
 
     def stop(self, member_id: str, *timers: Timer) -> None:
@@ -61,17 +61,17 @@ class Work:
     def metadata_hash(self) -> int:
         """A hash of the topics subscribed to, by name, id and number of partitions; 0 if there are none.
 
-        Kafka hashes by another function; both only ask if their own hash has changed.
+        Kafka uses a different function. Each broker only compares its own hashes.
         """
         found = [self.cluster.topic(name) for name in sorted(self.group.subscribed())]
         return topics_hash(topic for topic in found if topic is not None)
 
     def bump_epoch(self) -> None:
-        """Begin the next epoch: somebody came or left, or what is to be read has changed."""
+        """Begin the next epoch: the members or the topics to read have changed."""
         self.say(EpochFact(self.group.epoch + 1, self.metadata_hash()))
 
     def bump_epoch_if_topics_changed(self) -> None:
-        """Begin the next epoch if topics that are subscribed to came, went or grew."""
+        """Begin the next epoch if subscribed topics were created, deleted or extended."""
         if self.metadata_hash() != self.group.metadata_hash:
             self.bump_epoch()
         if self.group.old_metadata:
@@ -81,18 +81,18 @@ class Work:
 
     @property
     def assignor(self) -> str:
-        """The assignor that the group is assigned by now."""
+        """The assignor that the group uses now."""
         return assignor_of(self.group, self.settings.assignors)
 
     def update_target(self) -> None:
-        """Make the target assignment for the group's epoch if it is not made yet."""
+        """Make the target assignment for the group's epoch, unless it exists."""
         group = self.group
         if group.target_epoch >= group.epoch:
             return
         topics = {name: self.cluster.topic(name) for name in group.subscribed()}
         sizes = {topic.topic_id: topic.partitions for topic in topics.values() if topic is not None}
         profiles = {member.member_id: member.profile for member in group.members.values()}
-        # Most members of a group subscribe to the same: what that stands for is looked up once.
+        # Most members of a group have the same subscription: it is resolved once.
         wanted = {(p.topics, p.regex): p for p in profiles.values()}
         ids = {subscription: self.topic_ids(profile) for subscription, profile in wanted.items()}
         members = {
@@ -139,7 +139,7 @@ class Work:
             self.stop(member_id, Timer.REBALANCE)
 
     def replace(self, old: Member, new: Member) -> None:
-        """Give the place of a static member, its target and its partitions to its next life."""
+        """Give the place of a static member, its target and its partitions to its new process."""
         target = self.group.target(old.member_id)
         self.forget(old.member_id)
         self.say(
@@ -149,7 +149,7 @@ class Work:
         )
 
     def remove(self, member_ids: Iterable[str]) -> None:
-        """Take members out, and begin the next epoch if there were any."""
+        """Remove members, and begin the next epoch if there were any."""
         gone = list(member_ids)
         for member_id in gone:
             self.forget(member_id)
@@ -162,13 +162,13 @@ class Work:
             self.say(TargetEpochFact(self.group.epoch, 0))
 
     def forget(self, member_id: str) -> None:
-        """Say that a member is no more."""
+        """Make the facts that delete a member."""
         self.say(CurrentFact(member_id, None), TargetFact(member_id, None), MemberFact(member_id, None))
         self.stop(member_id, *Timer)
 
 
 def assignor_of(group: Group, known: Sequence[str]) -> str:
-    """The assignor most members ask for; among equals the first in name; the first of `known` if none do."""
+    """The assignor that most members ask for, then the first by name; the first of `known` if none asks."""
     wanted = (member.profile.assignor for member in group.members.values())
     votes = Counter(name for name in wanted if name is not None and name in known)
     return min(votes, key=lambda name: (-votes[name], name), default=known[0])
@@ -184,7 +184,7 @@ def topics_hash(topics: Iterable[TopicInfo]) -> int:
 
 
 def end_of(group: Group) -> list[Fact]:
-    """The facts that take a whole group away, its members too."""
+    """The facts that delete a whole group with its members."""
     members = list(group.members)
     return [
         *(CurrentFact(member_id, None) for member_id in members),

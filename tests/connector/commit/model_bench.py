@@ -23,7 +23,8 @@ class Crash(Exception):
 
 class Bench:
     """Runs rules on a cluster and notes each command. `intercept` may answer in the cluster's place, by
-    returning something else than None, or crash the driver by raising."""
+    returning something else than None, or crash the driver by raising. `told` hears each command with its
+    answer."""
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class Bench:
         self.sink = Sink("sink")
         self.commands: list[c.Command[Any]] = []
         self.intercept: Callable[[c.Command[Any]], Any] | None = None
+        self.told: Callable[[c.Command[Any], Any], None] | None = None
 
     def run(self, rules: c.Rules[T]) -> T:
         answer: Any = None
@@ -52,6 +54,8 @@ class Bench:
             answer = self.intercept(command) if self.intercept else None
             if answer is None:
                 answer = self._perform(command)
+            if self.told is not None:
+                self.told(command, answer)
 
     def begin(self, batch_id: int, query: str = "q", run: Run | None = None, **more: Any) -> Begun:
         batch = Batch(query, batch_id, more.pop("digest", f"digest {batch_id}"))
