@@ -1,4 +1,4 @@
-"""Writes four pages of docs/ from the code they tell of: `python -m docs.pages`.
+"""Writes four pages of docs/ from the code: `python -m docs.pages`.
 
 apis.md is made of the heads of the broker's handlers, options.md of the declared options and the tables of
 the topic and group configs, connector-options.md and connector-errors.md of the connector's tables. A test
@@ -86,7 +86,7 @@ def apis_page() -> str:
         "",
         "Made from the heads of the handlers by `python -m docs.pages`; do not edit.",
         "",
-        f"{len(heads)} APIs. Where nothing is said to be left out, the versions named are complete.",
+        f"{len(heads)} APIs. If nothing is listed as left out, the versions are complete.",
         "",
         "| key | API | versions | left out |",
         "|---|---|---|---|",
@@ -138,7 +138,7 @@ def _other_names() -> list[str]:
         "",
         "## Other names",
         "",
-        "Kafka's other names of an option are taken where it is not set itself.",
+        "Kafka's other names of an option apply if the option itself is not set.",
     ]
     lines += ["", "| name | option | factor |", "|---|---|---|"]
     for name, (target, factor) in SCALED.items():
@@ -151,7 +151,7 @@ def _topic_configs() -> list[str]:
     lines += ["| config | default | values | default from | meaning | effect |", "|---|---|---|---|---|---|"]
     for name, line in sorted(TOPIC_CONFIGS.items()):
         option = f"`{line.synonym}`" if line.synonym else ""
-        effect = f"taken and kept, no effect: {line.no_effect}" if line.no_effect else "yes"
+        effect = f"accepted and stored, no effect: {line.no_effect}" if line.no_effect else "yes"
         lines.append(
             f"| `{name}` | {_cell(text_of(line.default))} | {_values(line.rule)} | {option} "
             f"| {_cell(line.meaning)} | {_cell(effect)} |"
@@ -194,8 +194,8 @@ def connector_page() -> str:
         "",
         "Made from the code by `python -m docs.pages`; do not edit.",
         "",
-        "Names are the same in any case, as everywhere in Spark. *Spark's* is the default of"
-        ' `format("kafka")` (Spark 4.2, kafka-clients 3.9) where it is another one, or *none* where that'
+        "Names are not case-sensitive, as everywhere in Spark. *Spark's* is the default of"
+        ' `format("kafka")` (Spark 4.2, kafka-clients 3.9) if it is another one, or *none* if that'
         " connector does not have the option. `make test-differential` puts the same queries through both.",
     ]
     for title, use in _SECTIONS:
@@ -230,10 +230,10 @@ def _connector_option(one: connector_table.Option) -> str:
 def _connector_others() -> list[str]:
     lines = ["", "## Other names", "", "| name | option |", "|---|---|"]
     lines += [f"| `{name}` | `{target}` |" for name, target in sorted(connector_table.ALIASES.items())]
-    lines += ["", "## As they are", "", "Taken with these values, refused with any other.", ""]
+    lines += ["", "## As they are", "", "Accepted with these values, refused with any other.", ""]
     lines += ["| option | values |", "|---|---|"]
     lines += [f"| `{name}` | {', '.join(values)} |" for name, values in sorted(FIXED.items())]
-    lines += ["", "## Without effect", "", "Taken, for people have them; they change no result here.", ""]
+    lines += ["", "## Without effect", "", "Accepted, as queries have them; they change no result here.", ""]
     lines += ["| option | reason |", "|---|---|"]
     lines += [f"| `{name}` | {_cell(reason)} |" for name, reason in sorted(NO_EFFECT.items())]
     lines += ["", "## Refused", "", "| option | what to do |", "|---|---|"]
@@ -242,8 +242,8 @@ def _connector_others() -> list[str]:
         *lines,
         "",
         "Any other name that begins with `kafka.` is refused, with the nearest known name: a misspelt client"
-        " setting would have no effect without a word. Of other unknown names only near misses of an option"
-        " are refused, since Spark passes its own options to data sources.",
+        " setting would silently have no effect. Other unknown names are refused only if they nearly match an"
+        " option, since Spark passes its own options to data sources.",
     ]
 
 
@@ -252,17 +252,16 @@ def errors_page() -> str:
     lines = [
         "# What the connector makes of each error code",
         "",
-        "Made from the code by `python -m docs.pages`; do not edit. What a *message* means, and the way"
-        " out, is in [troubleshooting.md](troubleshooting.md).",
+        "Made from the code by `python -m docs.pages`; do not edit. [troubleshooting.md](troubleshooting.md)"
+        " says what each *message* means, and the way out.",
         "",
-        "Each code is of one kind (KIP-360), for every request. *retriable*: the request is sent again,"
+        "Each code has one kind (KIP-360), for every request. *retriable*: the request is sent again,"
         " with pauses, until `kafka.default.api.timeout.ms` (reads, look-ups) or"
-        " `kafka.delivery.timeout.ms` (records, transactions) is over. It is then that the error is"
-        " raised. *abortable* and *fatal*: it is raised at once. In a task that aborts the task's"
-        " transaction, and Spark tries the task again under a transactional id that nobody has used, so"
-        " both come to the same there; on the driver it stops the query, and no row of the batch is"
-        " visible. Only once the decision was sent an error does not say what happened: then the driver"
-        " asks (`OutcomeUnknown` where nobody answers).",
+        " `kafka.delivery.timeout.ms` (records, transactions) is over. Then the error is"
+        " raised. *abortable* and *fatal*: it is raised at once. In a task both kinds abort the task's"
+        " transaction, and Spark retries the task with an unused transactional id. On the driver they stop"
+        " the query, and no row of the batch is visible. Only after the decision was sent, an error does not"
+        " say what happened: then the driver asks (`OutcomeUnknown` if nobody answers).",
         "",
         "## Where a request departs from the kind",
         "",
@@ -275,8 +274,8 @@ def errors_page() -> str:
     ]
     lines += [
         f"| {APIS[ApiKey.PRODUCE].name} | {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name} | sent again while an"
-        " earlier batch of the partition is unacknowledged, else raised | that one was not taken, so both go"
-        " again, in order; of the oldest it means that acknowledged rows are gone |",
+        " earlier batch of the partition is unacknowledged, else raised | the earlier batch was not accepted,"
+        " so both are sent again, in order; for the oldest batch it means that acknowledged rows are gone |",
         "",
         "## Codes",
         "",
