@@ -71,8 +71,8 @@ class Broker:
         self.options = DynamicOptions(config, self.configs)
         self.flush = GroupFlush(config.flush)
         self.topics = Topics.open(fs, config.log_dirs, config, self.clock, self.flush)
-        self.options.checks.append(self.topics.check_defaults)
-        self.options.followers.append(self.topics.defaults_changed)
+        self.options.checks.append(self.topics.configs.check_defaults)
+        self.options.followers.append(self.topics.configs.defaults_changed)
         self.upkeep = Upkeep(self.topics.all_partitions, self.clock)
         self.cleaner = Cleaner(self.topics.fs, self.topics.all_partitions, self.clock, config)
         self.backups = Backups(self.topics.fs, config.log_dirs, self.topics.all_partitions, self.clock)
@@ -101,7 +101,7 @@ class Broker:
         """Rebuild the coordinators' state from their logs and begin what is periodic; on the event loop."""
         self.flush.start()
         self.topics.beside = partial(asyncio.get_running_loop().run_in_executor, None)
-        self.topics.load_decoder()
+        self.topics.configs.load_decoder()
         self.transactions.load()
         self.groups.load()
         config = self.config

@@ -38,12 +38,12 @@ class TopicResource(Resource):
     def check(self, name: str, configs: Mapping[str, str]) -> None:
         """See `Resource.check`."""
         self.current(name)
-        self.broker.topics.check_configs(name, configs)
+        self.broker.topics.configs.check(name, configs)
 
     def put(self, name: str, configs: Mapping[str, str]) -> None:
         """See `Resource.put`."""
         self.current(name)
-        self.broker.topics.set_configs(name, configs)
+        self.broker.topics.configs.set(name, configs)
 
     def rule(self, config: str) -> Rule | None:
         """See `Resource.rule`."""

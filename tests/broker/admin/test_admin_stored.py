@@ -83,7 +83,7 @@ def test_the_expiry_of_producer_ids_reaches_the_logs(fs: FakeFileSystem) -> None
     config = BrokerConfig()
     options = DynamicOptions(config, ConfigStore(fs, DATA))
     topics = Topics.open(fs, DATA, config, FakeClock(), GroupFlush())
-    options.followers.append(topics.defaults_changed)
+    options.followers.append(topics.configs.defaults_changed)
     partition = topics.create("t", 1).partitions[0]
     options.set("", {"producer.id.expiration.ms": "5000"})
     assert partition.settings.producer_id_expiration_ms == 5000
