@@ -69,7 +69,7 @@ class Topics:
         Raises DataDirError where the directory is locked by another broker or makes no sense. A single
         damaged partition is no error: it is offline, see `report`.
         """
-        directory = DataDir(fs, data_dir, config.node_id, clock.now_ms())
+        directory = DataDir(fs, data_dir, config.network.node_id, clock.now_ms())
         topics = cls(fs, directory, config, clock, flush)
         try:
             topics._load()
@@ -138,12 +138,12 @@ class Topics:
         found = self._known.get(name)
         if found is None:
             counts = {
-                OFFSETS_TOPIC: self._config.offsets_topic_partitions,
-                TRANSACTIONS_TOPIC: self._config.transaction_log_partitions,
+                OFFSETS_TOPIC: self._config.groups.offsets_topic_partitions,
+                TRANSACTIONS_TOPIC: self._config.transactions.transaction_log_partitions,
             }
             sizes = {
-                OFFSETS_TOPIC: self._config.offsets_topic_segment_bytes,
-                TRANSACTIONS_TOPIC: self._config.transaction_log_segment_bytes,
+                OFFSETS_TOPIC: self._config.storage.offsets_topic_segment_bytes,
+                TRANSACTIONS_TOPIC: self._config.storage.transaction_log_segment_bytes,
             }
             configs = {"cleanup.policy": "compact", "segment.bytes": str(sizes[name])}
             found = self._create(name, counts[name], configs)
@@ -156,7 +156,7 @@ class Topics:
         INVALID_CONFIG, POLICY_VIOLATION (max.partitions), KAFKA_STORAGE_ERROR; nothing is left behind then.
         """
         self.check_create(name, partitions, configs or {})
-        count = self._config.num_partitions if partitions == -1 else partitions
+        count = self._config.topics.num_partitions if partitions == -1 else partitions
         return self._create(name, count, configs or {})
 
     def check_create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
@@ -164,7 +164,7 @@ class Topics:
         check_new_name(name, [*(topic.name for topic in self._known), *self._busy])
         if partitions < 1 and partitions != -1:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"topic {name} needs at least one partition")
-        self._check_room(name, self._config.num_partitions if partitions == -1 else partitions)
+        self._check_room(name, self._config.topics.num_partitions if partitions == -1 else partitions)
         self.configs.settings(configs)
 
     async def create_gently(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
@@ -241,7 +241,7 @@ class Topics:
 
     def _check_room(self, name: str, added: int) -> None:
         count = len(self.all_partitions()) + sum(self._busy.values())
-        check_room(name, added, count, self._config.partitions_max)
+        check_room(name, added, count, self._config.topics.partitions_max)
 
     def _register(self, topic: Topic, made: Iterable[Partition]) -> None:
         """Put a topic with partitions just `made` into the registry: from here on they exist.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eoslog.broker.config import BrokerConfig
+from eoslog.broker.config.topics import TopicOptions
 from eoslog.broker.log.opening.data_dir import DataDirError
 from eoslog.broker.topics.topics import OFFSETS_TOPIC, Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -161,7 +162,7 @@ def test_defaults_of_the_broker_reach_the_logs_of_topics_that_are_silent(fs: Fak
     topics = opened(fs, config)
     silent = topics.create("a", 1).partitions[0]
     says = topics.create("b", 1, {"segment.bytes": "5000"}).partitions[0]
-    object.__setattr__(config, "segment_bytes", 9000)
+    config.follow(BrokerConfig(topics=TopicOptions(segment_bytes=9000)))
     topics.configs.defaults_changed()
     assert (silent.settings.segment_bytes, says.settings.segment_bytes) == (9000, 5000)
 
@@ -169,6 +170,6 @@ def test_defaults_of_the_broker_reach_the_logs_of_topics_that_are_silent(fs: Fak
 def test_defaults_that_do_not_go_with_a_topic_are_refused(fs: FakeFileSystem) -> None:
     topics = opened(fs)
     topics.create("t", 1, {"min.compaction.lag.ms": "100"})
-    topics.configs.check_defaults(BrokerConfig(max_compaction_lag_ms=100))
-    narrow = BrokerConfig(max_compaction_lag_ms=99)
+    topics.configs.check_defaults(BrokerConfig(topics=TopicOptions(max_compaction_lag_ms=100)))
+    narrow = BrokerConfig(topics=TopicOptions(max_compaction_lag_ms=99))
     assert code(lambda: topics.configs.check_defaults(narrow)) is ErrorCode.INVALID_CONFIG
