@@ -59,7 +59,7 @@ async def _run(config: BrokerConfig, on_ready: Callable[[str], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, partial(_on_signal, number, ended))
-    log.info("eoslog %s starts as process %d on %s", __version__, os.getpid(), config.log_dirs)
+    log.info("eoslog %s starts as process %d on %s", __version__, os.getpid(), config.storage.log_dirs)
     node = Node(config)
     await node.start()
     try:
@@ -123,7 +123,7 @@ class Node:
     def ready_line(self) -> str:
         """What a starter waits for."""
         first, config = self.listeners[0], self.config
-        told = f"data {config.log_dirs}, flush {config.flush}"
+        told = f"data {config.storage.log_dirs}, flush {config.storage.flush}"
         if len(self.listeners) > 1 or first.protocol != "PLAINTEXT":
             told += f", listeners {', '.join(map(str, self.listeners))}"
         return f"eoslog broker ready at {first.place} ({told})"
@@ -157,7 +157,7 @@ class Node:
 
         None: as long as shutdown.grace.ms says.
         """
-        grace = self.config.shutdown_grace_ms / 1000 if grace is None else grace
+        grace = self.config.operations.shutdown_grace_ms / 1000 if grace is None else grace
         self.broker.groups.close()  # Joins wait for other members; nobody has to wait for them.
         await self.server.stop(grace)
 
@@ -174,7 +174,7 @@ class Node:
 
 def _open_pages(node: Node) -> Pages | None:
     """Serve /metrics and /healthz if metrics.listen asks for it. Raises StartError."""
-    address = node.config.metrics_listen
+    address = node.config.operations.metrics_listen
     if not address:
         return None
     from eoslog.broker.metrics.metrics_look import look
@@ -198,7 +198,7 @@ def _open_pages(node: Node) -> Pages | None:
 
 async def _open_console(node: Node) -> Console | None:
     """Serve the web console if console.listen asks for it. Raises StartError."""
-    address = node.config.console_listen
+    address = node.config.operations.console_listen
     if not address:
         return None
     from eoslog.broker.console.start import open_console
@@ -217,19 +217,20 @@ async def _open_console(node: Node) -> Console | None:
 
 
 def _open(config: BrokerConfig, fs: FileSystem | None) -> Broker:
+    data = config.storage.log_dirs
     try:
         broker = Broker(config, fs=fs)
         broker.start()
         return broker
     except _DAMAGE as error:
-        raise StartError(f"damaged data in {config.log_dirs}: {error}. Put it back from a copy") from error
+        raise StartError(f"damaged data in {data}: {error}. Put it back from a copy") from error
     except DataDirError as error:
         raise StartError(f"{error} (give another --data?)") from error
     except ConfigError as error:
         raise StartError(str(error)) from error
     except OSError as error:
         raise StartError(
-            f"data directory {config.log_dirs} cannot be used ({error}): mend that or give another --data"
+            f"data directory {data} cannot be used ({error}): mend that or give another --data"
         ) from error
 
 

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from eoslog.broker import handlers
-from eoslog.broker.config import BrokerConfig
+from eoslog.broker.config import option_sections
 from eoslog.broker.config.base import INT32_MAX, INT64_MAX, Kind, Rule, rule_of, text_of
 from eoslog.broker.config.group_table import GROUP_CONFIGS
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
@@ -116,7 +116,7 @@ def options_page() -> str:
         " where Kafka has the option. A dynamic option can be changed while the broker runs"
         " (`kafka-configs --entity-type brokers`, KIP-226).",
     ]
-    for section in BrokerConfig.__bases__:
+    for section in option_sections().values():
         lines += ["", f"## {section.__name__.removesuffix('Options')}", "", inspect.getdoc(section) or "", ""]
         lines += ["| option | default | values | dynamic | meaning |", "|---|---|---|---|---|"]
         lines += [_option(one) for one in sorted(fields(section), key=lambda one: one.metadata["name"])]

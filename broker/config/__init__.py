@@ -1,4 +1,4 @@
-"""The broker's options: one frozen dataclass, made of one section a room, with Kafka's names.
+"""The broker's options: one frozen dataclass that has a section a subject, with Kafka's names.
 
 Each field carries Kafka's option name, its meaning and its bounds as metadata (`base.option`); `from_options`
 reads a mapping of Kafka's names to strings. The table of the topic configs is in `topic_table`.
@@ -7,9 +7,9 @@ reads a mapping of Kafka's names to strings. The table of the topic configs is i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache
-from typing import Any
+from typing import Any, get_type_hints
 
 from eoslog.broker.config.base import ConfigError, rule_of
 from eoslog.broker.config.groups import GroupOptions
@@ -20,75 +20,109 @@ from eoslog.broker.config.storage import FlushMode, StorageOptions
 from eoslog.broker.config.topics import SCALED, TopicOptions
 from eoslog.broker.config.transactions import TransactionOptions
 
-__all__ = ["BrokerConfig", "ConfigError", "FlushMode", "option_table"]
+__all__ = ["BrokerConfig", "ConfigError", "FlushMode", "option_sections", "option_table"]
 
 _LISTENER = "listener.name."
 """How the options of one listener alone begin; `security.listeners` judges them."""
+_OVERRIDES = _LISTENER + "*"
 
 
 @dataclass(frozen=True)
-class BrokerConfig(
-    OperationsOptions,
-    GroupOptions,
-    TransactionOptions,
-    SecurityOptions,
-    TopicOptions,
-    StorageOptions,
-    NetworkOptions,
-):
-    """All options of a broker. Times in ms, sizes in bytes."""
+class BrokerConfig:
+    """All options of a broker, a section each. Times in ms, sizes in bytes."""
+
+    operations: OperationsOptions = field(default_factory=OperationsOptions)
+    groups: GroupOptions = field(default_factory=GroupOptions)
+    transactions: TransactionOptions = field(default_factory=TransactionOptions)
+    security: SecurityOptions = field(default_factory=SecurityOptions)
+    topics: TopicOptions = field(default_factory=TopicOptions)
+    storage: StorageOptions = field(default_factory=StorageOptions)
+    network: NetworkOptions = field(default_factory=NetworkOptions)
 
     def __post_init__(self) -> None:
-        for declared in fields(self):
-            rule_of(declared).check(getattr(self, declared.name))
+        for name, declared in option_table().items():
+            rule_of(declared).check(self.value(name))
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> BrokerConfig:
         """Build from Kafka's option names and text values. Raises ConfigError naming the option."""
-        return cls(**option_values(options))
+        return cls().with_options(options)
+
+    def with_options(self, options: Mapping[str, str]) -> BrokerConfig:
+        """The same with these options, by Kafka's names, instead. Raises ConfigError naming the option."""
+        changes: dict[str, dict[str, Any]] = {}
+        for name, value in option_values(options).items():
+            section, declared = _places()[name]
+            changes.setdefault(section, {})[declared.name] = value
+        return replace(self, **{name: replace(getattr(self, name), **some) for name, some in changes.items()})
+
+    def value(self, name: str) -> Any:
+        """Of an option, by Kafka's name."""
+        section, declared = _places()[name]
+        return getattr(getattr(self, section), declared.name)
 
     def follow(self, other: BrokerConfig) -> None:
         """Take over the dynamic options of `other`, in place: all who hold this config see them (KIP-226).
 
-        Nothing else may change a config, which is why it is frozen.
+        Nothing else may change a config, which is why it is frozen. Who holds a section of it alone does not
+        see a change.
         """
-        for declared in fields(self):
-            if declared.metadata["dynamic"]:
-                object.__setattr__(self, declared.name, getattr(other, declared.name))
+        for section, options in option_sections().items():
+            taken = {
+                declared.name: getattr(getattr(other, section), declared.name)
+                for declared in fields(options)
+                if declared.metadata["dynamic"]
+            }
+            object.__setattr__(self, section, replace(getattr(self, section), **taken))
+
+
+@cache
+def option_sections() -> dict[str, type[Any]]:
+    """The sections of a config, each one's dataclass by its name there."""
+    return get_type_hints(BrokerConfig)
+
+
+@cache
+def _places() -> dict[str, tuple[str, Field[Any]]]:
+    """By Kafka's name: the section that has the option, and its field there."""
+    return {
+        declared.metadata["name"]: (section, declared)
+        for section, options in option_sections().items()
+        for declared in fields(options)
+    }
 
 
 @cache
 def option_table() -> dict[str, Field[Any]]:
     """Every option by Kafka's name."""
-    return {declared.metadata["name"]: declared for declared in fields(BrokerConfig)}
+    return {name: declared for name, (_, declared) in _places().items()}
 
 
 def option_values(options: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of a BrokerConfig that these options set, and their values.
+    """The values of the options that these set, by Kafka's name.
 
     Of Kafka's several names for one thing the first by rank counts (`topics.SCALED`). Raises ConfigError.
     """
     table, values = option_table(), dict[str, Any]()
     own = tuple(f"{name}={text}" for name, text in options.items() if name.startswith(_LISTENER))
     if own:
-        values["listener_overrides"] = own
+        values[_OVERRIDES] = own
         options = {name: text for name, text in options.items() if not name.startswith(_LISTENER)}
     unknown = sorted(options.keys() - table.keys() - SCALED.keys())
     if unknown:
         raise ConfigError(f"unknown option {unknown[0]}; known are {', '.join(sorted(table))}")
     for name, text in options.items():
         if name in table:
-            values[table[name].name] = rule_of(table[name]).parse(text)
+            values[name] = rule_of(table[name]).parse(text)
     for name, (target, factor) in SCALED.items():
-        field = table[target]
-        if name in options and field.name not in values:
-            values[field.name] = _scaled(name, options[name], factor, field)
+        if name in options and target not in values:
+            values[target] = _scaled(name, options[name], factor, table[target])
     return values
 
 
-def _scaled(name: str, text: str, factor: int, field: Field[Any]) -> Any:
-    """The value of a `field` that was given by another name, in another unit; -1 is a word of its own."""
-    rule = rule_of(field)
+def _scaled(name: str, text: str, factor: int, declared: Field[Any]) -> Any:
+    """The value of an option that was given by another name, in another unit; -1 is a word of its own."""
+    rule = rule_of(declared)
     value = replace(rule, name=name).parse(text)
     if factor > 1 and value > 0:
         value *= factor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eoslog.broker.config.base import INT32_MAX, ConfigError, Kind, Rule
 
@@ -44,13 +44,6 @@ GROUP_CONFIGS: dict[str, GroupConfig] = {line.rule.name: line for line in _LINES
 """All group configs by name."""
 
 
-def value_of(config: BrokerConfig, option: str) -> Any:
-    """The value of a broker option by Kafka's name."""
-    from eoslog.broker.config import option_table
-
-    return getattr(config, option_table()[option].name)
-
-
 def group_values(config: BrokerConfig, configs: Mapping[str, str]) -> dict[str, int]:
     """The value of every group config of a group that sets `configs`.
 
@@ -62,10 +55,10 @@ def group_values(config: BrokerConfig, configs: Mapping[str, str]) -> dict[str, 
     values = {}
     for name, line in GROUP_CONFIGS.items():
         if name not in configs:
-            values[name] = value_of(config, line.option)
+            values[name] = config.value(line.option)
             continue
         values[name] = line.rule.parse(configs[name])
-        low, high = value_of(config, line.lowest), value_of(config, line.highest)
+        low, high = config.value(line.lowest), config.value(line.highest)
         if not low <= values[name] <= high:
             raise line.rule.wrong(values[name], f"between {low} and {high} ({line.lowest}, {line.highest})")
     if values["consumer.session.timeout.ms"] <= values["consumer.heartbeat.interval.ms"]:

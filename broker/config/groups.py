@@ -9,7 +9,7 @@ from eoslog.broker.config.base import INT32_MAX, option
 ASSIGNORS = ("uniform", "range")
 
 
-@dataclass(frozen=True, init=False, repr=False, eq=False)  # BrokerConfig makes them for all
+@dataclass(frozen=True)
 class GroupOptions:
     """The group coordinator's options."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from eoslog.broker.config.base import INT32_MAX, option
 
 
-@dataclass(frozen=True, init=False, repr=False, eq=False)  # BrokerConfig makes them for all
+@dataclass(frozen=True)
 class NetworkOptions:
     """Where the broker listens, and what clients may ask of it."""
 

@@ -10,7 +10,7 @@ LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
 
 
-@dataclass(frozen=True, init=False, repr=False, eq=False)  # BrokerConfig makes them for all
+@dataclass(frozen=True)
 class OperationsOptions:
     """What the broker says of itself, and how it ends."""
 

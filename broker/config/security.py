@@ -9,7 +9,7 @@ from eoslog.broker.config.base import option
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
-@dataclass(frozen=True, init=False, repr=False, eq=False)  # BrokerConfig makes them for all
+@dataclass(frozen=True)
 class SecurityOptions:
     """Who may connect, and who may do what."""
 

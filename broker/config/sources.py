@@ -82,8 +82,7 @@ def shown(config: BrokerConfig) -> dict[str, str]:
     """Every option's value as text, by Kafka's name; secrets are hidden."""
     table = option_table()
     return {
-        name: HIDDEN if field.metadata["secret"] and getattr(config, field.name)
-        else text_of(getattr(config, field.name))
+        name: HIDDEN if field.metadata["secret"] and config.value(name) else text_of(config.value(name))
         for name, field in sorted(table.items())
     }  # fmt: skip
 

@@ -10,7 +10,7 @@ from eoslog.broker.config.base import INT32_MAX, option
 FlushMode = Literal["fsync", "os"]
 
 
-@dataclass(frozen=True, init=False, repr=False, eq=False)  # BrokerConfig makes them for all
+@dataclass(frozen=True)
 class StorageOptions:
     """The data directory, when it is written to, and when old records go."""
 

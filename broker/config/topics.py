@@ -43,7 +43,7 @@ def _default_of(name: str) -> Any:
     )
 
 
-@dataclass(frozen=True, init=False, repr=False, eq=False)  # BrokerConfig makes them for all
+@dataclass(frozen=True)
 class TopicOptions:
     """What making a topic takes, and the defaults of the topic configs."""
 
@@ -150,7 +150,7 @@ class TopicOptions:
     segment_ms: int = _default_of("segment.ms")
     unclean_leader_election_enable: bool = _default_of("unclean.leader.election.enable")
 
-    def topic_values(self, configs: Mapping[str, str]) -> dict[str, Any]:
+    def values(self, configs: Mapping[str, str]) -> dict[str, Any]:
         """The value of every topic config of a topic that sets `configs`, in its own type.
 
         Raises ConfigError naming a config that is unknown or does not fit.
@@ -169,7 +169,7 @@ class TopicOptions:
             )
         return values
 
-    def topic_defaults(self) -> dict[str, str]:
+    def defaults(self) -> dict[str, str]:
         """What a topic gets that sets nothing, by name, as text."""
         return {name: text_of(self._default(line)) for name, line in TOPIC_CONFIGS.items()}
 

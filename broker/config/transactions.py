@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from eoslog.broker.config.base import option
 
 
-@dataclass(frozen=True, init=False, repr=False, eq=False)  # BrokerConfig makes them for all
+@dataclass(frozen=True)
 class TransactionOptions:
     """The transaction coordinator's and the producer states' options."""
 

@@ -31,7 +31,7 @@ async def open_console(broker: Broker, listeners: Sequence[Listener], metrics: M
     from eoslog.broker.console.server import Console, Place
 
     config = broker.config
-    host, port = _address(config.console_listen)
+    host, port = _address(config.operations.console_listen)
     listener = chosen(listeners, config)
     _check_exposure(host, listener, config)
     tls = None
@@ -41,14 +41,14 @@ async def open_console(broker: Broker, listeners: Sequence[Listener], metrics: M
         tls = Tls(listener, config)  # its own: two threads must not share a context
     names = frozenset({host.lower()} | ({listener.advertised[0].lower()} if listener.advertised else set()))
     strict = doors.is_loopback(host) or not authenticates(listener, config)
-    place = Place(_bound(host, port), listener, tls, names, strict, config.console_writable)
+    place = Place(_bound(host, port), listener, tls, names, strict, config.operations.console_writable)
     console = Console(place, broker, metrics)
     await console.start()
     shown = f"[{host}]" if ":" in host else host
     log.info(
         "console at %s://%s:%d, by the rules of listener %s, %s",
         "https" if tls else "http", shown, console.port, listener.name,
-        "may abort transactions" if config.console_writable else "read-only",
+        "may abort transactions" if config.operations.console_writable else "read-only",
         extra={"port": console.port},
     )  # fmt: skip
     return console
@@ -59,14 +59,16 @@ def chosen(listeners: Sequence[Listener], config: BrokerConfig) -> Listener:
 
     Raises ConfigError for a name that no listener has.
     """
-    wanted = config.console_listener.upper()
+    wanted = config.operations.console_listener.upper()
     if not wanted:
         return max(listeners, key=lambda one: (one.sasl, authenticates(one, config), one.tls))
     for listener in listeners:
         if listener.name == wanted:
             return listener
     names = ", ".join(listener.name for listener in listeners)
-    raise ConfigError(f"console.listener={config.console_listener}: must be one of the listeners {names}")
+    raise ConfigError(
+        f"console.listener={config.operations.console_listener}: must be one of the listeners {names}"
+    )
 
 
 def authenticates(listener: Listener, config: BrokerConfig) -> bool:
@@ -88,8 +90,9 @@ def _check_exposure(host: str, listener: Listener, config: BrokerConfig) -> None
     )
     if wrong is None:
         return
-    told = f"the console at {config.console_listen} {wrong} (by the rules of listener {listener.name})"
-    if not config.console_insecure:
+    options = config.operations
+    told = f"the console at {options.console_listen} {wrong} (by the rules of listener {listener.name})"
+    if not options.console_insecure:
         raise ConfigError(
             f"{told}: bind it to 127.0.0.1, name a listener with SASL_SSL in console.listener, or say"
             " console.insecure=true if something before it takes care of that"

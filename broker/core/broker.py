@@ -56,10 +56,11 @@ class Broker:
         clock: Clock | None = None,
     ) -> None:
         """Take the data directory and recover its logs. Raises DataDirError and OSError."""
-        self.config, self.node_id = config, config.node_id
+        self.config, self.node_id = config, config.network.node_id
         self.clock = clock or SystemClock()
+        network, data_dir = config.network, config.storage.log_dirs
         self.memory = Memory(
-            config.queued_max_request_bytes, config.queued_max_response_bytes, config.request_max_bytes
+            network.queued_max_request_bytes, network.queued_max_response_bytes, network.request_max_bytes
         )
         self.turns = Turns()
         fs = fs or OsFileSystem()
@@ -67,19 +68,19 @@ class Broker:
         """The versions of each API as ApiVersions lists them; the server fills this in."""
         self.authorizer: Authorizer | None = None
         """Decides which principal may do what. None: everybody may do everything."""
-        self.configs = ConfigStore(fs, config.log_dirs)
+        self.configs = ConfigStore(fs, data_dir)
         self.options = DynamicOptions(config, self.configs)
-        self.flush = GroupFlush(config.flush)
-        self.topics = Topics.open(fs, config.log_dirs, config, self.clock, self.flush)
-        self.options.checks.append(self.topics.check_defaults)
-        self.options.followers.append(self.topics.defaults_changed)
+        self.flush = GroupFlush(config.storage.flush)
+        self.topics = Topics.open(fs, data_dir, config, self.clock, self.flush)
+        self.options.checks.append(self.topics.configs.check_defaults)
+        self.options.followers.append(self.topics.configs.defaults_changed)
         self.upkeep = Upkeep(self.topics.all_partitions, self.clock)
         self.cleaner = Cleaner(self.topics.fs, self.topics.all_partitions, self.clock, config)
-        self.backups = Backups(self.topics.fs, config.log_dirs, self.topics.all_partitions, self.clock)
+        self.backups = Backups(self.topics.fs, data_dir, self.topics.all_partitions, self.clock)
         self.scrubber = Scrubber(self.topics.fs, self.topics.all_partitions, config)
-        if config.authorizer:
+        if config.security.authorizer:
             self.authorizer = _authorizer(fs, config)
-        self.credentials = Credentials(fs, config.log_dirs)
+        self.credentials = Credentials(fs, data_dir)
         self.sasl = _sasl(config, self.credentials)
         self.cluster_id = self.topics.cluster_id
         self.groups = GroupCoordinator(self.topics, self.clock, config)
@@ -89,8 +90,8 @@ class Broker:
         self.groups.transactions = self.transactions
         self.groups.consumers.configs_of = self.group_configs
         # With ACLs every fetch must name its partitions, since each is authorized: no fetch sessions then.
-        slots = 0 if config.authorizer else config.fetch_session_slots
-        self.fetch_sessions = Sessions(slots, config.fetch_session_eviction_ms, _session_id)
+        slots = 0 if config.security.authorizer else network.fetch_session_slots
+        self.fetch_sessions = Sessions(slots, network.fetch_session_eviction_ms, _session_id)
         self._tasks: list[asyncio.Task[None]] = []
 
     def group_configs(self, group_id: str) -> dict[str, str]:
@@ -101,27 +102,27 @@ class Broker:
         """Rebuild the coordinators' state from their logs and start the periodic tasks; on the event loop."""
         self.flush.start()
         self.topics.beside = partial(asyncio.get_running_loop().run_in_executor, None)
-        self.topics.load_decoder()
+        self.topics.configs.load_decoder()
         self.transactions.load()
         self.groups.load()
-        config = self.config
-        self._tasks = [
-            asyncio.create_task(garbage.watch(lambda: self.turns.busy)),
-            asyncio.create_task(_every(config.transaction_abort_interval_ms, self.transactions.tick)),
-            asyncio.create_task(
-                _every(config.transactional_id_cleanup_interval_ms, self.transactions.forget_idle)
-            ),
-            asyncio.create_task(_every(config.producer_id_check_interval_ms, self._expire_producers)),
-            asyncio.create_task(_every(config.checkpoint_interval_ms, self._checkpoint)),
-            asyncio.create_task(_every(config.retention_check_interval_ms, self.upkeep.retain)),
-            asyncio.create_task(_every(REMOVE_INTERVAL_MS, self.upkeep.remove_files)),
-            asyncio.create_task(_every(RETURN_INTERVAL_MS, partial(self.upkeep.bring_back, self._returned))),
-            asyncio.create_task(_every(BUSY_INTERVAL_MS, self._checkpoint_busy)),
-            asyncio.create_task(_every(config.cleaner_backoff_ms, self.cleaner.clean)),
-            asyncio.create_task(_every(SCRUB_INTERVAL_MS, self.scrubber.scrub)),
-            asyncio.create_task(_every(BACKUP_INTERVAL_MS, self.backups.look)),
-            asyncio.create_task(_every(config.offsets_retention_check_interval_ms, self.groups.expire)),
+        groups, transactions = self.config.groups, self.config.transactions
+        storage = self.config.storage
+        periodic: list[tuple[int, Callable[[], Awaitable[None]]]] = [
+            (transactions.transaction_abort_interval_ms, self.transactions.tick),
+            (transactions.transactional_id_cleanup_interval_ms, self.transactions.forget_idle),
+            (transactions.producer_id_check_interval_ms, self._expire_producers),
+            (storage.checkpoint_interval_ms, self._checkpoint),
+            (storage.retention_check_interval_ms, self.upkeep.retain),
+            (REMOVE_INTERVAL_MS, self.upkeep.remove_files),
+            (RETURN_INTERVAL_MS, partial(self.upkeep.bring_back, self._returned)),
+            (BUSY_INTERVAL_MS, self._checkpoint_busy),
+            (storage.cleaner_backoff_ms, self.cleaner.clean),
+            (SCRUB_INTERVAL_MS, self.scrubber.scrub),
+            (BACKUP_INTERVAL_MS, self.backups.look),
+            (groups.offsets_retention_check_interval_ms, self.groups.expire),
         ]
+        self._tasks = [asyncio.create_task(garbage.watch(lambda: self.turns.busy))]
+        self._tasks += [asyncio.create_task(_every(interval_ms, job)) for interval_ms, job in periodic]
 
     def _returned(self, partition: Partition) -> None:
         """A partition is back online: the coordinators reload their state from it."""
@@ -165,8 +166,9 @@ def _session_id() -> int:
 def _authorizer(fs: FileSystem, config: BrokerConfig) -> Authorizer:
     from eoslog.broker.stored.authorizer import Authorizer  # imported only where it is used
 
+    security = config.security
     return Authorizer(
-        fs, config.log_dirs, super_users=config.super_users, open_without=config.allow_without_acl
+        fs, config.storage.log_dirs, super_users=security.super_users, open_without=security.allow_without_acl
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from eoslog.broker.config import BrokerConfig, ConfigError, option_table, option_values
+from eoslog.broker.config import BrokerConfig, ConfigError, option_table
 from eoslog.broker.log.segment.files import BadFile
 from eoslog.broker.stored.config_store import ConfigStore
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -26,7 +26,7 @@ class DynamicOptions:
         """Apply the stored options to `config`, in place. Raises BadFile if one is not valid."""
         self.static = replace(config)
         """As the broker was started."""
-        self._config, self._store, self._own = config, store, str(config.node_id)
+        self._config, self._store, self._own = config, store, str(config.network.node_id)
         self.checks: list[Callable[[BrokerConfig], None]] = []
         """Each raises KafkaError or ConfigError if the options are not acceptable."""
         self.followers: list[Callable[[], None]] = []
@@ -76,7 +76,7 @@ class DynamicOptions:
                     f"option {option} cannot change while the broker runs: restart it with the new one"
                 )
         layers = {place: self.get(place) for place in (EVERY_BROKER, self._own)} | {name: dict(options)}
-        values = option_values({key: text for layer in layers.values() for key, text in layer.items()})
-        candidate = replace(self.static, **values)
-        candidate.topic_values({})
+        merged = {key: text for layer in layers.values() for key, text in layer.items()}
+        candidate = self.static.with_options(merged)
+        candidate.topics.values({})
         return candidate

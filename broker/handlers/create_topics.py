@@ -86,4 +86,4 @@ def _partitions(context: RequestContext, wanted: Message) -> int:
             check_replicas(context.broker.node_id, one["broker_ids"])
         return len(assignments)
     check_factor(context.broker.config, factor)
-    return context.broker.config.num_partitions if count == DEFAULT else int(count)
+    return context.broker.config.topics.num_partitions if count == DEFAULT else int(count)

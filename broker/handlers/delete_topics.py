@@ -71,7 +71,7 @@ def _delete(context: RequestContext, named: _Named, topic: Topic | None, twice: 
 
 def _check(context: RequestContext, named: _Named, twice: bool) -> None:
     """Raise KafkaError for what is wrong with the request itself."""
-    if not context.broker.config.delete_topic_enable:
+    if not context.broker.config.topics.delete_topic_enable:
         old = context.header.api_version < 3
         code = ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED
         raise KafkaError(code, "topics cannot be deleted here (delete.topic.enable=false)")

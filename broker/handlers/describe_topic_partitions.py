@@ -28,7 +28,8 @@ def handle(context: RequestContext, request: Message) -> Message:
     if cursor and (start < 0 or (named and first not in named)):
         return _refused(named)
     names = sorted(name for name in named or topics.names() if name >= first)
-    left = max(1, min(request["response_partition_limit"], context.broker.config.describe_partitions_limit))
+    limit = context.broker.config.topics.describe_partitions_limit
+    left = max(1, min(request["response_partition_limit"], limit))
     answers: list[Message] = []
     for name in names:
         if left == 0:

@@ -76,7 +76,7 @@ class _Fetch:
         self._request = request
         self._by_id = _by_id(context)
         self._committed = request["isolation_level"] == _READ_COMMITTED
-        self._max_bytes = min(request["max_bytes"], broker.config.fetch_max_bytes)
+        self._max_bytes = min(request["max_bytes"], broker.config.network.fetch_max_bytes)
         self._memory, self._turns = broker.memory, broker.turns
         self._replica = max(request["replica_id"], request["replica_state"]["replica_id"])
         self._wanted = wanted

@@ -36,7 +36,9 @@ def handle(context: RequestContext, request: Message) -> Message:
     wanted, all_topics = request["topics"], False
     if wanted is None or (version == 0 and not wanted):
         wanted, all_topics = [{"name": name, "topic_id": _NO_ID} for name in broker.topics.names()], True
-    may_create = broker.config.auto_create_topics and request["allow_auto_topic_creation"] and not all_topics
+    may_create = (
+        broker.config.topics.auto_create_topics and request["allow_auto_topic_creation"] and not all_topics
+    )
     operations = TOPIC_OPERATIONS if request["include_topic_authorized_operations"] else NOT_ASKED
     cluster = CLUSTER_OPERATIONS if request["include_cluster_authorized_operations"] else NOT_ASKED
     return {
@@ -90,7 +92,7 @@ def _create(context: RequestContext, name: str, may_create: bool) -> Topic:
         made = topics.get(name)
         assert made is not None
         return made
-    return topics.create(name, context.broker.config.num_partitions, {})
+    return topics.create(name, context.broker.config.topics.num_partitions, {})
 
 
 def _described(context: RequestContext, topic: Topic) -> Message:

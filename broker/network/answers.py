@@ -49,7 +49,7 @@ class Answers(asyncio.BufferedProtocol):
         self._metrics = metrics
         self._session = Session(listener)
         self._reader = FrameReader(
-            config.sasl_max_receive_size if listener.sasl else config.request_max_bytes
+            config.security.sasl_max_receive_size if listener.sasl else config.network.request_max_bytes
         )
         self._line: deque[Slot] = deque()  # started, not answered
         self._line_requests = 0  # bytes of their frames
@@ -206,7 +206,7 @@ class Answers(asyncio.BufferedProtocol):
         if state is State.FAILED:
             self.close()
         elif state is State.KNOWN:
-            self._reader.max_size = self._broker.config.request_max_bytes
+            self._reader.max_size = self._broker.config.network.request_max_bytes
 
     def _fault(self, header: RequestHeader, error: BaseException) -> Message | None:
         """A handler failed. Tell the client if the API has a place for it, else end the connection."""

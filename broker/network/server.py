@@ -88,7 +88,7 @@ class Server:
             from eoslog.broker.authorize.guard import Guard  # for those who ask for it only
 
             self.guard = Guard(broker.authorizer)
-        self._limits = _overrides(config.max_connections_per_ip_overrides)
+        self._limits = _overrides(config.network.max_connections_per_ip_overrides)
         self._watch = asyncio.create_task(self._look_after())
         for listener in self._listeners:
             await listener.start_serving()
@@ -99,7 +99,7 @@ class Server:
 
     def _why_full(self) -> str | None:
         """Why no more may come in, those included whose TLS handshake is not done; None if one may."""
-        most = self._broker.config.max_connections
+        most = self._broker.config.network.max_connections
         if len(self._connections) + sum(map(len, self._doors)) < most:
             return None
         self.metrics.connections_refused += 1
@@ -111,12 +111,12 @@ class Server:
         self._connections.add(connection)
         self.metrics.connections_opened += 1
         self._by_ip[host] += 1
-        if len(self._connections) > config.max_connections:
-            return f"there are {config.max_connections} connections already (max.connections)"
-        most = self._limits.get(host, config.max_connections_per_ip)
+        if len(self._connections) > config.network.max_connections:
+            return f"there are {config.network.max_connections} connections already (max.connections)"
+        most = self._limits.get(host, config.network.max_connections_per_ip)
         if self._by_ip[host] > most:
             return f"there are {most} connections from {host} already (max.connections.per.ip)"
-        wait = self._wait(config.max_connection_creation_rate)
+        wait = self._wait(config.network.max_connection_creation_rate)
         if wait > 0:
             connection.mute(wait)
         return None
@@ -141,8 +141,8 @@ class Server:
     async def _look_after(self) -> None:
         """Close connections that nobody seems to be at the other end of."""
         config, loop = self._broker.config, asyncio.get_running_loop()
-        idle = config.connections_max_idle_ms / 1000
-        stalled = config.connections_max_stalled_ms / 1000
+        idle = config.network.connections_max_idle_ms / 1000
+        stalled = config.network.connections_max_stalled_ms / 1000
         while True:
             await asyncio.sleep(min(_LOOK_EVERY, idle, stalled))
             try:

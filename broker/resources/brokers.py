@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import Field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eoslog.broker.config import option_table
 from eoslog.broker.config.base import Rule, rule_of, text_of
@@ -60,7 +59,7 @@ class BrokerResource(Resource):
 
     def default(self, config: str) -> str:
         """See `Resource.default`."""
-        return _static(self.broker, option_table()[config])
+        return _static(self.broker, config)
 
     def _check_name(self, name: str) -> None:
         node_id = self.broker.node_id
@@ -72,7 +71,7 @@ def synonyms_of(broker: Broker, option: str) -> tuple[Synonym, ...]:
     """All places that set an option's value, the one in effect first, its default last."""
     declared, options = option_table()[option], broker.options
     own, every = options.own, options.get(EVERY_BROKER)
-    static, default = _static(broker, declared), text_of(declared.default)
+    static, default = _static(broker, option), text_of(declared.default)
     found = [
         (own.get(option), Source.BROKER),
         (every.get(option), Source.EVERY_BROKER),
@@ -82,5 +81,5 @@ def synonyms_of(broker: Broker, option: str) -> tuple[Synonym, ...]:
     return tuple(Synonym(option, value, source) for value, source in found if value is not None)
 
 
-def _static(broker: Broker, declared: Field[Any]) -> str:
-    return text_of(getattr(broker.options.static, declared.name))
+def _static(broker: Broker, option: str) -> str:
+    return text_of(broker.options.static.value(option))

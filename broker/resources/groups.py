@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from eoslog.broker.config import ConfigError
 from eoslog.broker.config.base import Rule
-from eoslog.broker.config.group_table import GROUP_CONFIGS, group_values, value_of
+from eoslog.broker.config.group_table import GROUP_CONFIGS, group_values
 from eoslog.broker.resources.base import Entry, Resource, ResourceType, Source, Synonym
 from eoslog.broker.resources.brokers import synonyms_of
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -56,4 +56,4 @@ class GroupResource(Resource):
 
     def default(self, config: str) -> str:
         """See `Resource.default`."""
-        return str(value_of(self.broker.config, GROUP_CONFIGS[config].option))
+        return str(self.broker.config.value(GROUP_CONFIGS[config].option))

@@ -38,12 +38,12 @@ class TopicResource(Resource):
     def check(self, name: str, configs: Mapping[str, str]) -> None:
         """See `Resource.check`."""
         self.current(name)
-        self.broker.topics.check_configs(name, configs)
+        self.broker.topics.configs.check(name, configs)
 
     def put(self, name: str, configs: Mapping[str, str]) -> None:
         """See `Resource.put`."""
         self.current(name)
-        self.broker.topics.set_configs(name, configs)
+        self.broker.topics.configs.set(name, configs)
 
     def rule(self, config: str) -> Rule | None:
         """See `Resource.rule`."""
@@ -52,7 +52,7 @@ class TopicResource(Resource):
 
     def default(self, config: str) -> str:
         """See `Resource.default`."""
-        return self.broker.config.topic_defaults()[config]
+        return self.broker.config.topics.defaults()[config]
 
     def _topic(self, name: str) -> Topic:
         check_name(name)
@@ -64,7 +64,7 @@ class TopicResource(Resource):
 
 def topic_entries(broker: Broker, configs: Mapping[str, str]) -> Iterator[Entry]:
     """All configs of a topic that sets `configs`, and where each value comes from."""
-    defaults = broker.config.topic_defaults()
+    defaults = broker.config.topics.defaults()
     for name, line in sorted(TOPIC_CONFIGS.items()):
         value = configs.get(name, defaults[name])
         synonyms = synonyms_of(broker, line.synonym) if line.synonym else ()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
+from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config.base import ConfigError
 from eoslog.broker.config.security import SecurityOptions
 
@@ -44,9 +45,9 @@ class Listener:
         """Whether its clients must authenticate by SASL."""
         return self.protocol.startswith("SASL")
 
-    def option(self, config: Any, name: str) -> Any:
+    def option(self, config: BrokerConfig, name: str) -> Any:
         """A security option: this listener's own, else the broker's. Raises KeyError for unknown ones."""
-        return self.own.get(name, getattr(config, _security_fields()[name]))
+        return self.own.get(name, config.value(name))
 
     def address(self, local: tuple[str, int]) -> tuple[str, int]:
         """The address for a client that connected to `local`.
@@ -66,15 +67,15 @@ class Listener:
         return f"{self.name}://{self.place}"
 
 
-def listeners_of(config: Any) -> list[Listener]:
+def listeners_of(config: BrokerConfig) -> list[Listener]:
     """The listeners that a broker's options define, in their order. Raises ConfigError."""
-    if not config.listeners.strip():
-        if config.advertised_listeners.strip():
+    if not config.network.listeners.strip():
+        if config.network.advertised_listeners.strip():
             raise ConfigError("advertised.listeners: give listeners too, with the same names")
-        return [Listener(host=config.host, port=config.port, own=_own(config, "PLAINTEXT"))]
-    protocols = _protocols(config.listener_protocols)
-    endpoints = _endpoints("listeners", config.listeners)
-    advertised = _endpoints("advertised.listeners", config.advertised_listeners)
+        return [Listener(host=config.network.host, port=config.network.port, own=_own(config, "PLAINTEXT"))]
+    protocols = _protocols(config.network.listener_protocols)
+    endpoints = _endpoints("listeners", config.network.listeners)
+    advertised = _endpoints("advertised.listeners", config.network.advertised_listeners)
     for name in advertised.keys() - endpoints.keys():
         raise ConfigError(f"advertised.listeners: {name} is none of the listeners {', '.join(endpoints)}")
     _check_overrides(config, endpoints)
@@ -116,21 +117,21 @@ def _endpoints(option: str, text: str) -> dict[str, tuple[str, int]]:
     return found
 
 
-def _own(config: Any, name: str) -> dict[str, str]:
+def _own(config: BrokerConfig, name: str) -> dict[str, str]:
     prefix = f"{PREFIX}{name.lower()}."
-    pairs = (pair.partition("=") for pair in config.listener_overrides)
+    pairs = (pair.partition("=") for pair in config.network.listener_overrides)
     return {option.removeprefix(prefix): value for option, _, value in pairs if option.startswith(prefix)}
 
 
-def _check_overrides(config: Any, names: Mapping[str, object]) -> None:
+def _check_overrides(config: BrokerConfig, names: Mapping[str, object]) -> None:
     """A misspelt security option must not be ignored."""
-    for pair in config.listener_overrides:
+    for pair in config.network.listener_overrides:
         option = pair.partition("=")[0]
         owner = next((n for n in names if option.startswith(f"{PREFIX}{n.lower()}.")), None)
         if owner is None:
             raise ConfigError(f"{option}: there is no such listener; they are {', '.join(names)}")
         rest = option.removeprefix(f"{PREFIX}{owner.lower()}.")
-        if rest not in _security_fields() and not _MECHANISM_OPTION.fullmatch(rest):
+        if rest not in _security_options() and not _MECHANISM_OPTION.fullmatch(rest):
             raise ConfigError(f"{option}: no option that a listener can have for itself")
 
 
@@ -141,5 +142,5 @@ _MECHANISM_OPTION = re.compile(
 
 
 @cache
-def _security_fields() -> dict[str, str]:
-    return {option.metadata["name"]: option.name for option in fields(SecurityOptions)}
+def _security_options() -> set[str]:
+    return {option.metadata["name"] for option in fields(SecurityOptions)}

@@ -13,6 +13,7 @@ import re
 import time
 from typing import Any
 
+from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config.base import ConfigError
 from eoslog.broker.security.mechanism import AuthenticationFailed, Step
 
@@ -28,9 +29,9 @@ _FETCH_TIMEOUT = 10.0
 class Tokens:
     """Checks tokens."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: BrokerConfig) -> None:
         """Import PyJWT and read the keys. Raises ConfigError."""
-        self._url = config.oauth_jwks_url.strip()
+        self._url = config.security.oauth_jwks_url.strip()
         if not re.match(r"(https?|file):", self._url):
             raise ConfigError(
                 "sasl.oauthbearer.jwks.endpoint.url: OAUTHBEARER needs the http(s): or file: URL of a JWKS"
@@ -43,7 +44,7 @@ class Tokens:
             ) from error
         self._jwt = jwt
         self._config = config
-        self._audience = [name.strip() for name in config.oauth_audience.split(",") if name.strip()]
+        self._audience = [name.strip() for name in config.security.oauth_audience.split(",") if name.strip()]
         self._keys: Any = None
         self._read_at = float("-inf")
         self._lock = asyncio.Lock()
@@ -58,25 +59,25 @@ class Tokens:
                 key,
                 algorithms=ALGORITHMS,
                 audience=self._audience or None,
-                issuer=config.oauth_issuer or None,
-                leeway=config.oauth_clock_skew_s,
+                issuer=config.security.oauth_issuer or None,
+                leeway=config.security.oauth_clock_skew_s,
                 options={
-                    "require": ["exp", config.oauth_subject_claim],
+                    "require": ["exp", config.security.oauth_subject_claim],
                     "verify_aud": bool(self._audience),
                     "verify_sub": False,
                 },
             )
         except jwt.PyJWTError as error:
             raise AuthenticationFailed(f"the token is not valid: {type(error).__name__}") from None
-        user = claims[config.oauth_subject_claim]
+        user = claims[config.security.oauth_subject_claim]
         if not isinstance(user, str) or not user:
-            raise AuthenticationFailed(f"the token's claim {config.oauth_subject_claim} is no name")
+            raise AuthenticationFailed(f"the token's claim {config.security.oauth_subject_claim} is no name")
         return user, max(1, int((claims["exp"] - time.time()) * 1000))
 
     async def _key(self, key_id: str | None) -> Any:
         async with self._lock:
             age = time.monotonic() - self._read_at
-            if self._keys is None or age * 1000 > self._config.oauth_jwks_refresh_ms:
+            if self._keys is None or age * 1000 > self._config.security.oauth_jwks_refresh_ms:
                 await self._read()
             found = self._find(key_id)
             if found is None and time.monotonic() - self._read_at > _AGAIN_AFTER:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config.base import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _RULE = re.compile(r"DEFAULT|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)(?=
 _SPECIAL = re.compile(r'([,+"\\<>;=])')
 
 
-def principal_of(certificate: Mapping[str, Any] | None, listener: Listener, config: Any) -> str:
+def principal_of(certificate: Mapping[str, Any] | None, listener: Listener, config: BrokerConfig) -> str:
     """The principal of a verified certificate from `ssl.SSLSocket.getpeercert`; ANONYMOUS without one."""
     if not certificate:
         return _NOBODY

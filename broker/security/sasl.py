@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config.base import ConfigError
 from eoslog.broker.security.credentials import Credentials
 from eoslog.broker.security.listeners import Listener
@@ -29,7 +29,7 @@ Begin = Callable[[], Exchange]
 class Sasl:
     """The mechanisms of each listener with SASL."""
 
-    def __init__(self, listeners: Sequence[Listener], config: Any, credentials: Credentials) -> None:
+    def __init__(self, listeners: Sequence[Listener], config: BrokerConfig, credentials: Credentials) -> None:
         """Prepare all mechanisms. Raises ConfigError that names the option."""
         self._config = config
         self._credentials = credentials
@@ -98,7 +98,7 @@ class Sasl:
         except (AuthenticationFailed, ConfigError) as error:
             session.state, session.exchange = State.FAILED, None
             log.warning("authentication by %s from %s failed: %s", session.mechanism, peer, error)
-            await asyncio.sleep(self._config.failed_authentication_delay_ms / 1000)
+            await asyncio.sleep(self._config.security.failed_authentication_delay_ms / 1000)
             reason = (
                 error if isinstance(error, AuthenticationFailed) else "the broker's configuration is wrong"
             )

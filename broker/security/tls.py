@@ -11,8 +11,8 @@ import logging
 import os
 import ssl
 import tempfile
-from typing import Any
 
+from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config.base import ConfigError
 from eoslog.broker.security.listeners import Listener
 from eoslog.broker.security.principals import parse_rules
@@ -27,7 +27,7 @@ _PEM_HEAD = b"-----BEGIN "
 class Tls:
     """A listener's TLS context; it is made again when its files change."""
 
-    def __init__(self, listener: Listener, config: Any) -> None:
+    def __init__(self, listener: Listener, config: BrokerConfig) -> None:
         """Read the files. Raises ConfigError that names the listener and the option."""
         self._listener, self._config = listener, config
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

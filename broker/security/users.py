@@ -14,8 +14,8 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Mapping
-from typing import Any
 
+from eoslog.broker.config import BrokerConfig
 from eoslog.broker.config.base import ConfigError
 from eoslog.broker.security.listeners import PREFIX, Listener
 from eoslog.protocol import jaas
@@ -54,13 +54,13 @@ def file_users(path: str) -> dict[str, str]:
 class Passwords:
     """The configured users of one listener and mechanism. The file is read again when it changes."""
 
-    def __init__(self, listener: Listener, mechanism: str, config: Any) -> None:
+    def __init__(self, listener: Listener, mechanism: str, config: BrokerConfig) -> None:
         """Read both sources. Raises ConfigError."""
         option = f"{mechanism.lower()}.sasl.jaas.config"
         text = listener.own.get(option)
         full = f"{PREFIX}{listener.name.lower()}.{option}"
         self._jaas: Mapping[str, str] = jaas_users(text, full) if text else {}
-        self._path: str = config.sasl_users_file
+        self._path: str = config.security.sasl_users_file
         self._file: Mapping[str, str] = {}
         self._stamp: tuple[int, int] | None = None
         self._follow()

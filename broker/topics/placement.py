@@ -19,7 +19,7 @@ def check_factor(config: BrokerConfig, asked: int) -> None:
 
     The default is taken as it is: with default.replication.factor=3 a topic has 1 here as well.
     """
-    if asked in (DEFAULT, REPLICATION_FACTOR) or (asked > 1 and config.accept_replication_factor):
+    if asked in (DEFAULT, REPLICATION_FACTOR) or (asked > 1 and config.topics.accept_replication_factor):
         return
     raise KafkaError(
         ErrorCode.INVALID_REPLICATION_FACTOR,

@@ -1,4 +1,4 @@
-"""What a topic is, which there are, and what a new one may be."""
+"""What a topic is, and what a new one may be."""
 
 from __future__ import annotations
 
@@ -29,42 +29,6 @@ class Topic:
     def internal(self) -> bool:
         """Whether it is one of the broker's own."""
         return is_internal(self.name)
-
-
-class KnownTopics:
-    """The topics there are, by name and by id."""
-
-    def __init__(self) -> None:
-        self._by_name: dict[str, Topic] = {}
-        self._by_id: dict[bytes, Topic] = {}
-
-    def get(self, name: str) -> Topic | None:
-        """A topic by name."""
-        return self._by_name.get(name)
-
-    def by_id(self, topic_id: bytes) -> Topic | None:
-        """A topic by its id of 16 bytes."""
-        return self._by_id.get(topic_id)
-
-    def names(self) -> list[str]:
-        """All names, the internal topics' too, sorted."""
-        return sorted(self._by_name)
-
-    def partition(self, topic: str, index: int) -> Partition | None:
-        """One partition, None if there is no such topic or index."""
-        found = self._by_name.get(topic)
-        return found.partitions[index] if found and 0 <= index < len(found.partitions) else None
-
-    def existing(self, name: str) -> Topic:
-        """A topic by name. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
-        topic = self._by_name.get(name)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
-        return topic
-
-    def all_partitions(self) -> list[Partition]:
-        """The partitions of all topics."""
-        return [partition for topic in self._by_name.values() for partition in topic.partitions]
 
 
 def is_internal(name: str) -> bool:

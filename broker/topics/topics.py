@@ -21,21 +21,21 @@ from eoslog.broker.log.opening.closing import save_all
 from eoslog.broker.log.opening.data_dir import DataDir, DataDirError, new_id
 from eoslog.broker.log.opening.tidy import rename_away, tidy
 from eoslog.broker.log.partition.partition import Partition
-from eoslog.broker.log.segment import decoder, epochs, files
+from eoslog.broker.log.segment import epochs, files
 from eoslog.broker.log.segment.flush import GroupFlush
-from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.broker.ports.ports import Clock, FileSystem
+from eoslog.broker.topics.known_topics import KnownTopics
 from eoslog.broker.topics.partition_maker import PartitionMaker, storage_error
 from eoslog.broker.topics.topic import (
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
-    KnownTopics,
     Topic,
     check_growth,
     check_new_name,
     check_room,
     is_internal,
 )
+from eoslog.broker.topics.topic_configs import TopicConfigs, load_decoder_for
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 __all__ = ["OFFSETS_TOPIC", "TRANSACTIONS_TOPIC", "Topic", "Topics", "is_internal"]
@@ -43,7 +43,7 @@ __all__ = ["OFFSETS_TOPIC", "TRANSACTIONS_TOPIC", "Topic", "Topics", "is_interna
 _LOG = logging.getLogger(__name__)
 
 
-class Topics(KnownTopics):
+class Topics:
     """All topics of a broker. `report` tells what the opening of the logs found wrong."""
 
     def __init__(
@@ -51,16 +51,14 @@ class Topics(KnownTopics):
     ) -> None:
         """Use `open`."""
         self._fs, self._dir, self._config, self._clock, self._flush = fs, data_dir, config, clock, flush
-        super().__init__()
-        self._deleting: set[bytes] = set()
+        self._known = KnownTopics(fs, data_dir.file(registry.FILE))
+        self.configs = TopicConfigs(self._known, config)
         self._maker = PartitionMaker(fs, data_dir, config, clock, flush)
         self.report = self._maker.report
         self._busy: dict[str, int] = {}  # topics that are made or enlarged step by step: partitions
         self._closed = False
         self.beside: Callable[[Callable[[], None]], object] = lambda job: job()
         """Runs what may take long and touches nothing but files of deleted topics: here, or in a thread."""
-        self.version = 0
-        """Goes up with every change of what topics there are."""
 
     @classmethod
     def open(
@@ -71,7 +69,7 @@ class Topics(KnownTopics):
         Raises DataDirError where the directory is locked by another broker or makes no sense. A single
         damaged partition is no error: it is offline, see `report`.
         """
-        directory = DataDir(fs, data_dir, config.node_id, clock.now_ms())
+        directory = DataDir(fs, data_dir, config.network.node_id, clock.now_ms())
         topics = cls(fs, directory, config, clock, flush)
         try:
             topics._load()
@@ -102,19 +100,50 @@ class Topics(KnownTopics):
         """The path of the data directory."""
         return self._dir.path
 
+    # -- which there are -----------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """See `KnownTopics.version`."""
+        return self._known.version
+
+    def get(self, name: str) -> Topic | None:
+        """See `KnownTopics.get`."""
+        return self._known.get(name)
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        """See `KnownTopics.by_id`."""
+        return self._known.by_id(topic_id)
+
+    def names(self) -> list[str]:
+        """See `KnownTopics.names`."""
+        return self._known.names()
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        """See `KnownTopics.partition`."""
+        return self._known.partition(topic, index)
+
+    def existing(self, name: str) -> Topic:
+        """See `KnownTopics.existing`."""
+        return self._known.existing(name)
+
+    def all_partitions(self) -> list[Partition]:
+        """See `KnownTopics.all_partitions`."""
+        return self._known.all_partitions()
+
     # -- making and deleting -------------------------------------------------------------------
 
     def internal(self, name: str) -> list[Partition]:
         """The partitions of one of the broker's own topics, made on first use."""
-        found = self._by_name.get(name)
+        found = self._known.get(name)
         if found is None:
             counts = {
-                OFFSETS_TOPIC: self._config.offsets_topic_partitions,
-                TRANSACTIONS_TOPIC: self._config.transaction_log_partitions,
+                OFFSETS_TOPIC: self._config.groups.offsets_topic_partitions,
+                TRANSACTIONS_TOPIC: self._config.transactions.transaction_log_partitions,
             }
             sizes = {
-                OFFSETS_TOPIC: self._config.offsets_topic_segment_bytes,
-                TRANSACTIONS_TOPIC: self._config.transaction_log_segment_bytes,
+                OFFSETS_TOPIC: self._config.storage.offsets_topic_segment_bytes,
+                TRANSACTIONS_TOPIC: self._config.storage.transaction_log_segment_bytes,
             }
             configs = {"cleanup.policy": "compact", "segment.bytes": str(sizes[name])}
             found = self._create(name, counts[name], configs)
@@ -127,16 +156,16 @@ class Topics(KnownTopics):
         INVALID_CONFIG, POLICY_VIOLATION (max.partitions), KAFKA_STORAGE_ERROR; nothing is left behind then.
         """
         self.check_create(name, partitions, configs or {})
-        count = self._config.num_partitions if partitions == -1 else partitions
+        count = self._config.topics.num_partitions if partitions == -1 else partitions
         return self._create(name, count, configs or {})
 
     def check_create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
         """Raise what `create` would raise, without making anything (validate_only)."""
-        check_new_name(name, [*self._by_name, *self._busy])
+        check_new_name(name, [*(topic.name for topic in self._known), *self._busy])
         if partitions < 1 and partitions != -1:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"topic {name} needs at least one partition")
-        self._check_room(name, self._config.num_partitions if partitions == -1 else partitions)
-        LogSettings.of(self._config, configs)
+        self._check_room(name, self._config.topics.num_partitions if partitions == -1 else partitions)
+        self.configs.settings(configs)
 
     async def create_gently(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
         """As `create`, but others have their turn while many partitions are made."""
@@ -189,7 +218,7 @@ class Topics(KnownTopics):
         return entry, range(len(topic.partitions), total)
 
     def _grown(self, entry: registry.Entry, made: list[Partition]) -> Topic:
-        topic = self._by_id.get(entry.topic_id)
+        topic = self._known.by_id(entry.topic_id)
         if topic is None:
             self._maker.undo(made, [partition.directory for partition in made])
             raise KafkaError(
@@ -212,7 +241,7 @@ class Topics(KnownTopics):
 
     def _check_room(self, name: str, added: int) -> None:
         count = len(self.all_partitions()) + sum(self._busy.values())
-        check_room(name, added, count, self._config.partitions_max)
+        check_room(name, added, count, self._config.topics.partitions_max)
 
     def _register(self, topic: Topic, made: Iterable[Partition]) -> None:
         """Put a topic with partitions just `made` into the registry: from here on they exist.
@@ -220,64 +249,16 @@ class Topics(KnownTopics):
         Raises KafkaError KAFKA_STORAGE_ERROR; then they do not.
         """
         try:
-            settings = LogSettings.of(self._config, topic.configs)  # they may have changed since
+            settings = self.configs.settings(topic.configs)  # they may have changed since
             for partition in made:
                 partition.reconfigure(settings)
-            self._put(topic)
-            _load_decoder(topic.name, settings)
+            self._known.put(topic)
+            load_decoder_for(topic.name, settings)
         except (OSError, KafkaError) as error:
             self._maker.undo(made, [partition.directory for partition in made])
             if isinstance(error, KafkaError):
                 raise
             raise storage_error(f"topic {topic.name} was not made or enlarged", error) from error
-
-    # -- configs -------------------------------------------------------------------------------
-
-    def set_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
-        """Give a topic these configs instead of those it has; its logs follow them at once.
-
-        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, KAFKA_STORAGE_ERROR; the topic is as it
-        was then.
-        """
-        topic = self.existing(name)
-        settings = self.check_configs(name, configs)
-        changed = replace(topic, configs=dict(configs))
-        try:
-            self._put(changed)
-        except OSError as error:
-            raise storage_error(f"the configs of topic {name} are as they were", error) from error
-        for partition in topic.partitions:
-            partition.reconfigure(settings)
-        _load_decoder(name, settings)
-        return changed
-
-    def load_decoder(self) -> None:
-        """At a start: have it at hand if a topic needs it."""
-        for name, topic in self._by_name.items():
-            _load_decoder(name, LogSettings.of(self._config, topic.configs))
-
-    def check_configs(self, name: str, configs: Mapping[str, str]) -> LogSettings:
-        """The settings of a topic with these configs. Raises KafkaError as `set_configs`."""
-        self.existing(name)
-        settings = LogSettings.of(self._config, configs)
-        if is_internal(name) and configs.get("cleanup.policy") != "compact":
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG,
-                f"topic {name} is the broker's own and lives by cleanup.policy=compact, which must stay",
-            )
-        return settings
-
-    def check_defaults(self, config: BrokerConfig) -> None:
-        """Raise KafkaError INVALID_CONFIG if a topic's own configs do not go with these broker options."""
-        for topic in self._by_name.values():
-            LogSettings.of(config, topic.configs)
-
-    def defaults_changed(self) -> None:
-        """The broker's options have changed: all logs follow them."""
-        for topic in self._by_name.values():
-            settings = LogSettings.of(self._config, topic.configs)
-            for partition in topic.partitions:
-                partition.reconfigure(settings)
 
     def delete(self, name: str) -> None:
         """Delete a topic and its records.
@@ -288,21 +269,16 @@ class Topics(KnownTopics):
         topic = self.existing(name)
         if topic.internal:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name} is the broker's own")
-        self._deleting.add(topic.topic_id)
-        del self._by_name[name], self._by_id[topic.topic_id]
         try:
-            self._save()
+            self._known.drop(topic)
         except OSError as error:
-            self._by_name[name] = self._by_id[topic.topic_id] = topic
-            self._deleting.discard(topic.topic_id)
             raise storage_error(f"topic {name} is not deleted", error) from error
         _LOG.info("topic %s deleted", name, extra={"topic": name})
         for partition in topic.partitions:
             partition.close()
         try:
             renamed = rename_away(self._fs, self._dir.path, [p.directory for p in topic.partitions])
-            self._deleting.discard(topic.topic_id)
-            self._save()
+            self._known.dropped(topic)
         except OSError as error:
             _LOG.warning("topic %s is deleted, its files go at the next start: %s", name, error)
         else:
@@ -318,55 +294,16 @@ class Topics(KnownTopics):
             except OSError as error:
                 _LOG.warning("%s of a deleted topic stays until the next start: %s", directory, error)
 
-    # -- the registry --------------------------------------------------------------------------
-
-    def _put(self, topic: Topic) -> None:
-        """Register a topic, new or changed. Raises OSError; then all is as it was."""
-        before = self._by_name.get(topic.name)
-        self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
-        try:
-            self._save()
-        except OSError:
-            if before is None:
-                del self._by_name[topic.name], self._by_id[topic.topic_id]
-            else:
-                self._by_name[topic.name] = self._by_id[topic.topic_id] = before
-            self._take_back(topic)
-            raise
-
-    def _take_back(self, topic: Topic) -> None:
-        """After a failed save: it may have failed when the new registry was in place already."""
-        try:
-            self._save()
-        except OSError as error:
-            what = "what was to change of topic %s may be there after the next start: %s"
-            _LOG.error(what, topic.name, error, extra={"topic": topic.name})
-
-    def _save(self) -> None:
-        entries = [
-            registry.Entry(topic.name, topic.topic_id, len(topic.partitions), topic.configs)
-            for topic in self._by_name.values()
-        ]
-        path = self._dir.file(registry.FILE)
-        files.write_whole(self._fs, path, registry.encode(entries, self._deleting))
-        self.version += 1
-
     def _load(self) -> None:
-        path = self._dir.file(registry.FILE)
-        known = registry.Registry()
         try:
-            if self._fs.exists(path):
-                known = registry.decode(files.read_whole(self._fs, path), path)
-            self._deleting = set(known.deleting)
-            tidy(self._fs, self._dir.path, known.partitions, known.deleting)
+            stored = self._known.stored()
+            tidy(self._fs, self._dir.path, stored.partitions, stored.deleting)
         except files.BadFile as error:
             raise DataDirError(str(error)) from error
-        for entry in known.topics:
-            topic = Topic(entry.name, entry.topic_id, self._maker.open(entry), entry.configs)
-            self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
-        if self._deleting:
-            self._deleting.clear()
-            self._save()
+        for entry in stored.topics:
+            self._known.opened(Topic(entry.name, entry.topic_id, self._maker.open(entry), entry.configs))
+        if stored.deleting:
+            self._known.save()
 
     # -- now and then, and the end -------------------------------------------------------------
 
@@ -411,9 +348,3 @@ class Topics(KnownTopics):
     def _close_files(self) -> None:
         for partition in self.all_partitions():
             partition.close()
-
-
-def _load_decoder(name: str, settings: LogSettings) -> None:
-    """Have it at hand where records that clients write are looked at."""
-    if settings.compacted and not is_internal(name) and not decoder.is_loaded():
-        decoder.load_beside()

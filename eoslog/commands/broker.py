@@ -91,7 +91,7 @@ def command(
 
             show_config(config, gathered)
             return
-        logs.begin(config.logging_level, config.logging_format)
+        logs.begin(config.operations.logging_level, config.operations.logging_format)
         logs.ignored(gathered.warnings)
         run(config, on_ready=click.echo)
     except (StartError, ConfigError) as error:

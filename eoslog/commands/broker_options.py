@@ -7,20 +7,17 @@ from typing import Any
 
 import click
 
-from eoslog.broker.config import BrokerConfig, option_table
+from eoslog.broker.config import BrokerConfig, option_sections
 from eoslog.broker.config.base import text_of
 from eoslog.broker.config.sources import Gathered, meaning, shown
 
 
 def sections() -> dict[str, list[Field[Any]]]:
-    """All options by section, each option's field, as the broker's config is composed of them."""
-    table = option_table()
-    found: dict[str, list[Field[Any]]] = {}
-    for part in BrokerConfig.__bases__:
-        title = part.__name__.removesuffix("Options")
-        names = sorted(field.metadata["name"] for field in fields(part))
-        if names:
-            found[title] = [table[name] for name in names]
+    """All options by section, each option's field, as the broker's config has them."""
+    found = {
+        part.__name__.removesuffix("Options"): sorted(fields(part), key=lambda field: field.metadata["name"])
+        for part in option_sections().values()
+    }
     return dict(sorted(found.items()))
 
 

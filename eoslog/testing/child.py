@@ -35,8 +35,8 @@ async def _run(channel: socket.socket) -> None:
     reader, writer = await asyncio.open_connection(sock=channel)
     order = json.loads(await reader.readline())
     config = BrokerConfig.from_options(order["options"])
-    logs.begin(config.logging_level, config.logging_format)
-    board = Switchboard(config.log_dirs)
+    logs.begin(config.operations.logging_level, config.operations.logging_format)
+    board = Switchboard(config.storage.log_dirs)
     for command in order["commands"]:
         board.carry_out(command)
     node = Node(config, board.fs, board.requests)

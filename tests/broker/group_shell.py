@@ -72,7 +72,7 @@ class Shell:
         self.data = data
         self.config = BrokerConfig.from_options(options)
         self.clock = SystemClock()
-        self.flush = GroupFlush(self.config.flush)
+        self.flush = GroupFlush(self.config.storage.flush)
         if flush:
             self.flush.start()
         data.mkdir(exist_ok=True)

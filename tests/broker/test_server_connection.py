@@ -6,13 +6,13 @@ import struct
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from eoslog.broker.config import BrokerConfig
+from eoslog.broker.config.network import NetworkOptions
 from eoslog.broker.fairness.memory import Memory
 from eoslog.broker.fairness.turns import LARGE_AT_ONCE, Turns
 from eoslog.broker.network import connection as connection_module
@@ -62,8 +62,8 @@ async def serving(
     monkeypatch: pytest.MonkeyPatch, table: Table, max_bytes: int = 1 << 20, **options: Any
 ) -> AsyncIterator[tuple[Server, Callable[[], Awaitable[Client]]]]:
     monkeypatch.setattr(connection_module, "handlers", lambda: table)
-    config = replace(BrokerConfig(), request_max_bytes=max_bytes, **options)
-    memory = Memory(config.queued_max_request_bytes, config.queued_max_response_bytes)
+    config = BrokerConfig(network=NetworkOptions(request_max_bytes=max_bytes, **options))
+    memory = Memory(config.network.queued_max_request_bytes, config.network.queued_max_response_bytes)
     broker: Any = SimpleNamespace(config=config, memory=memory, authorizer=None, turns=Turns())
     server = Server()
     port = (await server.bind(Listener())).port

@@ -29,6 +29,8 @@ from confluent_kafka.admin import (
 )
 
 from eoslog.broker.config import BrokerConfig, ConfigError
+from eoslog.broker.config.operations import OperationsOptions
+from eoslog.broker.config.security import SecurityOptions
 from eoslog.broker.console import login
 from eoslog.broker.console.start import _check_exposure, chosen
 from eoslog.broker.main import Node, StartError
@@ -277,9 +279,10 @@ def test_a_password_that_was_changed_counts_no_longer_than_remembered(tmp_path: 
     """What was right is remembered for a while, as SCRAM's sums are slow; the clock is the test's."""
     users, now = tmp_path / "users", [0.0]
     users.write_text("alice=old\n")
-    config = BrokerConfig(
+    given = SecurityOptions(
         sasl_users_file=str(users), sasl_enabled_mechanisms="SCRAM-SHA-256", failed_authentication_delay_ms=0
     )
+    config = BrokerConfig(security=given)
     listener = Listener("SASL_SSL", "SASL_SSL")
     credentials = Credentials(OsFileSystem(), str(tmp_path))
     broker = SimpleNamespace(sasl=Sasl([listener], config, credentials), credentials=credentials)
@@ -363,13 +366,14 @@ EXPOSED = [
 def test_beyond_this_machine_only_with_names_and_tls(
     host: str, listener: Listener, fine: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = BrokerConfig(console_listen=f"{host}:80")
+    config = BrokerConfig(operations=OperationsOptions(console_listen=f"{host}:80"))
     if fine:
         _check_exposure(host, listener, config)
     else:
         with pytest.raises(ConfigError, match=r"console\.insecure=true"):
             _check_exposure(host, listener, config)
-        _check_exposure(host, listener, BrokerConfig(console_listen=f"{host}:80", console_insecure=True))
+        bold = OperationsOptions(console_listen=f"{host}:80", console_insecure=True)
+        _check_exposure(host, listener, BrokerConfig(operations=bold))
     assert bool(caplog.records) is not fine, "what is allowed all the same is warned of"
 
 
@@ -379,16 +383,18 @@ def test_the_strictest_listener_is_the_consoles() -> None:
     assert chosen([PLAIN, SASL_PLAIN], config) is SASL_PLAIN
     assert chosen([PLAIN, SSL, CERTIFICATES], config) is CERTIFICATES
     assert chosen([PLAIN, SSL], config) is SSL
-    assert chosen([PLAIN, SASL_SSL], BrokerConfig(console_listener="plaintext")) is PLAIN
+    plaintext = OperationsOptions(console_listener="plaintext")
+    assert chosen([PLAIN, SASL_SSL], BrokerConfig(operations=plaintext)) is PLAIN
     with pytest.raises(ConfigError, match="must be one of the listeners PLAINTEXT"):
-        chosen([PLAIN], BrokerConfig(console_listener="other"))
+        chosen([PLAIN], BrokerConfig(operations=OperationsOptions(console_listener="other")))
 
 
 def refusal(data: Path, address: str) -> str:
     """Why a broker with a console there does not start."""
 
     async def start() -> None:
-        await Node(BrokerConfig(log_dirs=str(data), port=0, console_listen=address)).start()
+        options = {"log.dirs": str(data), "listen.port": "0", "console.listen": address}
+        await Node(BrokerConfig.from_options(options)).start()
 
     with pytest.raises(StartError) as refused:
         asyncio.run(start())
@@ -415,7 +421,8 @@ def test_nothing_is_imported_that_nobody_asked_for(tmp_path: Path) -> None:
         "from eoslog.broker.config import BrokerConfig\n"
         "from eoslog.broker.main import Node\n"
         "async def run():\n"
-        f"    node = Node(BrokerConfig(log_dirs={str(tmp_path)!r}, port=0))\n"
+        f"    options = {{'log.dirs': {str(tmp_path)!r}, 'listen.port': '0'}}\n"
+        "    node = Node(BrokerConfig.from_options(options))\n"
         "    await node.start(); await node.finish(); await node.close()\n"
         "asyncio.run(run())\n"
         "print([name for name in sys.modules if name.startswith(('aiohttp', 'eoslog.broker.console'))])\n"

@@ -134,11 +134,11 @@ MUTANTS: list[Mutant] = [
         Break("an aborted transaction of a later segment", "            if complete:\n                break\n", "            break\n"),
     ),
     *mutants_of(
-        "broker/log/segment/segment_base.py",
+        "broker/log/segment/segment.py",
         (*DAMAGE, f"{HERE}test_log_recovery.py"),
         Break("what is opened counts as checked", "segment.size, segment.checked = file.size(), False", "segment.size = file.size()"),
         Break("a saved index is not held against its batch", "if header.last_offset != last:", "if False:"),
-        Break("an index of another segment is taken", "            if self.size and not pair[1]:", "            if False:"),
+        Break("an index of another segment is taken", "            if self.size and not indexes.times:", "            if False:"),
     ),
     *mutants_of(
         "broker/log/upkeep/scrub.py",

@@ -235,14 +235,14 @@ MUTANTS: list[Mutant] = [
         LOGINS,
         Break(
             "the issuer is not looked at",
-            "                issuer=config.oauth_issuer or None,",
+            "                issuer=config.security.oauth_issuer or None,",
             "                issuer=None,",
         ),
         Break("the audience is not looked at", '"verify_aud": bool(self._audience)', '"verify_aud": False'),
         Break(
             "a token never expires",
-            '"require": ["exp", config.oauth_subject_claim],',
-            '"verify_exp": False,\n                    "require": ["exp", config.oauth_subject_claim],',
+            '"require": ["exp", config.security.oauth_subject_claim],',
+            '"verify_exp": False,\n                    "require": ["exp", config.security.oauth_subject_claim],',
         ),
         Break(
             "a session outlives its token",
@@ -268,7 +268,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "a failure is told at once",
-            "            await asyncio.sleep(self._config.failed_authentication_delay_ms / 1000)\n",
+            "            await asyncio.sleep(self._config.security.failed_authentication_delay_ms / 1000)\n",
             "",
         ),
     ),

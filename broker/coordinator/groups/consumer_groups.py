@@ -103,24 +103,24 @@ class ConsumerGroups:
         return Settings(
             session_timeout_ms=_within(
                 session,
-                config.consumer_group_session_timeout_ms,
-                config.consumer_group_min_session_timeout_ms,
-                config.consumer_group_max_session_timeout_ms,
+                config.groups.consumer_group_session_timeout_ms,
+                config.groups.consumer_group_min_session_timeout_ms,
+                config.groups.consumer_group_max_session_timeout_ms,
             ),
             heartbeat_interval_ms=_within(
                 beat,
-                config.consumer_group_heartbeat_interval_ms,
-                config.consumer_group_min_heartbeat_interval_ms,
-                config.consumer_group_max_heartbeat_interval_ms,
+                config.groups.consumer_group_heartbeat_interval_ms,
+                config.groups.consumer_group_min_heartbeat_interval_ms,
+                config.groups.consumer_group_max_heartbeat_interval_ms,
             ),
-            max_size=config.consumer_group_max_size,
+            max_size=config.groups.consumer_group_max_size,
             assignors=self.assignors,
         )
 
     @property
     def assignors(self) -> tuple[str, ...]:
         """The assignors that members may ask for; the first one is the default."""
-        return self._config.consumer_group_assignors or ASSIGNORS
+        return self._config.groups.consumer_group_assignors or ASSIGNORS
 
     def assignor(self, group: Group) -> str:
         """The assignor a group is assigned by, as most of its members want it."""

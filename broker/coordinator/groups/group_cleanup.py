@@ -140,7 +140,7 @@ class GroupCleanup:
         }
         basis = self._basis(group_id)
         if basis is not None:
-            retention = self._config.offsets_retention_minutes * _MINUTE_MS
+            retention = self._config.groups.offsets_retention_minutes * _MINUTE_MS
             gone.update(expired(offsets, basis, pending, self._clock.now_ms(), retention))
         return sorted(gone)
 

@@ -35,10 +35,10 @@ _log = logging.getLogger(__name__)
 def settings_of(config: BrokerConfig) -> Settings:
     """Return the part of the broker's options that the rules of groups need."""
     return Settings(
-        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
-        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
-        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-        group_max_size=config.group_max_size,
+        group_min_session_timeout_ms=config.groups.group_min_session_timeout_ms,
+        group_max_session_timeout_ms=config.groups.group_max_session_timeout_ms,
+        group_initial_rebalance_delay_ms=config.groups.group_initial_rebalance_delay_ms,
+        group_max_size=config.groups.group_max_size,
     )
 
 

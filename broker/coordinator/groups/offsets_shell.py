@@ -93,7 +93,7 @@ class GroupOffsets:
         self._members = members
         self._consumers = consumers
         self._clock = clock
-        self._longest_metadata = config.offset_metadata_max_bytes
+        self._longest_metadata = config.groups.offset_metadata_max_bytes
         self._stores: dict[int, OffsetStore] = {}
         self.transactions: TransactionCoordinator | None = None
 

@@ -67,8 +67,9 @@ class TransactionCoordinator:
         """`on_marker`: see `MarkerWriter`. Raises BadFile for a damaged producer id file."""
         self._topics = topics
         self._clock = clock
-        self._limits = rules.Limits(config.transaction_max_timeout_ms, config.two_phase_commit)
-        self._idle_ms = config.transactional_id_expiration_ms
+        options = config.transactions
+        self._limits = rules.Limits(options.transaction_max_timeout_ms, options.two_phase_commit)
+        self._idle_ms = options.transactional_id_expiration_ms
         self._journal = TransactionJournal(topics, clock)
         self._markers = MarkerWriter(topics, clock, on_marker)
         self._entries = Entries()

@@ -14,6 +14,7 @@ from eoslog.broker.log.segment.checks import STORED_START, stored_start
 from eoslog.broker.log.segment.flush import sync_and_close
 from eoslog.broker.log.segment.scan import DamagedBatch
 from eoslog.broker.log.segment.segment import LostFile, Segment
+from eoslog.broker.log.segment.segment_files import SegmentFiles
 from eoslog.protocol.batch import BatchHeader
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
@@ -91,6 +92,6 @@ class Tail:
     def _drop_empty(self, base: int, cause: OSError) -> None:
         """Remove a segment that could not be made: it would lie in the middle of the log later on."""
         try:
-            Segment.remove(self._log.fs, self._log.directory, base)
+            SegmentFiles(self._log.fs, self._log.directory, base).remove()
         except OSError as error:
             self._durability.fail(f"a new segment could be neither made ({cause}) nor removed ({error})")

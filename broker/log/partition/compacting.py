@@ -17,8 +17,7 @@ from eoslog.broker.log.partition.durability import Durability
 from eoslog.broker.log.partition.log import Log
 from eoslog.broker.log.partition.producers import Producers
 from eoslog.broker.log.recovery.leftovers import commit, give_up, move_in, prepare, take_out
-from eoslog.broker.log.segment.segment import Segment
-from eoslog.broker.log.segment.segment_base import MAX_RELATIVE_OFFSET
+from eoslog.broker.log.segment.segment import MAX_RELATIVE_OFFSET, Segment
 
 
 class Dirt(NamedTuple):

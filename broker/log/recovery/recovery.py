@@ -24,6 +24,7 @@ from eoslog.broker.log.segment import files, snapshot
 from eoslog.broker.log.segment.index import BadIndex
 from eoslog.broker.log.segment.scan import DamagedBatch, batches, headers
 from eoslog.broker.log.segment.segment import Segment
+from eoslog.broker.log.segment.segment_files import SegmentFiles
 from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.broker.ports.ports import File, FileSystem
 from eoslog.broker.rules.producer import Aborted, ProducerStates
@@ -91,7 +92,7 @@ def open_segments(
     interval = settings.index_interval_bytes
     gone = below_start(bases, log_start)
     for base in bases[:gone]:  # a crash came before they were out of the way
-        Segment.remove(fs, directory, base)
+        SegmentFiles(fs, directory, base).remove()
     bases = bases[gone:]
     if not bases:
         written = max(known.recovery_point, log_start)
@@ -156,7 +157,7 @@ def _begin_anew(
     fs.sync_dir(directory)
     for segment in segments:
         segment.close()
-        Segment.remove(fs, directory, segment.base_offset)
+        segment.remove()
     return [new]
 
 
@@ -265,7 +266,7 @@ class _Recovery:
                 raise self._damaged(segment, 0, end, reason)
             self._found(segment, 0, segment.base_offset, "segment without a valid batch removed")
             segment.close()
-            Segment.remove(self._fs, self._directory, segment.base_offset)
+            segment.remove()
         del self._segments[index + 1 :]
 
     def _found(self, segment: Segment, position: int, offset: int, text: str) -> None:

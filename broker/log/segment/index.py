@@ -82,12 +82,6 @@ class SparseIndex:
         """Have the next `save` write all: what became of the file is not known."""
         self._saved = -1
 
-    def clear(self) -> None:
-        """Forget all pairs; `save` then empties the file."""
-        del self.keys[:]
-        del self.values[:]
-        self._saved = -1  # whatever the file holds is wrong
-
     def load(self, fs: FileSystem, value_below: int) -> None:
         """Read the file. Raises BadIndex if it is missing, torn, not ascending, or has a value too high."""
         try:

@@ -1,22 +1,218 @@
-"""One segment of a log: writing batches to it, and finding where in it an offset or a time lies."""
+"""One segment of a log: batches in a file, the indexes beside it, and where in it an offset lies."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from typing import Self
 
 from eoslog.broker.log.segment import files
-from eoslog.broker.log.segment.index import TIME_ENTRY, last_entry
-from eoslog.broker.log.segment.scan import BODIES_CHUNK, batches, headers
-from eoslog.broker.log.segment.segment_base import MAX_RELATIVE_OFFSET, SegmentBase
+from eoslog.broker.log.segment.index import INT32_MAX, TIME_ENTRY, BadIndex, TransactionIndex, last_entry
+from eoslog.broker.log.segment.scan import BODIES_CHUNK, DamagedBatch, batches, headers
+from eoslog.broker.log.segment.segment_files import SegmentFiles
+from eoslog.broker.log.segment.segment_indexes import SegmentIndexes
 from eoslog.broker.log.segment.warm import WARM
-from eoslog.broker.ports.ports import Buffer
+from eoslog.broker.ports.ports import Buffer, File, FileSystem
 from eoslog.protocol.batch import HEADER_SIZE, BatchHeader
-from eoslog.protocol.plain_records import iter_records
+
+MAX_RELATIVE_OFFSET = 2**31 - 1  # the indexes keep offsets relative to the base in int32
 
 
-class Segment(SegmentBase):
-    """Batches of ascending offsets from `base_offset` up to `next_offset`, in `size` bytes."""
+class Segment:
+    """Batches of ascending offsets from `base_offset` up to `next_offset`, in `size` bytes.
+
+    The sparse indexes of a segment that is not written to are read when first asked for, and made anew
+    from the log if they do not fit.
+    """
+
+    def __init__(self, place: SegmentFiles, interval: int, file: File) -> None:
+        """`interval`: index.interval.bytes; `file`: the `.log` file. Use `create` or `open`."""
+        self._place, self._interval = place, interval
+        self.base_offset = place.base_offset
+        self._file: File | None = file
+        self._indexes: SegmentIndexes | None = None
+        self._sealed = False
+        self.checked = True  # whether what was there when it was opened has been; see `scrub`
+        self.damage: str | None = None  # what the scrub found
+        self.size = 0
+        self.next_offset = place.base_offset
+        self.transactions = TransactionIndex(place.fs, place.path(files.TXN_INDEX))
+        self._newest: int | None = None  # largest timestamp, while the indexes are not loaded
+        self._stop = (place.base_offset, 0)  # the last answer of `position_of`
+        self._first_timestamp: int | None = None  # of the first batch, if it is known
+
+    @classmethod
+    def create(
+        cls, fs: FileSystem, directory: str, base_offset: int, interval: int, *, cleaned: bool = False
+    ) -> Self:
+        """Make an empty segment; the caller syncs the directory. Raises OSError.
+
+        One that is `cleaned` is not in the log yet: see `take_place`.
+        """
+        place = SegmentFiles(fs, directory, base_offset, files.CLEANED if cleaned else "")
+        segment = cls(place, interval, place.create())
+        segment._indexes = segment._empty_indexes()
+        return segment
+
+    @classmethod
+    def open(cls, fs: FileSystem, directory: str, base_offset: int, interval: int) -> Self:
+        """Open what is there. `next_offset` is not known yet: set by `resume`, `trust` or the caller."""
+        place = SegmentFiles(fs, directory, base_offset)
+        file = fs.open(place.path(files.LOG))
+        segment = cls(place, interval, file)
+        segment.size, segment.checked = file.size(), False
+        return segment
+
+    @property
+    def file(self) -> File:
+        """The `.log` file; that of a sealed segment is opened when it is needed. Raises OSError."""
+        file = self._file
+        if file is None:
+            file = self._file = self._place.fs.open(self.path)
+            WARM.used(self)
+        return file
+
+    @property
+    def path(self) -> str:
+        """Of the `.log` file."""
+        return self._place.path(files.LOG)
+
+    def paths(self) -> list[str]:
+        """The files a segment may have."""
+        return self._place.paths()
+
+    def remove(self) -> None:
+        """Remove its files, as far as they are there. Raises OSError."""
+        self._place.remove()
+
+    def seal(self) -> None:
+        """Nothing is written any more and all is saved: open file and indexes may be let go."""
+        self._sealed = True
+        self.cool()
+
+    def weight(self) -> int:
+        """See `warm.Coolable`."""
+        indexes = self._indexes
+        return 16 * len(indexes) if indexes is not None else 0
+
+    def cool(self) -> None:
+        """See `warm.Coolable`. The file closes when nobody uses it any more."""
+        if self._sealed:
+            self._file = self._indexes = None
+
+    def take_place(self) -> None:
+        """The files of a cleaned segment were renamed to those of a segment of the log."""
+        self._place.renamed()
+        self.indexes.renamed(self._place)
+        self.transactions.path = self._place.path(files.TXN_INDEX)
+        self.seal()
+
+    def retire(self) -> None:
+        """It is not in the log any more. Its file closes when nobody is to sync it any more: one that was
+        rolled a moment ago, and deleted, may have that before it."""
+        self.seal()
+        self.close()
+
+    def close(self) -> None:
+        """Close the files; nothing is saved."""
+        self.transactions.close()
+        if self._sealed:
+            WARM.gone(self)
+        if self._file is not None:
+            self._file.close()
+
+    # -- indexes -------------------------------------------------------------------------------
+
+    @property
+    def indexes(self) -> SegmentIndexes:
+        """Of offsets and times, loaded. Raises DamagedBatch, OSError."""
+        indexes = self._indexes
+        if indexes is None:
+            indexes = self._indexes = self._load_indexes()
+        return indexes
+
+    def _empty_indexes(self) -> SegmentIndexes:
+        return SegmentIndexes(self._place, self._interval)
+
+    def _load_indexes(self) -> SegmentIndexes:
+        indexes = self._empty_indexes()
+        try:
+            indexes.load(self.size, self.next_offset - self.base_offset)
+            if self.size and not indexes.times:
+                raise BadIndex(f"{indexes.times.path} is empty, its segment is not")
+        except BadIndex:
+            indexes = self._made_anew()
+            indexes.note_largest()
+        return indexes
+
+    def _made_anew(self) -> SegmentIndexes:
+        indexes = self._empty_indexes()
+        for position, header in headers(self.file, 0, self.size):
+            indexes.note(header, position)
+        return indexes
+
+    def restart(self) -> None:
+        """Start to take the file as if it were written anew: `adopt` each batch, then `truncate`."""
+        self._indexes = self._empty_indexes()
+        self.size, self.next_offset = 0, self.base_offset
+
+    def resume(self, point: int, least: int) -> bool:
+        """As `restart`, but go on from a batch below offset `point` that the saved index names.
+
+        What the index says of batches below the recovery point was synced before that was written. If it
+        does not fit, or saves reading fewer than `least` bytes, the file is taken from its start. Answers
+        whether an index was saved: it has to be replaced durably, lest it speaks of what was cut off.
+        """
+        saved, end = self._empty_indexes(), self.size
+        self.restart()
+        try:
+            saved.load(end, INT32_MAX)
+            if not saved.offsets:
+                return False
+            entry = saved.cut_at(point)
+            if entry is None or entry[0] < least:
+                return True
+            position, last = entry
+            _, header, _ = next(batches(self.file, position, end, HEADER_SIZE))
+        except (BadIndex, DamagedBatch):
+            return True
+        if header.last_offset != last:
+            return True
+        saved.go_on_at(header.base_offset)
+        self._indexes = saved
+        self.size, self.next_offset = position, header.base_offset
+        return True
+
+    def rewrite_indexes(self) -> None:
+        """Have the next `save_indexes` write all of them."""
+        self.indexes.rewrite()
+
+    def adopt(self, header: BatchHeader) -> None:
+        """Take over the batch that lies in the file at `size`."""
+        self.indexes.note(header, self.size)
+        self.size += header.size
+        self.next_offset = header.next_offset
+
+    def trust(self) -> None:
+        """Find the end of the segment from its indexes and the headers after their last entry.
+
+        For a log that was closed in order. Raises DamagedBatch.
+        """
+        if not self.size:
+            self._indexes = self._empty_indexes()
+            return
+        self.next_offset = self.base_offset + MAX_RELATIVE_OFFSET + 1
+        indexes = self.indexes
+        self.next_offset = self.base_offset
+        for _, header in headers(self.file, indexes.begin_tail(), self.size):
+            indexes.pass_over(header)
+            self.next_offset = header.next_offset
+        if indexes.times and self.base_offset + indexes.times.values[-1] >= self.next_offset:
+            self._indexes = self._made_anew()
+
+    def save_indexes(self) -> list[File]:
+        """Write the sparse indexes; answers the files that have to be synced and closed. Raises OSError."""
+        return self.indexes.save()
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -63,7 +259,7 @@ class Segment(SegmentBase):
             self._first_timestamp = header.max_timestamp
         self.size = position + header.size
         self.next_offset = header.next_offset
-        self._note(header, position)
+        self.indexes.note(header, position)
 
     def _cut(self, position: int, cause: OSError) -> None:
         try:
@@ -80,7 +276,7 @@ class Segment(SegmentBase):
         """Position and header of the batch that holds `offset`, or the next one if none does."""
         if offset >= self.next_offset:
             return None
-        entry = self._indexes[0].floor(offset - self.base_offset)
+        entry = self.indexes.offsets.floor(offset - self.base_offset)
         if self._sealed:
             WARM.used(self)
         start = entry[1] if entry else 0
@@ -102,34 +298,16 @@ class Segment(SegmentBase):
 
     def upper_offset(self, position: int) -> int | None:
         """An offset that no record before file position `position` reaches, None if the index has none."""
-        relative = self._indexes[0].after_value(position)
+        relative = self.indexes.offsets.after_value(position)
         return None if relative is None else self.base_offset + relative
 
     def first_later(self, epoch: int) -> int | None:
         """The offset of the first batch of a later leader epoch, None if there is none."""
-        positions = self._indexes[0].values
+        positions = self.indexes.offsets.values
         known = bisect_right(positions, epoch, key=lambda position: self._header_at(position).leader_epoch)
         start = positions[known - 1] if known else 0
         later = (h for _, h in headers(self.file, start, self.size) if h.leader_epoch > epoch)
         return next((header.base_offset for header in later), None)
-
-    # -- times ---------------------------------------------------------------------------------
-
-    def newest(self) -> int:
-        """The largest timestamp of any record, -1 if there is none. Loads no index for it. Raises OSError."""
-        if "_indexes" not in self.__dict__ and self._newest is None:
-            self._newest = self._saved_newest()
-        return self._load_largest()[0] if self._newest is None else self._newest
-
-    def _saved_newest(self) -> int | None:
-        """What the last entry of the time index says, which a sealed segment's index ends with."""
-        last = last_entry(self._fs, self._path(files.TIME_INDEX), TIME_ENTRY)
-        fits = last is not None and last[0] >= 0 and 0 <= last[1] < self.next_offset - self.base_offset
-        return last[0] if last is not None and fits else None
-
-    def _load_largest(self) -> tuple[int, int]:
-        self._indexes  # noqa: B018  loading sets what a sealed segment knows
-        return self._largest
 
     def batches_from(
         self, offset: int, chunk: int = BODIES_CHUNK
@@ -142,40 +320,19 @@ class Segment(SegmentBase):
         if found is not None:
             yield from batches(self.file, found[0], self.size, chunk)
 
-    def first_at_or_after(self, timestamp: int, start: int, below: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record of at least `timestamp`, from `start`, under `below`."""
-        if self.newest() < timestamp:
-            return None
-        entry = self._indexes[1].floor(timestamp)
-        found = self.locate(max(start, self.base_offset + entry[1] if entry else self.base_offset))
-        if found is None:
-            return None
-        for position, header in headers(self.file, found[0], self.size):
-            if header.base_offset >= below:
-                return None
-            if header.max_timestamp >= timestamp:
-                record = self._record_from(position, header, timestamp, start)
-                if record is not None:
-                    return record
-        return None
+    # -- times ---------------------------------------------------------------------------------
 
-    def _record_from(
-        self, position: int, header: BatchHeader, timestamp: int, start: int
-    ) -> tuple[int, int] | None:
-        data = self.file.read(header.size, position)
-        for record in iter_records(data, 0, header):
-            if record.timestamp >= timestamp and record.offset >= start:
-                return record.timestamp, record.offset
-        return None
+    def newest(self) -> int:
+        """The largest timestamp of any record, -1 if there is none. Loads no index for it. Raises OSError."""
+        if self._indexes is None and self._newest is None:
+            self._newest = self._saved_newest()
+        return self.indexes.largest[0] if self._newest is None else self._newest
 
-    def largest(self, start: int, below: int) -> tuple[int, int] | None:
-        """As `first_at_or_after`, of the largest timestamp there is from `start` on, under `below`."""
-        best, offset = self._load_largest()
-        if not start <= offset < below:
-            end = self.position_of(below)
-            inside = (h for _, h in headers(self.file, 0, end) if h.last_offset >= start and h.count)
-            best = max((header.max_timestamp for header in inside), default=-1)
-        return self.first_at_or_after(best, start, below) if best >= 0 else None
+    def _saved_newest(self) -> int | None:
+        """What the last entry of the time index says, which a sealed segment's index ends with."""
+        last = last_entry(self._place.fs, self._place.path(files.TIME_INDEX), TIME_ENTRY)
+        fits = last is not None and last[0] >= 0 and 0 <= last[1] < self.next_offset - self.base_offset
+        return last[0] if last is not None and fits else None
 
 
 class LostFile(OSError):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from eoslog.broker.log.segment.scan import DamagedBatch, check_follows, good
 from eoslog.broker.log.segment.segment import Segment
+from eoslog.broker.log.segment.times import first_at_or_after, largest
 from eoslog.protocol.batch import BatchHeader
 
 
@@ -108,7 +109,7 @@ class Segments:
         for segment in self._segments[self._number(start) :]:
             if segment.base_offset >= below:
                 return None
-            found = segment.first_at_or_after(timestamp, start, below)
+            found = first_at_or_after(segment, timestamp, start, below)
             if found is not None:
                 return found
         return None
@@ -120,7 +121,7 @@ class Segments:
             if segment.base_offset >= below:
                 break
             if best is None or segment.newest() > best[0]:
-                found = segment.largest(start, below)
+                found = largest(segment, start, below)
                 if found is not None and (best is None or found[0] > best[0]):
                     best = found
         return best

@@ -39,7 +39,7 @@ class LogSettings:
     def of(cls, config: BrokerConfig, topic: Mapping[str, str]) -> LogSettings:
         """The settings of a topic. Raises KafkaError INVALID_CONFIG naming the config."""
         try:
-            values = config.topic_values(topic)
+            values = config.topics.values(topic)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
         return cls(
@@ -60,7 +60,7 @@ class LogSettings:
             min_compaction_lag_ms=values["min.compaction.lag.ms"],
             max_compaction_lag_ms=values["max.compaction.lag.ms"],
             delete_retention_ms=values["delete.retention.ms"],
-            producer_id_expiration_ms=config.producer_id_expiration_ms,
+            producer_id_expiration_ms=config.transactions.producer_id_expiration_ms,
         )
 
     @property

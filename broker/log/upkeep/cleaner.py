@@ -17,7 +17,7 @@ from eoslog.protocol.batch import CorruptBatch
 from eoslog.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from eoslog.broker.config.storage import StorageOptions
+    from eoslog.broker.config import BrokerConfig
     from eoslog.broker.log.compaction.cleaning_plan import Source
     from eoslog.broker.log.partition.partition import Partition
     from eoslog.broker.log.segment.segment import Segment
@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 class Cleaner:
     """One run at a time, in one thread that is made with the first."""
 
-    def __init__(self, fs: FileSystem, partitions: Partitions, clock: Clock, config: StorageOptions) -> None:
+    def __init__(self, fs: FileSystem, partitions: Partitions, clock: Clock, config: BrokerConfig) -> None:
         """`partitions` gives all that exist when it is called."""
         self._fs, self._partitions, self._clock, self._config = fs, partitions, clock, config
         self._stop = threading.Event()
@@ -39,7 +39,7 @@ class Cleaner:
 
     async def clean(self) -> None:
         """Compact all logs that need it: each log.cleaner.backoff.ms, unless log.cleaner.enable is false."""
-        if not self._config.cleaner_enable:
+        if not self._config.storage.cleaner_enable:
             return
         done: set[Partition] = set()
         self._failed = {partition for partition in self._failed if not partition.closed}
@@ -78,7 +78,7 @@ class Cleaner:
         from eoslog.broker.log.compaction.cleaning import Run, Stopped  # with it come NumPy and pyarrow
 
         plan = partition.plan(self._clock.now_ms())
-        run = Run(self._fs, plan, self._config.cleaner_dedupe_buffer_size, self._stop)
+        run = Run(self._fs, plan, self._config.storage.cleaner_dedupe_buffer_size, self._stop)
         loop = asyncio.get_running_loop()
         pool = self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="cleaner")
         try:

@@ -19,7 +19,7 @@ from eoslog.broker.log.segment.answers import Unchecked
 from eoslog.broker.log.segment.scan import BODIES_CHUNK, DamagedBatch, batches, check_follows
 
 if TYPE_CHECKING:
-    from eoslog.broker.config.storage import StorageOptions
+    from eoslog.broker.config import BrokerConfig
     from eoslog.broker.log.partition.partition import Partition
     from eoslog.broker.log.segment.segment import Segment
     from eoslog.broker.log.upkeep.upkeep import Partitions
@@ -71,7 +71,7 @@ class Pause:
 class Scrubber:
     """One segment at a time, in one thread that is made with the first."""
 
-    def __init__(self, fs: FileSystem, partitions: Partitions, config: StorageOptions) -> None:
+    def __init__(self, fs: FileSystem, partitions: Partitions, config: BrokerConfig) -> None:
         """`partitions` gives all that exist when it is called."""
         self._fs, self._partitions, self._config = fs, partitions, config
         self._stop = threading.Event()
@@ -80,7 +80,7 @@ class Scrubber:
     async def scrub(self) -> None:
         """Check all that nobody has checked: each `SCRUB_INTERVAL_MS`, unless log.scrub.bytes.per.second is
         0."""
-        rate = self._config.scrub_bytes_per_second
+        rate = self._config.storage.scrub_bytes_per_second
         if not rate:
             return
         began, segments, size, damaged = time.monotonic(), 0, 0, 0

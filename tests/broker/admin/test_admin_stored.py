@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from eoslog.broker.config import BrokerConfig, ConfigError
+from eoslog.broker.config.topics import TopicOptions
 from eoslog.broker.core.dynamic_options import DynamicOptions
 from eoslog.broker.log.segment.files import BadFile
 from eoslog.broker.log.segment.flush import GroupFlush
@@ -70,20 +71,20 @@ def test_what_cannot_be_kept_is_not_set(fs: FakeFileSystem) -> None:
     config = BrokerConfig()
     options = DynamicOptions(config, ConfigStore(fs, DATA))
     told: list[int] = []
-    options.followers.append(lambda: told.append(config.retention_ms))
+    options.followers.append(lambda: told.append(config.topics.retention_ms))
     options.set("", {"log.retention.ms": "5"})
     fs.capacity = 0
     with pytest.raises(KafkaError) as caught:
         options.set("", {"log.retention.ms": "6"})
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert (config.retention_ms, options.get(""), told) == (5, {"log.retention.ms": "5"}, [5])
+    assert (config.topics.retention_ms, options.get(""), told) == (5, {"log.retention.ms": "5"}, [5])
 
 
 def test_the_expiry_of_producer_ids_reaches_the_logs(fs: FakeFileSystem) -> None:
     config = BrokerConfig()
     options = DynamicOptions(config, ConfigStore(fs, DATA))
     topics = Topics.open(fs, DATA, config, FakeClock(), GroupFlush())
-    options.followers.append(topics.defaults_changed)
+    options.followers.append(topics.configs.defaults_changed)
     partition = topics.create("t", 1).partitions[0]
     options.set("", {"producer.id.expiration.ms": "5000"})
     assert partition.settings.producer_id_expiration_ms == 5000
@@ -94,26 +95,30 @@ def test_options_that_somebody_cannot_follow_are_refused(fs: FakeFileSystem) -> 
     options = DynamicOptions(config, ConfigStore(fs, DATA))
 
     def judge(wanted: BrokerConfig) -> None:
-        if wanted.retention_ms == 13:
+        if wanted.topics.retention_ms == 13:
             raise ConfigError("not 13")
 
     options.checks.append(judge)
     with pytest.raises(KafkaError, match="not 13") as caught:
         options.set("1", {"log.retention.ms": "13"})
     assert caught.value.code is ErrorCode.INVALID_REQUEST
-    assert config.retention_ms != 13
+    assert config.topics.retention_ms != 13
     assert options.own == {}
 
 
 def test_stored_options_count_from_the_start(fs: FakeFileSystem) -> None:
     ConfigStore(fs, DATA).put("broker", "", {"log.retention.ms": "5", "log.roll.ms": "7"})
     ConfigStore(fs, DATA).put("broker", "1", {"log.retention.ms": "6"})
-    config = BrokerConfig(retention_ms=1, segment_ms=1)
+    config = BrokerConfig(topics=TopicOptions(retention_ms=1, segment_ms=1))
     options = DynamicOptions(config, ConfigStore(fs, DATA))
-    assert (config.retention_ms, config.segment_ms, options.static.retention_ms) == (6, 7, 1)
+    assert (config.topics.retention_ms, config.topics.segment_ms, options.static.topics.retention_ms) == (
+        6,
+        7,
+        1,
+    )
     options.set("1", {})
     options.set("", {})
-    assert (config.retention_ms, config.segment_ms) == (1, 1)
+    assert (config.topics.retention_ms, config.topics.segment_ms) == (1, 1)
 
 
 @pytest.mark.parametrize(

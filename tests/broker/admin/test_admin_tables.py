@@ -11,6 +11,7 @@ from eoslog.broker.config import BrokerConfig, ConfigError, option_table
 from eoslog.broker.config.base import Kind, Rule, rule_of, text_of
 from eoslog.broker.config.group_table import GROUP_CONFIGS, group_values
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
+from eoslog.broker.config.topics import TopicOptions
 from eoslog.broker.log.segment.settings import LogSettings
 
 # Defaults of Apache Kafka 4.3's topic configs (TopicConfig).
@@ -52,7 +53,7 @@ KAFKA = {
 
 
 def test_kafka_s_topic_configs_have_kafka_s_defaults() -> None:
-    defaults = BrokerConfig().topic_defaults()
+    defaults = BrokerConfig().topics.defaults()
     assert {name: defaults.get(name) for name in KAFKA} == KAFKA
     later = {"errors.deadletterqueue.group.enable", "remote.copy.lag.bytes", "remote.copy.lag.ms"}
     assert defaults.keys() - KAFKA.keys() == later, "of Kafka's trunk"
@@ -85,8 +86,8 @@ class Seen(dict[str, Any]):
 
 def test_what_is_said_to_have_an_effect_reaches_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     config = BrokerConfig()
-    seen = Seen(config.topic_values({}))
-    monkeypatch.setattr(BrokerConfig, "topic_values", lambda *_: seen)
+    seen = Seen(config.topics.values({}))
+    monkeypatch.setattr(TopicOptions, "values", lambda *_: seen)
     LogSettings.of(config, {})
     assert seen.keys_seen == {name for name, line in TOPIC_CONFIGS.items() if not line.no_effect}
 
@@ -112,7 +113,7 @@ def test_what_is_said_to_have_an_effect_reaches_the_log(monkeypatch: pytest.Monk
     ],
 )
 def test_options_by_kafka_s_several_names(options: dict[str, str], field: str, value: object) -> None:
-    assert getattr(BrokerConfig.from_options(options), field) == value
+    assert getattr(BrokerConfig.from_options(options).topics, field) == value
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import struct
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,12 @@ from eoslog.protocol.frames import decode_response, encode_request
 from eoslog.protocol.plain_records import encode_records
 
 KEPT = "kept"
+OPTIONS = {
+    "flush.mode": "os",
+    "auto.create.topics.enable": "false",
+    "log.segment.bytes": str(1 << 20),
+    "connection.failed.authentication.delay.ms": "0",
+}
 LIVELY = 500
 """Inputs between two looks at whether a good client is served."""
 PATIENCE = 0.2
@@ -110,11 +116,10 @@ class Watch(logging.Handler):
 class World:
     """A broker, and connections to it."""
 
-    def __init__(self, data: Path, listener: Listener | None = None, **options: Any) -> None:
-        config = replace(
-            BrokerConfig(), log_dirs=str(data), flush="os", auto_create_topics=False, segment_bytes=1 << 20,
-            failed_authentication_delay_ms=0, **options,
-        )  # fmt: skip
+    def __init__(
+        self, data: Path, listener: Listener | None = None, options: Mapping[str, str] | None = None
+    ) -> None:
+        config = BrokerConfig.from_options(OPTIONS | {"log.dirs": str(data)} | dict(options or {}))
         self.result = Result()
         self._listener = listener or Listener()
         self._watch = Watch(self.result.faults)

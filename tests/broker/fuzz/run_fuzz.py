@@ -25,16 +25,23 @@ from tests.broker.fuzz.fuzz_inputs import inputs
 from tests.broker.fuzz.fuzz_world import TOO_LONG, Result, World
 
 SASL = Listener("SASL_PLAINTEXT", "SASL_PLAINTEXT")
-USERS = 'listener.name.sasl_plaintext.plain.sasl.jaas.config=PlainLoginModule required user_fuzz="fuzz";'
-ROUNDS: dict[str, dict[str, Any]] = {
+USERS = (
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config",
+    'PlainLoginModule required user_fuzz="fuzz";',
+)
+ROUNDS: dict[str, dict[str, str]] = {
     "open": {},
-    "all allowed": {"authorizer": AUTHORIZER, "super_users": "User:ANONYMOUS"},
-    "open to those without rules": {"authorizer": AUTHORIZER, "allow_without_acl": True},
+    "all allowed": {"authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"},
+    "open to those without rules": {
+        "authorizer.class.name": AUTHORIZER, "allow.everyone.if.no.acl.found": "true",
+    },
     "before authentication": {
-        "listener": SASL, "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
-        "listener_overrides": (USERS,), "sasl_enabled_mechanisms": "PLAIN,SCRAM-SHA-256",
+        "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+        USERS[0]: USERS[1], "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
     },
 }  # fmt: skip
+LISTENERS = {"before authentication": SASL}
+"""Which one the inputs come by, if not by a plain one."""
 GROWTH = 48 << 20
 """Bytes that the process may grow from the first turn through the rounds to the last."""
 
@@ -42,7 +49,7 @@ GROWTH = 48 << 20
 async def one_round(name: str, seed: int, count: int) -> Result:
     """Feed so many inputs to a fresh broker."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as directory:
-        world = World(Path(directory), **ROUNDS[name])
+        world = World(Path(directory), LISTENERS.get(name), ROUNDS[name])
         try:
             return await world.run(islice(inputs(seed), count))
         finally:

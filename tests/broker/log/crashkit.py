@@ -17,9 +17,15 @@ from tests.broker.log.logkit import NOW, batch
 DATA = "/var/data"
 
 
-def opened(fs: FakeFileSystem, config: BrokerConfig | None = None, **options: object) -> Topics:
-    """The topics of a broker with this config, or with one of these options."""
-    return Topics.open(fs, DATA, config or BrokerConfig(**options), FakeClock(), GroupFlush())  # type: ignore[arg-type]
+def opened(fs: FakeFileSystem, config: BrokerConfig | None = None, **options: str) -> Topics:
+    """The topics of a broker with this config, or with these options, dots as underlines."""
+    return Topics.open(
+        fs,
+        DATA,
+        config or BrokerConfig.from_options({name.replace("_", "."): text for name, text in options.items()}),
+        FakeClock(),
+        GroupFlush(),
+    )
 
 
 def code(call: Callable[[], object]) -> ErrorCode:

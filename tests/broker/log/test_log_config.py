@@ -6,13 +6,14 @@ from dataclasses import fields
 
 import pytest
 
-from eoslog.broker.config import BrokerConfig, ConfigError, option_table
+from eoslog.broker.config import BrokerConfig, ConfigError, option_sections, option_table
 from eoslog.broker.config.topic_table import TOPIC_CONFIGS
+from eoslog.broker.config.topics import TopicOptions
 from eoslog.broker.log.segment.settings import LogSettings
 
 
 def test_defaults_are_kafka_s_where_kafka_has_them() -> None:
-    options = {option.metadata["name"]: option.default for option in fields(BrokerConfig)}
+    options = {option.metadata["name"]: option.default for option in option_table().values()}
     expected = {
         "auto.create.topics.enable": True,
         "num.partitions": 1,
@@ -36,9 +37,10 @@ def test_defaults_are_kafka_s_where_kafka_has_them() -> None:
 
 
 def test_every_option_has_a_name_of_its_own_and_a_meaning() -> None:
-    names = [option.metadata["name"] for option in fields(BrokerConfig)]
+    options = [option for section in option_sections().values() for option in fields(section)]
+    names = [option.metadata["name"] for option in options]
     assert len(set(names)) == len(names)
-    assert all(option.metadata["meaning"] for option in fields(BrokerConfig))
+    assert all(option.metadata["meaning"] for option in options)
     assert {line.synonym for line in TOPIC_CONFIGS.values() if line.synonym} <= option_table().keys()
 
 
@@ -46,7 +48,8 @@ def test_options_are_read_by_name() -> None:
     config = BrokerConfig.from_options(
         {"num.partitions": "3", "auto.create.topics.enable": "FALSE", "flush.mode": "os", "log.dirs": "/d"}
     )
-    assert (config.num_partitions, config.auto_create_topics, config.flush, config.log_dirs) == (
+    topics, storage = config.topics, config.storage
+    assert (topics.num_partitions, topics.auto_create_topics, storage.flush, storage.log_dirs) == (
         3,
         False,
         "os",
@@ -76,7 +79,7 @@ def test_wrong_options_are_named(name: str, text: str, says: str) -> None:
 
 
 def test_a_topic_s_configs_come_before_the_broker_s() -> None:
-    config = BrokerConfig(segment_bytes=5000, message_max_bytes=70)
+    config = BrokerConfig(topics=TopicOptions(segment_bytes=5000, message_max_bytes=70))
     settings = LogSettings.of(config, {"max.message.bytes": "80", "message.timestamp.type": "LogAppendTime"})
     assert (settings.segment_bytes, settings.max_message_bytes, settings.log_append_time) == (5000, 80, True)
     assert LogSettings.of(BrokerConfig(), {}) == LogSettings()

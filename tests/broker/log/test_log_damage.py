@@ -12,6 +12,7 @@ from random import Random
 import pytest
 
 from eoslog.broker.config import BrokerConfig
+from eoslog.broker.config.storage import StorageOptions
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.broker.log.upkeep.scrub import Pause, Scrubber, Stopped
@@ -216,7 +217,9 @@ def test_deleted_records_are_no_damage(log: Log) -> None:
 
 
 def scrub(disk: Disk, partition: Partition, rate: int = 1 << 40) -> Scrubber:
-    scrubber = Scrubber(disk.fs, lambda: [partition], BrokerConfig(scrub_bytes_per_second=rate))
+    scrubber = Scrubber(
+        disk.fs, lambda: [partition], BrokerConfig(storage=StorageOptions(scrub_bytes_per_second=rate))
+    )
     asyncio.run(scrubber.scrub())
     return scrubber
 

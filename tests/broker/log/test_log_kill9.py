@@ -13,24 +13,26 @@ from pathlib import Path
 import pytest
 
 from eoslog.broker.config import BrokerConfig
+from eoslog.broker.config.topics import TopicOptions
 from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.ports.ports import OsFileSystem, SystemClock
 from eoslog.broker.topics.topics import Topics
 from tests.broker.log.logkit import sequenced
 
+CONFIG = BrokerConfig(topics=TopicOptions(segment_bytes=20000))
 CHILD = """
 import asyncio, sys
 from tests.broker.log.logkit import sequenced
-from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.ports.ports import OsFileSystem, SystemClock
 from eoslog.broker.topics.topics import Topics
+from tests.broker.log.test_log_kill9 import CONFIG
 
 async def main():
     flush = GroupFlush(sys.argv[2])
     flush.start()
     clock = SystemClock()
-    topics = Topics.open(OsFileSystem(), sys.argv[1], BrokerConfig(segment_bytes=20000), clock, flush)
+    topics = Topics.open(OsFileSystem(), sys.argv[1], CONFIG, clock, flush)
     partitions = (topics.get("t") or topics.create("t", 3)).partitions
 
     async def produce(pid, partition):
@@ -69,7 +71,7 @@ def test_everything_acknowledged_is_there_after_kill_9(tmp_path: Path, mode: str
 
 def _check(data: str, acknowledged: list[int], seed: int) -> None:
     clock = SystemClock()
-    topics = Topics.open(OsFileSystem(), data, BrokerConfig(segment_bytes=20000), clock, GroupFlush())
+    topics = Topics.open(OsFileSystem(), data, CONFIG, clock, GroupFlush())
     topic = topics.get("t")
     assert topic is not None
     for partition, last in zip(topic.partitions, acknowledged, strict=True):

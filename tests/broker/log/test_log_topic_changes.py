@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from eoslog.broker.config import BrokerConfig
+from eoslog.broker.config.topics import TopicOptions
 from eoslog.broker.log.opening.data_dir import DataDirError
 from eoslog.broker.topics.topics import OFFSETS_TOPIC, Topics
 from eoslog.protocol.errors import ErrorCode, KafkaError
@@ -104,7 +105,7 @@ def test_records_of_a_partition_the_registry_does_not_know_stop_the_start(fs: Fa
 def test_configs_change_at_once_and_for_good(fs: FakeFileSystem) -> None:
     topics = opened(fs)
     partition = topics.create("t", 1, {"segment.bytes": "5000", "retention.ms": "7"}).partitions[0]
-    topics.set_configs("t", {"max.message.bytes": "60", "retention.ms": "9"})
+    topics.configs.set("t", {"max.message.bytes": "60", "retention.ms": "9"})
     assert (partition.settings.max_message_bytes, partition.settings.segment_bytes) == (60, 1 << 30)
     assert code(lambda: partition.append(batch(b"x" * 100), now_ms=NOW)) is ErrorCode.MESSAGE_TOO_LARGE
     fs.crash(Outcome.NOTHING)
@@ -117,10 +118,10 @@ def test_configs_change_at_once_and_for_good(fs: FakeFileSystem) -> None:
 def test_configs_that_cannot_be(fs: FakeFileSystem) -> None:
     topics = opened(fs)
     topic = topics.create("t", 1, {"segment.bytes": "5000"})
-    assert code(lambda: topics.set_configs("u", {})) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code(lambda: topics.configs.set("u", {})) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for name, value in (("segment.bytes", "5"), ("no.such.config", "1"), ("retention.ms", "soon")):
         with pytest.raises(KafkaError, match=name) as caught:
-            topics.set_configs("t", {name: value})
+            topics.configs.set("t", {name: value})
         assert caught.value.code is ErrorCode.INVALID_CONFIG
     assert topics.get("t") is topic
     assert topic.partitions[0].settings.segment_bytes == 5000
@@ -130,8 +131,8 @@ def test_the_broker_s_own_topics_stay_compacted(fs: FakeFileSystem) -> None:
     topics = opened(fs)
     topics.internal(OFFSETS_TOPIC)
     for configs in ({}, {"cleanup.policy": "delete"}, {"cleanup.policy": "compact,delete"}):
-        assert code(partial(topics.set_configs, OFFSETS_TOPIC, configs)) is ErrorCode.INVALID_CONFIG
-    topics.set_configs(OFFSETS_TOPIC, {"cleanup.policy": "compact", "segment.bytes": "2048"})
+        assert code(partial(topics.configs.set, OFFSETS_TOPIC, configs)) is ErrorCode.INVALID_CONFIG
+    topics.configs.set(OFFSETS_TOPIC, {"cleanup.policy": "compact", "segment.bytes": "2048"})
     assert topics.internal(OFFSETS_TOPIC)[0].settings.segment_bytes == 2048
 
 
@@ -145,14 +146,14 @@ def test_a_crash_while_configs_change_leaves_the_old_or_the_new() -> None:
             else topic.configs in ({}, {"retention.ms": "5"})
         )
 
-    assert every_crash(lambda topics: topics.set_configs("keep", {"retention.ms": "5"}), check) > 2
+    assert every_crash(lambda topics: topics.configs.set("keep", {"retention.ms": "5"}), check) > 2
 
 
 def test_configs_that_cannot_be_noted_did_not_change(fs: FakeFileSystem) -> None:
     topics = opened(fs)
     topic = topics.create("t", 1)
     fs.capacity = 0
-    refused = code(lambda: topics.set_configs("t", {"segment.bytes": "5000"}))
+    refused = code(lambda: topics.configs.set("t", {"segment.bytes": "5000"}))
     assert refused is ErrorCode.KAFKA_STORAGE_ERROR
     assert topics.get("t") is topic
     assert topic.partitions[0].settings.segment_bytes == 1 << 30
@@ -163,14 +164,14 @@ def test_defaults_of_the_broker_reach_the_logs_of_topics_that_are_silent(fs: Fak
     topics = opened(fs, config)
     silent = topics.create("a", 1).partitions[0]
     says = topics.create("b", 1, {"segment.bytes": "5000"}).partitions[0]
-    object.__setattr__(config, "segment_bytes", 9000)
-    topics.defaults_changed()
+    config.follow(BrokerConfig(topics=TopicOptions(segment_bytes=9000)))
+    topics.configs.defaults_changed()
     assert (silent.settings.segment_bytes, says.settings.segment_bytes) == (9000, 5000)
 
 
 def test_defaults_that_do_not_go_with_a_topic_are_refused(fs: FakeFileSystem) -> None:
     topics = opened(fs)
     topics.create("t", 1, {"min.compaction.lag.ms": "100"})
-    topics.check_defaults(BrokerConfig(max_compaction_lag_ms=100))
-    narrow = BrokerConfig(max_compaction_lag_ms=99)
-    assert code(lambda: topics.check_defaults(narrow)) is ErrorCode.INVALID_CONFIG
+    topics.configs.check_defaults(BrokerConfig(topics=TopicOptions(max_compaction_lag_ms=100)))
+    narrow = BrokerConfig(topics=TopicOptions(max_compaction_lag_ms=99))
+    assert code(lambda: topics.configs.check_defaults(narrow)) is ErrorCode.INVALID_CONFIG

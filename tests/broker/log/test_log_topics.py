@@ -61,7 +61,7 @@ def test_topics_ids_configs_and_records_are_there_after_a_restart(fs: FakeFileSy
 
 
 def test_num_partitions_is_the_default(fs: FakeFileSystem) -> None:
-    assert len(opened(fs, num_partitions=4).create("t", -1).partitions) == 4
+    assert len(opened(fs, num_partitions="4").create("t", -1).partitions) == 4
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "a" * 250, "a\n"])
@@ -95,7 +95,7 @@ def test_what_else_cannot_be_made(fs: FakeFileSystem) -> None:
 
 
 def test_internal_topics_are_made_on_first_use(fs: FakeFileSystem) -> None:
-    topics = opened(fs, offsets_topic_partitions=3)
+    topics = opened(fs, offsets_topic_num_partitions="3")
     assert topics.names() == []
     assert len(topics.internal(OFFSETS_TOPIC)) == 3
     assert len(topics.internal(TRANSACTIONS_TOPIC)) == 4
@@ -105,7 +105,9 @@ def test_internal_topics_are_made_on_first_use(fs: FakeFileSystem) -> None:
     assert topic.internal
     assert code(lambda: topics.delete(OFFSETS_TOPIC)) is ErrorCode.INVALID_TOPIC_EXCEPTION
     fs.crash(Outcome.NOTHING)
-    assert len(opened(fs, offsets_topic_partitions=8).internal(OFFSETS_TOPIC)) == 3, "fixed at first use"
+    assert len(opened(fs, offsets_topic_num_partitions="8").internal(OFFSETS_TOPIC)) == 3, (
+        "fixed at first use"
+    )
 
 
 def test_a_deleted_topic_is_gone_and_a_new_one_of_its_name_is_another(fs: FakeFileSystem) -> None:
@@ -334,7 +336,7 @@ def test_a_directory_serves_one_broker(fs: FakeFileSystem) -> None:
 def test_a_directory_of_another_node_is_refused(fs: FakeFileSystem) -> None:
     opened(fs).close()
     with pytest.raises(DataDirError, match=r"node.id=1 .* this broker is node.id=2"):
-        opened(fs, node_id=2)
+        opened(fs, node_id="2")
     opened(fs)
 
 

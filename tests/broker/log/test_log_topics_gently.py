@@ -111,7 +111,7 @@ def test_configs_that_change_meanwhile_reach_the_new_partitions(fs: FakeFileSyst
     topics.create("t", 1)
 
     def change() -> None:
-        topics.set_configs("t", {"segment.bytes": "5000"})
+        topics.configs.set("t", {"segment.bytes": "5000"})
         assert code(lambda: topics.add_partitions("t", 2)) is ErrorCode.INVALID_PARTITIONS
 
     asyncio.run(interrupted(topics.add_partitions_gently("t", MANY), 3, change))
@@ -122,7 +122,7 @@ def test_configs_that_change_meanwhile_reach_the_new_partitions(fs: FakeFileSyst
 
 
 def test_room_is_taken_from_the_first_step_on(fs: FakeFileSystem) -> None:
-    topics = opened(fs, partitions_max=MANY + 1)
+    topics = opened(fs, max_partitions=str(MANY + 1))
 
     def others() -> None:
         topics.create("u", 1)

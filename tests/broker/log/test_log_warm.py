@@ -10,7 +10,7 @@ import pytest
 from eoslog.broker.log.opening.opening import create_directory, open_partition
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.log.recovery.recovery import Known
-from eoslog.broker.log.segment import segment, segment_base
+from eoslog.broker.log.segment import segment
 from eoslog.broker.log.segment.answers import Place
 from eoslog.broker.log.segment.checkpoint import Checkpoints, OffsetCheckpoint
 from eoslog.broker.log.segment.flush import GroupFlush
@@ -28,8 +28,7 @@ def test_a_sealed_segment_lets_go_of_its_file_and_is_read_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     few = Warm(3, 1 << 20)
-    for module in (segment, segment_base):
-        monkeypatch.setattr(module, "WARM", few)
+    monkeypatch.setattr(segment, "WARM", few)
     disk = Disk(LogSettings(segment_bytes=1024, index_interval_bytes=100))
     partition = disk.open()
     for number in range(60):

@@ -31,7 +31,7 @@ def test_flags_win_over_settings_which_win_over_the_file(tmp_path: Path) -> None
     file = properties(tmp_path, "num.partitions=2\nnode.id=2\nflush.mode=os\n")
     found = gather(file, ["num.partitions=3", "node.id=3"], {"node.id": "4"})
     config = found.config()
-    assert (config.node_id, config.num_partitions, config.flush) == (4, 3, "os")
+    assert (config.network.node_id, config.topics.num_partitions, config.storage.flush) == (4, 3, "os")
     assert found.origins == {"node.id": "the command line", "num.partitions": "--config", "flush.mode": file}
 
 
@@ -111,13 +111,13 @@ def test_a_server_properties_of_kafka_is_taken(tmp_path: Path) -> None:
     """
     found = gather(properties(tmp_path, text), [], {})
     config = found.config()
-    assert (config.listeners, config.log_dirs) == ("PLAINTEXT://:9092", "/var/lib/log")
+    assert (config.network.listeners, config.storage.log_dirs) == ("PLAINTEXT://:9092", "/var/lib/log")
     assert len(found.warnings) == 11, found.warnings
 
 
 def test_another_name_of_the_same_thing() -> None:
     assert gather(None, ["broker.id=7"], {}).options == {"node.id": "7"}
-    assert gather(None, ["log.dir=/a"], {"log.dirs": "/b"}).config().log_dirs == "/b"
+    assert gather(None, ["log.dir=/a"], {"log.dirs": "/b"}).config().storage.log_dirs == "/b"
 
 
 def test_a_later_source_wins_by_whatever_name(tmp_path: Path) -> None:

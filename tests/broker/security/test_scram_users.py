@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from eoslog.broker.config import BrokerConfig
+from eoslog.broker.config.security import SecurityOptions
 from eoslog.broker.log.segment.files import write_whole
 from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.broker.security import scram
@@ -28,11 +29,12 @@ class Site:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._users = folder / "users"
         self.know(alice="secret", bob="another")
-        config = BrokerConfig(
+        given = SecurityOptions(
             sasl_users_file=str(self._users),
             sasl_enabled_mechanisms=MECHANISM,
             failed_authentication_delay_ms=0,
         )
+        config = BrokerConfig(security=given)
         self.sasl = Sasl([LISTENER], config, Credentials(OsFileSystem(), str(folder)))
         self.sums = 0
         real = salted_password

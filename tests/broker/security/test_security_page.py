@@ -65,8 +65,8 @@ def test_the_options_it_names_are_there() -> None:
     assert len(named) > 20
     assert named <= set(option_table())
     config = BrokerConfig()
-    assert config.queued_max_request_bytes == config.queued_max_response_bytes == 256 << 20
-    assert config.request_max_bytes == 100 << 20
-    assert config.connections_max_idle_ms == 600_000
-    assert config.connections_max_stalled_ms == 10_000
-    assert config.sasl_max_receive_size == 512 << 10
+    assert config.network.queued_max_request_bytes == config.network.queued_max_response_bytes == 256 << 20
+    assert config.network.request_max_bytes == 100 << 20
+    assert config.network.connections_max_idle_ms == 600_000
+    assert config.network.connections_max_stalled_ms == 10_000
+    assert config.security.sasl_max_receive_size == 512 << 10
