@@ -34,7 +34,7 @@ from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.security.principals import principal_of
 from eoslog.broker.security.session import State
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.frames import RequestHeader
+from eoslog.protocol.frames import FrameReader, RequestHeader
 from eoslog.protocol.schema import Message, ProtocolError
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ class Connection(Answers):
         self._closing = True
         self._writable.set()
         self._forget_backlog()
+        self._reader = FrameReader(0)  # half a frame is held no longer
         self._account()
         self._memory.forget(self)
         self._server.leave(self)

@@ -478,6 +478,23 @@ def test_small_chunks_make_the_same_requests(monkeypatch: pytest.MonkeyPatch) ->
     run(test)
 
 
+def test_half_a_frame_is_not_held_when_its_client_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else such clients, one after another, use up what all may hold for as long as the broker lives."""
+
+    async def test() -> None:
+        async with serving(monkeypatch, {HEARTBEAT: heartbeat}) as (server, connect):
+            client = await connect()
+            client.writer.write(struct.pack(">i", 1000) + b"x" * 500)
+            while server.memory.requests != 504:
+                await asyncio.sleep(0.01)
+            client.writer.close()
+            while len(server):
+                await asyncio.sleep(0.01)
+            assert server.memory.requests == 0
+
+    run(test)
+
+
 def test_large_requests_are_served_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What they take while they are read and served is bounded; small ones pass them."""
 
