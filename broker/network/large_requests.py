@@ -10,12 +10,13 @@ cost memory, too: a name of one byte takes a hundred when it is read.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.schema import Message
+from eoslog.protocol.schema import Message, ProtocolError
 
 if TYPE_CHECKING:
     from eoslog.broker.requests.context import Handler, RequestContext
@@ -112,6 +113,21 @@ async def serve(handler: Handler, context: RequestContext, request: Message) -> 
         told += more[parts.told]
         answer = answer or more
     return answer | {parts.told: _together(parts, told)}
+
+
+async def read_and_serve(
+    handler: Handler, context: RequestContext, read: Callable[[], Message], refuse: Callable[[str], None]
+) -> Message | None:
+    """As `serve`, of a large request that is still to be read. `refuse` is told what makes no sense."""
+    async with context.broker.turns.large():
+        try:
+            request = await asyncio.to_thread(read)
+        except ProtocolError as error:
+            refuse(f"{error}")
+            return None
+        if has_many(context.header.api_key, request):
+            return await serve(handler, context, request)
+    return await settled(handler(context, request))
 
 
 def _apart(parts: _Parts, asked: list[Any]) -> list[Any]:

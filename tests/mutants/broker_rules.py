@@ -20,6 +20,7 @@ COORDINATOR = (
     f"{B}transactions/test_strangers_epoch_wire.py",
     f"{B}test_transaction_shell_model.py",
 )
+MACHINE = tuple(f"{B}network/test_wire_machine{part}.py" for part in ("", "_life", "_model"))
 RETURN = (f"{LOG}test_log_return.py",)
 GROUPS_RETURN = (f"{B}groups/test_groups_return.py",)
 
@@ -301,12 +302,159 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "broker/network/answers.py",
+        "broker/network/connection.py",
         (f"{B}test_server_connection.py",),
         Break(
             "a fault that cannot be told leaves the client waiting",
-            "        if told is None:  # its",
-            "        if False:  # its",
+            "        if told is None:\n",
+            "        if False:\n",
+        ),
+        Break(
+            "an answer that does not fit leaves the client waiting",
+            "        if parts is None:\n",
+            "        if False:\n",
+        ),
+        Break(
+            "it is read on whatever is held",
+            "        reads = machine.has_room and memory",
+            "        reads = memory",
+            hangs=True,
+        ),
+        Break(
+            "a request with effects to come holds up nobody",
+            "        if not isinstance(answer, Settled):\n",
+            "        if False:\n",
+            hangs=True,
+        ),
+        Break(
+            "who has gone holds what it sent",
+            "        self._writable.set()\n        self._account()\n",
+            "        self._writable.set()\n",
+            hangs=True,
+        ),
+        Break(
+            "requests begin while the broker stops",
+            "        self.machine.drain()\n",
+            "",
+            hangs=True,
+        ),
+        Break(
+            "nobody notices that a client does not read",
+            "        self.machine.writable = False\n        self._writable.clear()\n",
+            "",
+            hangs=True,
+        ),
+    ),
+    # The order, the bounds and the life of a connection
+    *mutants_of(
+        "broker/network/wire_machine.py",
+        MACHINE,
+        Break(
+            "a request with effects to come holds up nobody",
+            "            self._blocker is None\n",
+            "            True\n",
+        ),
+        Break(
+            "whatever ends lets the next begin", "        if slot is self._blocker:\n", "        if True:\n"
+        ),
+        Break(
+            "any number is in flight", "            len(self._line) < MAX_IN_FLIGHT\n", "            True\n"
+        ),
+        Break(
+            "requests in flight are not counted",
+            "self._line_requests + self._line_answers < MAX",
+            "self._line_answers < MAX",
+        ),
+        Break(
+            "answers in flight are not counted",
+            "self._line_requests + self._line_answers < MAX",
+            "self._line_requests < MAX",
+        ),
+        Break("who is mute begins", "            and not self.muted\n", ""),
+        Break("who does not read gets more", "            and self.writable\n", ""),
+        Break(
+            "who holds answers gets more while they are short",
+            "            and not (answers_short and self.held_answers)\n",
+            "",
+        ),
+        Break(
+            "who holds none gets none while answers are short",
+            "(answers_short and self.held_answers)",
+            "answers_short",
+        ),
+        Break("requests begin in the reverse order", "self._backlog.popleft()", "self._backlog.pop()"),
+        Break(
+            "it is read on while a request waits",
+            "        return not self._backlog and self._may_hold()\n",
+            "        return self._may_hold()\n",
+        ),
+        Break("bytes come after the end", "        if self.phase is not OPEN:\n            return\n", ""),
+        Break("half a frame outlives its connection", "        self._reader = FrameReader(0)\n", ""),
+        Break("what has not begun outlives its connection", "        self._backlog.clear()\n", ""),
+        Break("answers leave after the end", "            self.sends = False\n", ""),
+        Break(
+            "no answer leaves while it drains", "        if phase is not DRAINING:\n", "        if True:\n"
+        ),
+        Break(
+            "a closed connection drains",
+            "        if self.phase is OPEN:\n            self._forget(DRAINING)",
+            "        if True:\n            self._forget(DRAINING)",
+        ),
+        Break(
+            "who has gone comes back",
+            "        if self.phase is not LOST:\n            self._forget(CLOSED)",
+            "        if True:\n            self._forget(CLOSED)",
+        ),
+        Break(
+            "we wait for who has gone", "        self.writable = True  # nothing", "        pass  # nothing"
+        ),
+        Break(
+            "small answers overtake large ones",
+            "            return chain((self.flush(),) if self._small else (), joined(slot.parts))\n",
+            "            return joined(slot.parts)\n",
+        ),
+        Break(
+            "small answers pile up",
+            "        return (self.flush(),) if self._small_bytes > JOIN_BELOW else ()\n",
+            "        return ()\n",
+        ),
+        Break(
+            "who waits for an answer is idle",
+            "        waits_for_us = self._line and self.writable\n",
+            "        waits_for_us = False\n",
+        ),
+        Break("who does not read its answers waits for us", "self._line and self.writable", "self._line"),
+        Break(
+            "who does not read is cut at any time",
+            "        if deaf and shortage.answers_short:\n",
+            "        if deaf:\n",
+        ),
+        Break(
+            "who does not read is never cut",
+            "        if deaf and shortage.answers_short:\n",
+            "        if False:\n",
+        ),
+        Break(
+            "who sends slowly is cut at any time",
+            "        if shortage.requests_short and self",
+            "        if self",
+        ),
+        Break(
+            "who waits for others is cut",
+            "self.unbegun > SMALL and (self.reading or bool(self._backlog))",
+            "self.unbegun > SMALL",
+        ),
+        Break("who holds little is cut", "self.unbegun > SMALL and (", "("),
+        Break(
+            "the rest after the end waits for ever",
+            "            return Absence.DEAF_TO_THE_REST if deaf else None\n",
+            "            return None\n",
+        ),
+        Break("any request waits for data", "first.header.api_key == ApiKey.FETCH and first", "first"),
+        Break(
+            "frames of a stranger may be large for ever",
+            "        self._reader.max_size = max_size\n",
+            "        pass\n",
         ),
     ),
     # Who may do what

@@ -174,7 +174,7 @@ class World:
             if pipe.closed:
                 result.closed += 1
                 pipe = self.connect()
-            elif pipe.protocol._line or pipe.protocol._reader.pending:
+            elif pipe.protocol.machine.first or pipe.protocol.machine.unbegun:
                 pipe = await self._after(pipe)
             del pipe.written[:]
             if number % LIVELY == 0:
@@ -187,7 +187,7 @@ class World:
         """A request waits, or a frame is not whole: a new connection if that lasts."""
         for _ in range(3):
             await asyncio.sleep(0)
-        if pipe.protocol._line or pipe.protocol._reader.pending:
+        if pipe.protocol.machine.first or pipe.protocol.machine.unbegun:
             self.result.left += 1
             pipe.close()
             return self.connect()
