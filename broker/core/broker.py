@@ -36,12 +36,12 @@ from eoslog.broker.security.listeners import listeners_of
 from eoslog.broker.stored.config_store import ConfigStore
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import KafkaError
-from eoslog.protocol.schema import Message
 
 if TYPE_CHECKING:
     from eoslog.broker.log.partition.partition import Partition
     from eoslog.broker.security.sasl import Sasl
     from eoslog.broker.stored.authorizer import Authorizer
+    from eoslog.protocol.typed.api_versions import ApiVersionsResponseApiKeyDraft
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Broker:
         )
         self.turns = Turns()
         fs = fs or OsFileSystem()
-        self.announced: Callable[[], list[Message]] = list
+        self.announced: Callable[[], list[ApiVersionsResponseApiKeyDraft]] = list
         """The versions of the APIs as ApiVersions tells them: the server says which are served."""
         self.authorizer: Authorizer | None = None
         """Says who may do what; None: everybody may do everything."""

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eoslog.broker.rules.fetch_session import MOST_FOLLOWED, Message, Place, Sessions
+from eoslog.broker.rules.fetch_session import MOST_FOLLOWED, Place, Sessions
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import encode_records
+from eoslog.protocol.schema import Message
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import Wire, create
 
