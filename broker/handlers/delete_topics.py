@@ -11,12 +11,20 @@ Complete.
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.topics.topic import Topic
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.delete_topics import (
+        DeleteTopicsRequest,
+        DeleteTopicsResponseDraft,
+        DeleteTopicsResponseResponseDraft,
+    )
+
 
 KEY = ApiKey.DELETE_TOPICS
 VERSIONS = (1, 6)
@@ -25,7 +33,7 @@ _NO_ID = bytes(16)
 _Named = tuple[str | None, bytes]
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponseDraft:
     """Delete each topic by itself: one that is refused does not stop the others."""
     if context.header.api_version >= 6:
         wanted = [(topic["name"], topic["topic_id"]) for topic in request["topics"]]
@@ -51,7 +59,9 @@ def _identity(topic: Topic | None, named: _Named) -> object:
     return topic.topic_id if topic else named
 
 
-def _delete(context: RequestContext, named: _Named, topic: Topic | None, twice: bool) -> Message:
+def _delete(
+    context: RequestContext, named: _Named, topic: Topic | None, twice: bool
+) -> DeleteTopicsResponseResponseDraft:
     broker = context.broker
     name, topic_id = named
     try:

@@ -17,11 +17,16 @@ Complete.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.rules.transactions.errors import for_version
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.init_producer_id import InitProducerIdRequest, InitProducerIdResponseDraft
+
 
 KEY = ApiKey.INIT_PRODUCER_ID
 VERSIONS = (0, 6)
@@ -29,7 +34,7 @@ VERSIONS = (0, 6)
 NOBODY = (-1, -1)
 
 
-async def handle(context: RequestContext, request: Message) -> Message:
+async def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponseDraft:
     """Ask the coordinator, which answers when the new epoch is durable."""
     ongoing = NOBODY
     try:

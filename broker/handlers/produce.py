@@ -24,11 +24,18 @@ from eoslog.broker.requests.context import CloseConnection, RequestContext, Sett
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import BatchHeader, CorruptBatch, read_header
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
 
 if TYPE_CHECKING:
     from eoslog.broker.log.partition.partition import Partition
     from eoslog.broker.topics.topics import Topic
+    from eoslog.protocol.typed.produce import (
+        ProduceRequest,
+        ProduceRequestPartitionData,
+        ProduceRequestTopicData,
+        ProduceResponseDraft,
+        ProduceResponsePartitionResponseDraft,
+        ProduceResponseResponseDraft,
+    )
 
 KEY = ApiKey.PRODUCE
 VERSIONS = (3, 13)
@@ -53,7 +60,9 @@ _TRY_AGAIN = frozenset({
 })  # fmt: skip
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message | None] | None:
+def handle(
+    context: RequestContext, request: ProduceRequest
+) -> ProduceResponseDraft | Awaitable[ProduceResponseDraft | None] | None:
     """Append now unless a transaction has to be asked first; then wait for the disk."""
     produce = _Produce(context, request)
     verdicts = produce.verify()
@@ -69,7 +78,7 @@ class _Item:
 
     partition: Partition | None
     records: memoryview | None
-    answer: Message
+    answer: ProduceResponsePartitionResponseDraft
     header: BatchHeader | None = None
     last_offset: int = -1
     live: bool = True
@@ -77,7 +86,7 @@ class _Item:
     def refuse(self, error: KafkaError) -> None:
         """Make the answer this error."""
         self.live = False
-        self.answer.update(error_code=error.code, base_offset=-1, error_message=error.message or None)
+        self.answer |= {"error_code": error.code, "base_offset": -1, "error_message": error.message or None}
         if isinstance(error, RejectedRecords):
             self.answer["record_errors"] = [
                 {"batch_index": number, "batch_index_error_message": reason}
@@ -91,7 +100,7 @@ _Verdicts = list[tuple[_Item, Awaitable[None]]]
 class _Produce:
     """One Produce request, from its check to its answer."""
 
-    def __init__(self, context: RequestContext, request: Message) -> None:
+    def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
         self._broker = context.broker
         self._version = context.header.api_version
         self._acks = request["acks"]
@@ -103,13 +112,15 @@ class _Produce:
 
     # Which partitions, and whether the request may be served at all
 
-    def _topic(self, data: Message) -> Message:
+    def _topic(self, data: ProduceRequestTopicData) -> ProduceResponseResponseDraft:
         topics, by_id = self._broker.topics, self._version >= _TOPIC_IDS_SINCE
         topic = topics.by_id(data["topic_id"]) if by_id else topics.get(data["name"])
         answers = [self._item(topic, part) for part in data["partition_data"]]
         return {"name": data["name"], "topic_id": data["topic_id"], "partition_responses": answers}
 
-    def _item(self, topic: Topic | None, part: Message) -> Message:
+    def _item(
+        self, topic: Topic | None, part: ProduceRequestPartitionData
+    ) -> ProduceResponsePartitionResponseDraft:
         index = part["index"]
         known = topic is not None and 0 <= index < len(topic.partitions)
         item = _Item(
@@ -195,7 +206,7 @@ class _Produce:
             transactions.check_plain(header.producer_id, header.producer_epoch)
         return None
 
-    async def append_after(self, verdicts: _Verdicts) -> Message | None:
+    async def append_after(self, verdicts: _Verdicts) -> ProduceResponseDraft | None:
         """Append once every transaction has agreed, and at no later moment than that.
 
         While one is awaited another may be ended from elsewhere, so all are asked anew until all agree at
@@ -238,18 +249,18 @@ class _Produce:
                 item.refuse(error)
                 continue
             item.last_offset = done.last_offset
-            item.answer.update(
-                base_offset=done.base_offset,
-                log_append_time_ms=done.log_append_time,
-                log_start_offset=done.log_start_offset,
-            )
+            item.answer |= {
+                "base_offset": done.base_offset,
+                "log_append_time_ms": done.log_append_time,
+                "log_start_offset": done.log_start_offset,
+            }
             self.appended.append(item)
 
     def durable(self) -> bool:
         """Whether nothing has to be waited for: with flush.mode=os, or when all were repetitions."""
         return all(i.partition and i.last_offset < i.partition.high_watermark for i in self.appended)
 
-    async def settle(self) -> Message | None:
+    async def settle(self) -> ProduceResponseDraft | None:
         """Wait until all that was appended is durable, then answer. The flush is one for all partitions."""
         for item in self.appended:
             assert item.partition is not None
@@ -259,7 +270,7 @@ class _Produce:
                 item.refuse(error)
         return self.answer()
 
-    def answer(self) -> Message | None:
+    def answer(self) -> ProduceResponseDraft | None:
         """The response; with acks=0 none, or CloseConnection if there is an error that would be in it."""
         if self._acks != _NO_ACKS:
             return {"responses": self._responses}

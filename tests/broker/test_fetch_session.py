@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +13,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import encode_records
 from eoslog.protocol.schema import Message
+from eoslog.protocol.typed.fetch import FetchRequest, FetchResponsePartitionDraft
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import Wire, create
 
@@ -25,19 +26,22 @@ def sessions() -> Sessions:
 
 def request(
     *places: Place, session: int = 0, epoch: int = 0, forget: tuple[Place, ...] = (), offset: int = 0
-) -> Message:
+) -> FetchRequest:
     def topics(of: tuple[Place, ...], part: Any) -> list[Message]:
         return [{"topic": t, "topic_id": t, "partitions": [part(index)]} for t, index in of]
 
-    return {
+    message: Message = {  # the fields that the rules look at
         "session_id": session,
         "session_epoch": epoch,
         "topics": topics(places, lambda index: {"partition": index, "fetch_offset": offset}),
         "forgotten_topics_data": topics(forget, lambda index: index),
     }
+    return cast(FetchRequest, message)
 
 
-def answer(high_watermark: int = 0, records: bytes = b"", start: int = 0, error: int = 0) -> Message:
+def answer(
+    high_watermark: int = 0, records: bytes = b"", start: int = 0, error: int = 0
+) -> FetchResponsePartitionDraft:
     return {
         "high_watermark": high_watermark,
         "log_start_offset": start,
@@ -122,7 +126,7 @@ def test_only_news_are_told_and_an_error_until_it_is_over() -> None:
     first = room.wanted(request(A, B), False, 0)
     assert set(first.told({A: answer(), B: answer()})) == {A, B}, "a whole fetch is answered whole"
 
-    def told(epoch: int, **answers: Message) -> set[Place]:
+    def told(epoch: int, **answers: FetchResponsePartitionDraft) -> set[Place]:
         wanted = room.wanted(request(session=1, epoch=epoch), False, 0)
         return set(wanted.told({A: answers.get("a", answer()), B: answers.get("b", answer())}))
 
@@ -157,7 +161,7 @@ steps = st.lists(
 @given(steps)
 def test_the_client_of_a_session_knows_what_a_whole_fetch_would_tell(script: list[Any]) -> None:
     room, logs = sessions(), dict[Place, list[int]]((place, [0, 0]) for place in (A, B, C))
-    followed: dict[Place, Message] = {A: {}}
+    followed: dict[Place, FetchResponsePartitionDraft] = {A: {}}
     first = room.wanted(request(A), False, 0)
     assert first.session is not None
     followed.update(first.told({A: answer()}))
@@ -225,12 +229,13 @@ def test_by_the_wire(wire: Wire, version: int) -> None:
     assert fetch(session, 5)["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def many(name: str, count: int, session: int = 0, epoch: int = 0) -> Message:
+def many(name: str, count: int, session: int = 0, epoch: int = 0) -> FetchRequest:
     parts = [{"partition": number, "fetch_offset": 0} for number in range(count)]
-    return {
+    message: Message = {
         "session_id": session, "session_epoch": epoch, "forgotten_topics_data": [],
         "topics": [{"topic": name, "topic_id": name, "partitions": parts}],
     }  # fmt: skip
+    return cast(FetchRequest, message)
 
 
 def test_sessions_do_not_follow_more_than_memory_can_bear() -> None:

@@ -98,6 +98,7 @@ async def call(handler: Any, shell: Shell, version: int, body: Answer) -> Answer
     answer = handler.handle(RequestContext(broker, header, "/127.0.0.1", "host", 9), request)
     if not isinstance(answer, dict):
         answer = await answer
+    told: dict[str, Any]
     told, _ = api.response.read(version, b"".join(bytes(p) for p in api.response.write(version, answer)))
     return told
 

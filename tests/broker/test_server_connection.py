@@ -110,7 +110,7 @@ def test_answers_keep_the_order_of_requests(monkeypatch: pytest.MonkeyPatch) -> 
         gates = {number: asyncio.Event() for number in (1, 2)}
         begun: list[int] = []
 
-        def produce(context: Any, request: dict[str, Any]) -> Settled:
+        def produce(context: Any, request: dict[str, Any]) -> Settled[Any]:
             number = context.header.correlation_id
             begun.append(number)
 
@@ -356,7 +356,7 @@ def test_who_has_too_much_in_flight_is_not_read_from(monkeypatch: pytest.MonkeyP
         gate = asyncio.Event()
         begun = 0
 
-        def produce(context: Any, request: dict[str, Any]) -> Settled:
+        def produce(context: Any, request: dict[str, Any]) -> Settled[Any]:
             nonlocal begun
             begun += 1
 

@@ -27,6 +27,7 @@ from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.transaction_log import TRANSACTION_KEY, TRANSACTION_VALUE
 from eoslog.protocol.plain_records import encode_records
+from eoslog.protocol.typed.transaction_log import TransactionLogValueDraft
 from tests.broker.log.fakefs import Directory, FakeClock, Outcome
 from tests.broker.transaction_world import DATA, Client, Machine, PowerCut, after_crash, fresh_disk
 
@@ -687,7 +688,7 @@ def log_with(disk: Directory, *records: tuple[bytes, bytes | None]) -> Directory
 
 
 KEY = coordinator_records.encode(TRANSACTION_KEY, 0, {"transactional_id": "x"})
-OLD_VALUE = {
+OLD_VALUE: TransactionLogValueDraft = {
     "producer_id": 5000,
     "producer_epoch": 3,
     "transaction_timeout_ms": 1000,
@@ -725,11 +726,11 @@ def test_expired_ids_and_records_of_other_kinds(disk: Directory, caplog: pytest.
         (b"\x00\x07", "versions 0 to 1, not 7"),
         (coordinator_records.encode(TRANSACTION_VALUE, 0, OLD_VALUE)[:-1], "offset 0"),
         (
-            coordinator_records.encode(TRANSACTION_VALUE, 0, OLD_VALUE | {"transaction_status": 9}),
+            coordinator_records.encode(TRANSACTION_VALUE, 0, {**OLD_VALUE, "transaction_status": 9}),
             "9 is not a valid State",
         ),
         (
-            coordinator_records.encode(TRANSACTION_VALUE, 0, OLD_VALUE | {"transaction_status": 7}),
+            coordinator_records.encode(TRANSACTION_VALUE, 0, {**OLD_VALUE, "transaction_status": 7}),
             "PrepareEpochFence has no place in the log",
         ),
     ],

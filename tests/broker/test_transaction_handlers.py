@@ -45,6 +45,7 @@ class Server:
         if isinstance(answer, Awaitable):
             answer = await answer
         assert answer is not None
+        answered: dict[str, Any]
         answered, _ = api.response.read(version, b"".join(api.response.write(version, answer)))
         return answered
 

@@ -24,7 +24,7 @@ from eoslog.connector.options.both import source_options
 from eoslog.connector.run import markers
 from eoslog.connector.run.runner import Runner
 from eoslog.connector.source import read_range
-from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.apis import Api, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import encode_batches
@@ -46,8 +46,8 @@ class LikeKafkaConnection:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)
 
-    def call(self, api: ApiKey, body: dict[str, Any], **more: Any) -> Any:
-        if api is ApiKey.OFFSET_FETCH and body["topics"] is None:
+    def call(self, api: Api, body: dict[str, Any], **more: Any) -> Any:
+        if api.key is ApiKey.OFFSET_FETCH and body["topics"] is None:
             stable = self._connection.call(api, body | {"require_stable": False}, **more)
             return stable | {"error_code": 0}
         return self._connection.call(api, body, **more)

@@ -28,7 +28,7 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost
-from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import EncodedBatch, encode_batches
@@ -119,7 +119,7 @@ class Watcher:
         body = {"max_wait_ms": random.choice([0, 0, 200]), "min_bytes": 1, "max_bytes": 1 << 24,
                 "isolation_level": 1, "session_epoch": -1,
                 "topics": [{"topic": self.topic, "partitions": partitions}]}  # fmt: skip
-        answer = connection.call(ApiKey.FETCH, body, max_version=12)
+        answer = connection.call(APIS[ApiKey.FETCH], body, max_version=12)
         self.fetches += 1
         for part in [part for topic in answer["responses"] for part in topic["partitions"]]:
             assert part["error_code"] == 0, part

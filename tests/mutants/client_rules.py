@@ -314,8 +314,8 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "answers are read in another order",
-            "connection.receive()) for name in sent)",
-            "connection.receive()) for name in reversed(sent))",
+            "connection.answer(api)) for name in sent)",
+            "connection.answer(api)) for name in reversed(sent))",
         ),
         Break("who ended together is asked alone as well", "if name not in answers", "if True"),
         Break("who is left out of the answer is not asked", "if name not in answers", "if not answers"),

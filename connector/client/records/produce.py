@@ -8,9 +8,13 @@ every acknowledgement. After a failure that may pass, everything in flight is fi
 or lost), then whatever is not acknowledged goes again, in the order it was handed over.
 """
 
+from __future__ import annotations
+
 import time
 from base64 import urlsafe_b64decode
 from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.records.window import MAX_UNANSWERED, Outgoing, Unanswered, Verdict, pack
@@ -30,7 +34,16 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError, info
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import EncodedBatch
-from eoslog.protocol.schema import Message
+from eoslog.protocol.typed.apis import PRODUCE
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.produce import (
+        ProduceRequestDraft,
+        ProduceRequestPartitionDataDraft,
+        ProduceRequestTopicDataDraft,
+        ProduceResponsePartitionResponse,
+    )
+
 
 TopicPartition = tuple[str, int]
 
@@ -97,7 +110,7 @@ class Producer:
         self._failed: Exception | None = None
         self._tv2 = transactional_id is None or cluster.transaction_version() >= transactions.TV2
 
-    def __enter__(self) -> "Producer":
+    def __enter__(self) -> Producer:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -216,15 +229,17 @@ class Producer:
         self._queue = deque(batch for batch in self._queue if id(batch) not in sent)
         waiting.append(request)
         answered = self.acks != 0
-        connection.send(ApiKey.PRODUCE, self._body(request, version), version, answered=answered)
+        connection.ask(PRODUCE, self._body(request, version), version, answered=answered)
         if not answered:
             waiting.pop()
             for batch in request:
                 self._unanswered.judge(batch, ErrorCode.NONE)
                 self._acknowledge(batch)
 
-    def _body(self, request: list[Outgoing], version: int) -> Message:
-        rows = ((*batch.where, {"index": batch.where[1], "records": batch.parts}) for batch in request)
+    def _body(self, request: list[Outgoing], version: int) -> ProduceRequestDraft:
+        rows: Iterator[tuple[str, int, ProduceRequestPartitionDataDraft]] = (
+            (*batch.where, {"index": batch.where[1], "records": batch.parts}) for batch in request
+        )
         return {
             "transactional_id": self.transactional_id,
             "acks": self.acks,
@@ -234,7 +249,7 @@ class Producer:
             ],
         }
 
-    def _named(self, topic: str, version: int) -> Message:
+    def _named(self, topic: str, version: int) -> ProduceRequestTopicDataDraft:
         return {"name": topic} if version < _PRODUCE_BY_ID else {"topic_id": self._id_bytes(topic)}
 
     def _id_bytes(self, topic: str) -> bytes:
@@ -265,12 +280,12 @@ class Producer:
         """Take one answer; what has to go again is queued, and the reason returned."""
         connection, waiting = self._lane(address)
         left = min(batch.deadline for batch in waiting[0]) - time.monotonic()
-        answer = connection.receive(min(self.cluster.config.request_timeout_ms, max(left * 1000, 1)))
+        answer = connection.answer(PRODUCE, min(self.cluster.config.request_timeout_ms, max(left * 1000, 1)))
         request = waiting.popleft()
         topics = {batch.where[0] for batch in request}
         names = {self._id_bytes(topic): topic for topic in topics if self.topic_ids[topic]}
         results = {
-            (topic.get("name") or names.get(topic.get("topic_id")), part["index"]): part
+            (topic["name"] or names.get(topic["topic_id"]), part["index"]): part
             for topic in answer["responses"]
             for part in topic["partition_responses"]
         }
@@ -280,7 +295,9 @@ class Producer:
             reason = reason or refused
         return reason
 
-    def _take_answer(self, batch: Outgoing, result: Message | None) -> KafkaError | None:
+    def _take_answer(
+        self, batch: Outgoing, result: ProduceResponsePartitionResponse | None
+    ) -> KafkaError | None:
         if result is None:
             raise self._failure(batch, ErrorCode.UNKNOWN_SERVER_ERROR, "the answer leaves this partition out")
         code, text = result["error_code"], result["error_message"] or ""

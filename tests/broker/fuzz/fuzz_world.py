@@ -203,7 +203,8 @@ class World:
                 await asyncio.sleep(0)
         frame = bytes(pipe.written[4:])
         del pipe.written[:]
-        return decode_response(key, version, frame)[1]
+        message: dict[str, Any] = decode_response(key, version, frame)[1]
+        return message
 
     async def look_in(self) -> None:
         """A good client writes a record, is told its offset, and finds the end there."""

@@ -20,6 +20,10 @@ from eoslog.protocol.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
     CONSUMER_PROTOCOL_SUBSCRIPTION,
 )
+from eoslog.protocol.typed.consumer_protocol import (
+    ConsumerProtocolAssignmentDraft,
+    ConsumerProtocolSubscriptionDraft,
+)
 from tests.broker.log.fakefs import FakeClock, FakeFileSystem, Outcome, PowerLoss
 
 __all__ = ["FakeFileSystem", "Life", "Outcome", "PowerLoss", "assignment", "subscription", "world"]
@@ -28,13 +32,19 @@ START_MS = 1_700_000_000_000
 
 
 def subscription(*topics: str) -> bytes:
-    body = {"topics": list(topics), "user_data": None, "owned_partitions": []}
+    body: ConsumerProtocolSubscriptionDraft = {
+        "topics": list(topics),
+        "user_data": None,
+        "owned_partitions": [],
+    }
     return coordinator_records.encode(CONSUMER_PROTOCOL_SUBSCRIPTION, 1, body)
 
 
 def assignment(topic: str, *indexes: int) -> bytes:
-    assigned = [{"topic": topic, "partitions": list(indexes)}]
-    body = {"assigned_partitions": assigned, "user_data": None}
+    body: ConsumerProtocolAssignmentDraft = {
+        "assigned_partitions": [{"topic": topic, "partitions": list(indexes)}],
+        "user_data": None,
+    }
     return coordinator_records.encode(CONSUMER_PROTOCOL_ASSIGNMENT, 1, body)
 
 

@@ -23,7 +23,6 @@ from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.frames import RequestHeader
-from eoslog.protocol.schema import Message
 from tests.broker import transaction_world
 from tests.broker.log.fakefs import Directory, Outcome
 from tests.broker.transaction_world import Client, Machine, PowerCut, after_crash, fresh_disk
@@ -170,8 +169,8 @@ async def ask(machine: Machine, *named: Producer) -> list[int]:
         one["producer_epoch"] = one.pop("epoch")
     sent = b"".join(api.request.write(5, {**first, "committed": True, "together": others}))
     context = RequestContext(cast(Broker, machine), RequestHeader(ApiKey.END_TXN, 5, 1, "test"), "127.0.0.1")
-    answer: Message = await end_txn.handle(context, api.request.read(5, sent)[0])
-    answer, _ = api.response.read(5, b"".join(api.response.write(5, answer)))
+    drafted = await end_txn.handle(context, api.request.read(5, sent)[0])
+    answer, _ = api.response.read(5, b"".join(api.response.write(5, drafted)))
     assert [one["transactional_id"] for one in answer["together"]] == [
         one.transactional_id for one in named[1:]
     ]

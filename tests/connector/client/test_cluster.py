@@ -20,7 +20,7 @@ from eoslog.connector.errors import (
     RetriesExhausted,
     UnknownTopic,
 )
-from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.connector.client.fake_broker import FakeBroker
 
@@ -119,7 +119,9 @@ def test_a_broker_whose_news_are_old_is_not_asked_for_ever() -> None:
 
             def beat() -> None:
                 body = {"group_id": "g", "generation_id": 1, "member_id": "m"}
-                retry.check(c.coordinator("group", "g").call(ApiKey.HEARTBEAT, body)["error_code"], "it")
+                retry.check(
+                    c.coordinator("group", "g").call(APIS[ApiKey.HEARTBEAT], body)["error_code"], "it"
+                )
 
             retrying(
                 c, "Heartbeat", beat, timeout_ms=2_000, option="o",
