@@ -16,6 +16,7 @@ from eoslog.broker.authorize.table import TABLE
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.fields import Array, Struct
 from tests.house import typed_source
+from tests.house.structure import arrows, read
 
 ROOT = Path(__file__).parents[2]
 WRONG = Path(__file__).with_name("wrong_fields.py")
@@ -65,6 +66,16 @@ def test_a_check_judges_its_own_api(key: ApiKey) -> None:
     (judged,) = re.findall(r"^Asked\[(\w+)\]$", hints["asked"])
     assert judged in (f"{name}Request", "Any")
     assert set(re.findall(r"\w+Draft\b", hints["return"] or "")) <= {f"{name}ResponseDraft"}
+
+
+def test_the_types_are_for_mypy_alone() -> None:
+    """At run time nobody pays for them: but for apis.py they are imported under TYPE_CHECKING."""
+    modules = read(ROOT / "eoslog")
+    made = {name for name, module in modules.items() if module.room == "eoslog.protocol.typed"}
+    types = made - {"eoslog.protocol.typed", "eoslog.protocol.typed.apis"}
+    assert len(types) == len(typed_source.sources()) - 1
+    paid = [pair for pair in arrows(modules, ("module", "lazy")) if pair[1] in types]
+    assert paid == []
 
 
 def test_fields_named_to_the_checks_are_some_request_s() -> None:

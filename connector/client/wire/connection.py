@@ -31,7 +31,6 @@ from eoslog.version import __version__
 if TYPE_CHECKING:
     from eoslog.protocol.typed.api_versions import ApiVersionsRequestDraft, ApiVersionsResponse
 
-
 RequestDraft = TypeVar("RequestDraft")
 Response = TypeVar("Response")
 

@@ -65,6 +65,15 @@ def test_call_refuses_to_take_another_requests_answer() -> None:
             connection.call(APIS[ApiKey.METADATA], {"topics": []})
 
 
+def test_an_answer_is_not_taken_for_another_api_s() -> None:
+    with FakeBroker() as broker:
+        connection = connect(broker.port)
+        connection.ask(APIS[ApiKey.METADATA], {"topics": []})
+        with pytest.raises(RuntimeError, match="an answer of METADATA to come first"):
+            connection.answer(APIS[ApiKey.FETCH])
+        assert connection.answer(APIS[ApiKey.METADATA])["topics"] == []
+
+
 def test_a_silent_broker_is_left_after_the_request_timeout() -> None:
     def silent(version: int, body: object) -> dict[str, object]:
         raise Silence
