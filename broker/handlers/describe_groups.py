@@ -14,13 +14,14 @@ from __future__ import annotations
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.rules.classic.state import Group, GroupState
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.DESCRIBE_GROUPS
 VERSIONS = (0, 6)
 
-_NOT_FOUND = 6
+_MESSAGES_SINCE = 6
 
 
 def handle(context: RequestContext, request: Message) -> Message:
@@ -33,18 +34,16 @@ def _describe(context: RequestContext, group_id: str, version: int) -> Message:
     try:
         group = context.broker.groups.describe(group_id)
     except KafkaError as error:
-        told: Message = {"error_message": str(error)} if version >= _NOT_FOUND else {}
+        told: Message = {"error_message": str(error)} if version >= _MESSAGES_SINCE else {}
         return {"group_id": group_id, "error_code": error.code, **told}
     return _group(group_id, group, version)
 
 
 def _group(group_id: str, group: Group | None, version: int) -> Message:
     if group is None:
-        missing: Message = {"group_id": group_id, "group_state": GroupState.DEAD.value}
-        if version >= _NOT_FOUND:
-            missing["error_code"] = ErrorCode.GROUP_ID_NOT_FOUND
-            missing["error_message"] = f"Group {group_id} not found."
-        return missing
+        code = for_version(KEY, version, ErrorCode.GROUP_ID_NOT_FOUND)
+        missing: Message = {"group_id": group_id, "group_state": GroupState.DEAD.value, "error_code": code}
+        return missing | ({"error_message": f"Group {group_id} not found."} if code else {})
     stable = group.state is GroupState.STABLE
     protocol = group.protocol or ""
     return {

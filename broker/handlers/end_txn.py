@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from eoslog.broker.coordinator.transactions.transactions import Producer
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.transactions.errors import for_version
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.schema import Message
 

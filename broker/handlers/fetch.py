@@ -21,6 +21,7 @@ from eoslog.broker.handlers.list_offsets import check_leader_epoch
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.fetch_session import Place, Wanted, asked
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
@@ -74,6 +75,7 @@ class _Fetch:
         broker = context.broker
         self._topics = broker.topics
         self._request = request
+        self._version = context.header.api_version
         self._by_id = _by_id(context)
         self._committed = request["isolation_level"] == _READ_COMMITTED
         self._max_bytes = min(request["max_bytes"], broker.config.fetch_max_bytes)
@@ -132,7 +134,7 @@ class _Fetch:
                 answer = self._read_partition(place)
             except KafkaError as error:
                 self._failed = True
-                answer = _refused(place[1], error)
+                answer = _refused(place[1], for_version(KEY, self._version, error.code))
             self._found += len(answer["records"])
             self._answers[place] = answer
 
@@ -162,8 +164,7 @@ class _Fetch:
         key, index = place
         topic = self._topics.get(key) if isinstance(key, str) else self._topics.by_id(key)
         if topic is None:
-            code = ErrorCode.UNKNOWN_TOPIC_ID if self._by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            raise KafkaError(code)
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         if not 0 <= index < len(topic.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if self._replica >= 0:
@@ -242,10 +243,10 @@ class _Fetch:
             watched.append((partition, callback))
 
 
-def _refused(index: int, error: KafkaError) -> Message:
+def _refused(index: int, code: ErrorCode) -> Message:
     return {
         "partition_index": index,
-        "error_code": error.code,
+        "error_code": code,
         "high_watermark": -1,
         "aborted_transactions": None,
         "records": b"",

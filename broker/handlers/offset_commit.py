@@ -12,12 +12,14 @@ Complete.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.coordinator.groups.offsets_shell import NewOffset, Results
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.offsets import Committer
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
 
@@ -32,7 +34,7 @@ _TOPIC_IDS = 10
 
 def handle(context: RequestContext, request: Message) -> Message | Settled:
     """Commit what names an existing partition; the others are refused in the answer."""
-    named = Named(context, request, by_id=context.header.api_version >= _TOPIC_IDS)
+    named = Named(context, request, KEY, by_id=context.header.api_version >= _TOPIC_IDS)
     if not named.offsets:
         return named.body({})
     who = committer(request, request["generation_id_or_member_epoch"])
@@ -64,7 +66,8 @@ async def answer(named: Named, pending: Awaitable[Results]) -> Message:
 class Named:
     """The partitions a commit names: those that exist as `offsets`, the others in `unknown`."""
 
-    def __init__(self, context: RequestContext, request: Message, *, by_id: bool) -> None:
+    def __init__(self, context: RequestContext, request: Message, key: ApiKey, *, by_id: bool) -> None:
+        self._told = partial(for_version, key, context.header.api_version)
         self._request = request
         self._by_id = by_id
         self.offsets: list[NewOffset] = []
@@ -89,9 +92,8 @@ class Named:
             self.offsets.append(new)
             asked["name"] = topic.name
             return
-        missing_id = topic is None and self._by_id
-        error = ErrorCode.UNKNOWN_TOPIC_ID if missing_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        self.unknown[self._key(asked), index] = error
+        error = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        self.unknown[self._key(asked), index] = self._told(error)
 
     def _key(self, asked: Message) -> Any:
         return asked["topic_id"] if self._by_id else asked["name"]
@@ -101,8 +103,8 @@ class Named:
         return {"topics": [self._topic(asked, results) for asked in self._request["topics"]]}
 
     def refuse(self, error: ErrorCode) -> Message:
-        """Return the answer that refuses all that exists with `error`."""
-        return self.body({new.place: error for new in self.offsets})
+        """Return the answer that refuses all that exists, with what this version knows for `error`."""
+        return self.body({new.place: self._told(error) for new in self.offsets})
 
     def _topic(self, asked: Message, results: Results) -> Message:
         key, partitions = self._key(asked), []

@@ -26,7 +26,7 @@ VERSIONS = (0, 5)
 
 def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
     """Commit all, unless one of the places does not exist."""
-    named = Named(context, request, by_id=False)
+    named = Named(context, request, KEY, by_id=False)
     if named.unknown:
         return named.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     txn = TransactionalCommit(

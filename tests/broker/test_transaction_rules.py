@@ -9,7 +9,6 @@ import pytest
 from eoslog.broker.rules.transactions import transaction as rules
 from eoslog.broker.rules.transactions.decision import Decision
 from eoslog.broker.rules.transactions.end import EndRequest, end_txn
-from eoslog.broker.rules.transactions.errors import for_version
 from eoslog.broker.rules.transactions.state import (
     NO_TIMEOUT_MS,
     PREDECESSORS,
@@ -24,7 +23,6 @@ from eoslog.broker.rules.transactions.state import (
     prepare,
     remembered_epoch,
 )
-from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode as E
 
 S = State
@@ -471,23 +469,3 @@ def test_only_open_transactions_time_out(state: State) -> None:
 
 def test_two_phase_commit_never_times_out() -> None:
     assert not rules.has_expired(at(S.ONGOING, timeout_ms=NO_TIMEOUT_MS, start_ms=0), 2**53)
-
-
-# What older clients are told
-
-INIT, ADD, OFFSETS, END = (
-    ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(("key", "since"), [(INIT, 4), (ADD, 2), (OFFSETS, 2), (END, 2)])
-def test_producer_fenced_by_version(key: ApiKey, since: int) -> None:
-    codes = [for_version(key, version, E.PRODUCER_FENCED) for version in range(6)]
-    assert codes == [E.INVALID_PRODUCER_EPOCH] * since + [E.PRODUCER_FENCED] * (6 - since)
-    assert for_version(key, 0, E.CONCURRENT_TRANSACTIONS) is E.CONCURRENT_TRANSACTIONS
-
-
-@pytest.mark.parametrize(("key", "since"), [(INIT, 5), (ADD, 5), (OFFSETS, 4), (END, 4)])
-def test_transaction_abortable_by_version(key: ApiKey, since: int) -> None:
-    codes = [for_version(key, version, E.TRANSACTION_ABORTABLE) for version in range(6)]
-    assert codes == [E.INVALID_TXN_STATE] * since + [E.TRANSACTION_ABORTABLE] * (6 - since)

@@ -227,7 +227,7 @@ class Changes:
         decision = add_partitions(
             entry.metadata, *joining.producer, joining.partitions, self._clock.now_ms(), TV2
         )
-        raise_to_producer(decision)
+        raise_refusal(decision)
         if decision.following is not None:
             entry.begin(joining.task, State.ONGOING)
             await self._apply_one(entry, decision.following)
@@ -237,13 +237,6 @@ def raise_refusal(decision: Decision) -> None:
     """Raise the KafkaError that the decision is answered with, if it is one."""
     if decision.error is not ErrorCode.NONE:
         raise KafkaError(decision.error, decision.reason)
-
-
-def raise_to_producer(decision: Decision) -> None:
-    """Producers know a fenced epoch in an answer to Produce by the older name only (KIP-588)."""
-    if decision.error is ErrorCode.PRODUCER_FENCED:
-        raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, decision.reason)
-    raise_refusal(decision)
 
 
 def _linked(changes: Mapping[Entry, Metadata]) -> dict[Entry, Metadata]:

@@ -32,7 +32,6 @@ from eoslog.broker.coordinator.transactions.transaction_changes import (
     Changes,
     all_of,
     raise_refusal,
-    raise_to_producer,
 )
 from eoslog.broker.coordinator.transactions.transaction_entries import Entries
 from eoslog.broker.coordinator.transactions.transaction_entry import Description, Entry
@@ -246,8 +245,8 @@ class TransactionCoordinator:
 
         None: yes, now, before anything else runs. An awaitable (`implicit_add` only): the partition is
         being added to the transaction; ask again after it. Raises KafkaError, or its awaitable does:
-        TRANSACTION_ABORTABLE if the partition is not in the transaction, INVALID_PRODUCER_EPOCH for
-        a fenced producer, CONCURRENT_TRANSACTIONS while the transaction is ending.
+        TRANSACTION_ABORTABLE if the partition is not in the transaction, PRODUCER_FENCED,
+        CONCURRENT_TRANSACTIONS while the transaction is ending.
         """
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "a transactional batch without a transactional id")
@@ -261,13 +260,13 @@ class TransactionCoordinator:
         if not implicit_add:
             if decision.error is ErrorCode.NONE and entry.ending:
                 raise entry.busy_error()
-            raise_to_producer(decision)
+            raise_refusal(decision)
             return None
         if decision.error is ErrorCode.NONE and not entry.ending:
             return None
         if decision.error in _WORTH_WAITING:
             return self._changes.join(entry, producer_id, producer_epoch, (topic, index))
-        raise_to_producer(decision)
+        raise_refusal(decision)
         return None
 
     async def end_txn(
