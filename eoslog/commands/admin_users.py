@@ -12,6 +12,7 @@ from eoslog.broker.security.scram import NUMBERS
 from eoslog.commands.admin import again, ask_controller, not_allowed
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.errors import EoslogError
+from eoslog.protocol import errors
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Message
@@ -70,9 +71,7 @@ def remove_user(cluster: Cluster, name: str, mechanism: str) -> None:
     change = {"name": name, "mechanism": _CODES[mechanism]}
     try:
         _alter(cluster, name, {"deletions": [change], "upsertions": []})
-    except KafkaError as error:
-        if error.code != ErrorCode.RESOURCE_NOT_FOUND:
-            raise
+    except errors.ResourceNotFound as error:
         raise EoslogError(f"user {name} has no password for {mechanism}") from error
 
 

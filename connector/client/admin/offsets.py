@@ -7,8 +7,9 @@ from typing import NamedTuple, TypeVar
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.grouping import by_topic
 from eoslog.connector.client.wire.retry import check, retrying
+from eoslog.protocol import errors
 from eoslog.protocol.apis import APIS, ApiKey
-from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.schema import Message
 
 T = TypeVar("T")
@@ -81,8 +82,8 @@ def fetch_with_epochs(
         nonlocal since
         try:
             return ask()
-        except KafkaError as error:
-            if pending_ms is None or error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
+        except errors.UnstableOffsetCommit as error:
+            if pending_ms is None:
                 raise
             since = since or time.monotonic()
             waited = time.monotonic() - since
