@@ -101,7 +101,6 @@ def test_an_unknown_id_gets_a_new_producer_at_epoch_0() -> None:
         assert decision.following is not None
         assert decision.following.state is S.EMPTY
         assert decision.following.timeout_ms == 50_000
-        assert not decision.writes_markers
 
 
 @pytest.mark.parametrize("timeout", [0, -1, MAX_TIMEOUT + 1])
@@ -207,7 +206,6 @@ def test_an_open_transaction_is_fenced_and_aborted(version: int) -> None:
     decision = init(at(S.ONGOING, client_version=version))
     aborting = decision.following
     assert decision.error is E.CONCURRENT_TRANSACTIONS
-    assert decision.writes_markers
     assert aborting is not None
     assert (aborting.state, aborting.producer_epoch) == (S.PREPARE_ABORT, EPOCH + 1)
     assert aborting.partitions == {T0}
@@ -332,7 +330,6 @@ def test_tv2(state: State, current: bool, commit: bool) -> None:
     elif expected is BUMP:
         following = decision.following
         assert (decision.error, decision.answer) == (E.NONE, (PID, EPOCH + 1))
-        assert decision.writes_markers
         assert following is not None
         assert following.state is (S.PREPARE_COMMIT if commit else S.PREPARE_ABORT)
         assert (following.producer_epoch, following.last_epoch) == (EPOCH + 1, EPOCH)

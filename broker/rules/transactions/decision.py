@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eoslog.broker.rules.transactions.state import PREPARED, Metadata
+from eoslog.broker.rules.transactions.state import Metadata
 from eoslog.protocol.errors import ErrorCode
 
 
@@ -22,11 +22,6 @@ class Decision:
     ongoing: tuple[int, int] | None = None
     """The (producer id, epoch) whose open transaction was kept (KIP-939)."""
     reason: str = ""
-
-    @property
-    def writes_markers(self) -> bool:
-        """Whether markers have to be written once `following` is durable."""
-        return self.following is not None and self.following.state in PREPARED
 
 
 def refuse(error: ErrorCode, reason: str) -> Decision:

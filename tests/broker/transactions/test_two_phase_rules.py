@@ -92,7 +92,6 @@ def test_the_transaction_stays_open_under_a_new_holder(version: int) -> None:
         decision = keep(kept(before, times - 1))
         following = decision.following
         assert (decision.answer, decision.ongoing) == ((PID, EPOCH + times), WRITER)
-        assert not decision.writes_markers
         assert following is not None
         assert (following.state, following.partitions, following.start_ms) == (S.ONGOING, {T0}, NOW)
         assert (following.producer_id, following.producer_epoch) == WRITER
