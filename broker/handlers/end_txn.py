@@ -22,6 +22,7 @@ from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.END_TXN
@@ -47,9 +48,9 @@ def _producer(named: Message) -> Producer:
     return Producer(named["transactional_id"], named["producer_id"], named["producer_epoch"])
 
 
-def _answer(version: int, outcome: tuple[int, int] | KafkaError) -> Message:
+def _answer(version: int, outcome: ProducerIdentity | KafkaError) -> Message:
     if isinstance(outcome, KafkaError):
         return {"error_code": for_version(KEY, version, outcome.code)}
     if version < BUMPS_SINCE:
         return {"error_code": 0}
-    return {"error_code": 0, "producer_id": outcome[0], "producer_epoch": outcome[1]}
+    return {"error_code": 0, "producer_id": outcome.producer_id, "producer_epoch": outcome.epoch}

@@ -21,12 +21,11 @@ from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.producer_identity import NOBODY
 from eoslog.protocol.schema import Message
 
 KEY = ApiKey.INIT_PRODUCER_ID
 VERSIONS = (0, 6)
-
-NOBODY = (-1, -1)
 
 
 async def handle(context: RequestContext, request: Message) -> Message:
@@ -49,8 +48,8 @@ async def handle(context: RequestContext, request: Message) -> Message:
         return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
     return {
         "error_code": 0,
-        "producer_id": holder[0],
-        "producer_epoch": holder[1],
-        "ongoing_txn_producer_id": ongoing[0],
-        "ongoing_txn_producer_epoch": ongoing[1],
+        "producer_id": holder.producer_id,
+        "producer_epoch": holder.epoch,
+        "ongoing_txn_producer_id": ongoing.producer_id,
+        "ongoing_txn_producer_epoch": ongoing.epoch,
     }

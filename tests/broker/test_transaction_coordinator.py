@@ -840,7 +840,7 @@ def test_each_id_has_its_partition_of_the_log() -> None:
 
         def append(self, batch: bytes, *, now_ms: int, coordinator: bool) -> Appended:
             written.append(self.index)
-            return Appended(0, 0, -1, 0, False)
+            return Appended(0, 0, -1, 0)
 
     class Logs:
         def internal(self, name: str) -> list[Log]:

@@ -31,6 +31,7 @@ from eoslog.broker.rules.offsets import (
     validate_commit,
 )
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 if TYPE_CHECKING:
     from eoslog.broker.config import BrokerConfig
@@ -148,7 +149,7 @@ class GroupOffsets:
         self, txn: TransactionalCommit, who: Committer, offsets: Sequence[NewOffset]
     ) -> Awaitable[Results]:
         self._validate(who, offsets, transactional=True, version=0)
-        return self._append(who, offsets, (txn.producer_id, txn.producer_epoch))
+        return self._append(who, offsets, ProducerIdentity(txn.producer_id, txn.producer_epoch))
 
     def _join_transaction(self, txn: TransactionalCommit, who: Committer) -> Awaitable[None] | None:
         """Make sure the group's partition is in the open transaction; None if it is already."""
@@ -186,7 +187,7 @@ class GroupOffsets:
         return self.store(self._journal.partition(group_id)).holds(group_id)
 
     def _append(
-        self, who: Committer, offsets: Sequence[NewOffset], producer: tuple[int, int] | None
+        self, who: Committer, offsets: Sequence[NewOffset], producer: ProducerIdentity | None
     ) -> Awaitable[Results]:
         """Append and apply what can be accepted; the awaitable gives the result of each place."""
         partition = self._journal.partition(who.group_id)
@@ -197,7 +198,7 @@ class GroupOffsets:
             values = [_committed(o, now) for o in fitting]
             records = [encode_offset(who.group_id, o.place, v) for o, v in zip(fitting, values, strict=True)]
             base = self._journal.append(partition, records, producer)
-            store, producer_id = self.store(partition), producer[0] if producer else None
+            store, producer_id = self.store(partition), producer.producer_id if producer else None
             for record_offset, (new, value) in enumerate(zip(fitting, values, strict=True), base):
                 placed = replace(value, record_offset=record_offset)
                 store.replay_commit(who.group_id, new.place, placed, producer_id)

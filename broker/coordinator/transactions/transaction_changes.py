@@ -27,13 +27,13 @@ from eoslog.broker.rules.transactions.decision import Decision
 from eoslog.broker.rules.transactions.state import PREPARED, TV2, Metadata, State, complete
 from eoslog.broker.rules.transactions.transaction import add_partitions
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.producer_identity import NOBODY, ProducerIdentity
 
 if TYPE_CHECKING:
     from eoslog.broker.ports.ports import Clock
 
 T = TypeVar("T")
 
-NOBODY = (-1, -1)
 
 Failures = dict[Entry, Exception]
 """What became of those changes, of several, that failed."""
@@ -53,10 +53,10 @@ class Changes:
         self._clock = clock
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def carry_out(self, entry: Entry, decision: Decision) -> tuple[int, int]:
+    async def carry_out(self, entry: Entry, decision: Decision) -> ProducerIdentity:
         """Do what was decided, and answer it; it is seen through even if the one who asked stops waiting.
 
-        The answer of a decision that has none is (-1, -1).
+        The answer of a decision that has none is NOBODY.
         """
         if decision.following is not None:
             await self.begin(entry, decision.following)
@@ -213,7 +213,7 @@ class Changes:
         """Add a partition as soon as the id is free; what is asked for meanwhile shares one record."""
         joining = entry.joining
         if joining is None or joining.producer != (producer_id, epoch):
-            joining = entry.joining = Joining((producer_id, epoch))
+            joining = entry.joining = Joining(ProducerIdentity(producer_id, epoch))
             joining.task = self._spawn(self._run_join(entry, joining))
         joining.partitions.add(partition)
         return asyncio.shield(joining.task)
