@@ -241,9 +241,3 @@ def build_batch(
         transactional=transactional, control=control, base_offset=base_offset, leader_epoch=leader_epoch,
     )  # fmt: skip
     return [header, *section]
-
-
-def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Write base offset and leader epoch into a batch in place; its CRC stays right."""
-    struct.pack_into(">q", batch, 0, base_offset)
-    struct.pack_into(">i", batch, _LOG_OVERHEAD, leader_epoch)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.rules.classic.state import Group, GroupState
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 KEY = ApiKey.DESCRIBE_GROUPS
 VERSIONS = (0, 6)
 
-_NOT_FOUND = 6
+_MESSAGES_SINCE = 6
 
 
 def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponseDraft:
@@ -43,7 +44,7 @@ def _describe(context: RequestContext, group_id: str, version: int) -> DescribeG
         group = context.broker.groups.describe(group_id)
     except KafkaError as error:
         told: DescribeGroupsResponseGroupDraft = (
-            {"error_message": str(error)} if version >= _NOT_FOUND else {}
+            {"error_message": str(error)} if version >= _MESSAGES_SINCE else {}
         )
         return {"group_id": group_id, "error_code": error.code, **told}
     return _group(group_id, group, version)
@@ -51,12 +52,13 @@ def _describe(context: RequestContext, group_id: str, version: int) -> DescribeG
 
 def _group(group_id: str, group: Group | None, version: int) -> DescribeGroupsResponseGroupDraft:
     if group is None:
+        code = for_version(KEY, version, ErrorCode.GROUP_ID_NOT_FOUND)
         missing: DescribeGroupsResponseGroupDraft = {
             "group_id": group_id,
             "group_state": GroupState.DEAD.value,
+            "error_code": code,
         }
-        if version >= _NOT_FOUND:
-            missing["error_code"] = ErrorCode.GROUP_ID_NOT_FOUND
+        if code:
             missing["error_message"] = f"Group {group_id} not found."
         return missing
     stable = group.state is GroupState.STABLE

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eoslog.broker.coordinator.transactions.transactions import Producer
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.transactions.errors import for_version
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 if TYPE_CHECKING:
     from eoslog.protocol.typed.end_txn import EndTxnRequest, EndTxnRequestTogether, EndTxnResponseDraft
@@ -73,7 +74,7 @@ def _producer(named: EndTxnRequest | EndTxnRequestTogether) -> Producer:
     return Producer(named["transactional_id"], named["producer_id"], named["producer_epoch"])
 
 
-def _answer(version: int, outcome: tuple[int, int] | KafkaError) -> _Outcome:
+def _answer(version: int, outcome: ProducerIdentity | KafkaError) -> _Outcome:
     if isinstance(outcome, KafkaError):
         return _Outcome(for_version(KEY, version, outcome.code))
     return _Outcome(0) if version < BUMPS_SINCE else _Outcome(0, *outcome)

@@ -21,6 +21,7 @@ from eoslog.broker.handlers.list_offsets import check_leader_epoch
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.fetch_session import Place, Wanted, asked
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class _Fetch:
         broker = context.broker
         self._topics = broker.topics
         self._request = request
+        self._version = context.header.api_version
         self._by_id = _by_id(context)
         self._committed = request["isolation_level"] == _READ_COMMITTED
         self._max_bytes = min(request["max_bytes"], broker.config.network.fetch_max_bytes)
@@ -139,7 +141,7 @@ class _Fetch:
                 answer, size = self._read_partition(place)
             except KafkaError as error:
                 self._failed = True
-                answer, size = _refused(place[1], error), 0
+                answer, size = _refused(place[1], for_version(KEY, self._version, error.code)), 0
             self._found += size
             self._answers[place], self._sizes[place] = answer, size
 
@@ -171,8 +173,7 @@ class _Fetch:
         key, index = place
         topic = self._topics.get(key) if isinstance(key, str) else self._topics.by_id(key)
         if topic is None:
-            code = ErrorCode.UNKNOWN_TOPIC_ID if self._by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            raise KafkaError(code)
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         if not 0 <= index < len(topic.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if self._replica >= 0:
@@ -256,10 +257,10 @@ class _Fetch:
             watched.append((partition, callback))
 
 
-def _refused(index: int, error: KafkaError) -> FetchResponsePartitionDraft:
+def _refused(index: int, code: ErrorCode) -> FetchResponsePartitionDraft:
     return {
         "partition_index": index,
-        "error_code": error.code,
+        "error_code": code,
         "high_watermark": -1,
         "aborted_transactions": None,
         "records": b"",

@@ -12,12 +12,14 @@ Complete.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from eoslog.broker.coordinator.groups.offsets_shell import NewOffset, Results
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.offsets import Committer
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ def handle(
     """Commit what names an existing partition; the others are refused in the answer."""
     by_id = context.header.api_version >= _TOPIC_IDS
     topics = [(topic["topic_id"] if by_id else topic["name"], topic) for topic in request["topics"]]
-    named = Named(context, topics, retention_ms=request["retention_time_ms"])
+    named = Named(context, KEY, topics, retention_ms=request["retention_time_ms"])
     if not named.offsets:
         return {"topics": named.told({})}
     who = committer(request, request["generation_id_or_member_epoch"])
@@ -81,11 +83,13 @@ class Named:
     def __init__(
         self,
         context: RequestContext,
+        api: ApiKey,
         topics: Sequence[tuple[_Key, TxnOffsetCommitRequestTopic]],
         *,
         retention_ms: int = -1,
     ) -> None:
         """`topics` with their names or, where they are named by them, their ids."""
+        self._known_as = partial(for_version, api, context.header.api_version)
         self._asked = topics
         self._retention_ms = retention_ms
         self.offsets: list[NewOffset] = []
@@ -118,7 +122,7 @@ class Named:
             return
         missing_id = topic is None and isinstance(key, bytes)
         error = ErrorCode.UNKNOWN_TOPIC_ID if missing_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        self.unknown[key, index] = error
+        self.unknown[key, index] = self._known_as(error)
 
     async def settled(self, pending: Awaitable[Results]) -> list[OffsetCommitResponseTopicDraft]:
         """The answer's topics when the commit is durable or refused."""
@@ -132,8 +136,8 @@ class Named:
         return [self._topic(key, asked, results) for key, asked in self._asked]
 
     def refused(self, error: ErrorCode) -> list[OffsetCommitResponseTopicDraft]:
-        """The answer's topics, all that exists refused with `error`."""
-        return self.told({new.place: error for new in self.offsets})
+        """The answer's topics, all that exists refused with what this version knows for `error`."""
+        return self.told({new.place: self._known_as(error) for new in self.offsets})
 
     def _topic(
         self, key: _Key, asked: TxnOffsetCommitRequestTopic, results: Results

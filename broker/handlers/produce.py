@@ -23,6 +23,7 @@ from eoslog.broker.log.segment.checks import RejectedRecords
 from eoslog.broker.requests.context import CloseConnection, RequestContext, Settled
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import BatchHeader, CorruptBatch, read_header
+from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -44,20 +45,12 @@ NAMED_FROM = 0
 
 # What changed with a version.
 _ZSTD_SINCE = 7
-_ABORTABLE_SINCE = 11
 _ADDS_PARTITION_SINCE = 12
 _TOPIC_IDS_SINCE = 13
 
 _ZSTD = 4
 _NO_ACKS = 0
 _ACKS = (-1, _NO_ACKS, 1)
-
-# What the coordinator may say that not every producer knows how to try again after. NOT_ENOUGH_REPLICAS
-# all of them do, and without asking for new metadata first.
-_TRY_AGAIN = frozenset({
-    ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
-})  # fmt: skip
 
 
 def handle(
@@ -79,14 +72,16 @@ class _Item:
     partition: Partition | None
     records: memoryview | None
     answer: ProduceResponsePartitionResponseDraft
+    version: int
     header: BatchHeader | None = None
     last_offset: int = -1
     live: bool = True
 
     def refuse(self, error: KafkaError) -> None:
-        """Make the answer this error."""
+        """Make the answer this error, as a producer of this request's version understands it."""
         self.live = False
-        self.answer |= {"error_code": error.code, "base_offset": -1, "error_message": error.message or None}
+        code = for_version(KEY, self.version, error.code)
+        self.answer |= {"error_code": code, "base_offset": -1, "error_message": error.message or None}
         if isinstance(error, RejectedRecords):
             self.answer["record_errors"] = [
                 {"batch_index": number, "batch_index_error_message": reason}
@@ -127,11 +122,12 @@ class _Produce:
             topic.partitions[index] if topic is not None and known else None,
             part["records"],
             {"index": index, "base_offset": -1},
+            self._version,
         )
         self._items.append(item)
-        if topic is None and self._version >= _TOPIC_IDS_SINCE:
+        if topic is None:
             item.refuse(KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
-        elif topic is None or not known:
+        elif not known:
             item.refuse(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         elif topic.internal:
             item.refuse(KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is the broker's own"))
@@ -185,7 +181,7 @@ class _Produce:
             try:
                 verdict = self._verdict(item.header, item.partition)
             except KafkaError as error:
-                item.refuse(self._understandable(error))
+                item.refuse(error)
             else:
                 if verdict is not None:
                     verdicts.append((item, verdict))
@@ -218,20 +214,10 @@ class _Produce:
                 try:
                     await verdict
                 except KafkaError as error:
-                    item.refuse(self._understandable(error))
+                    item.refuse(error)
             verdicts = self.verify()
         self.append()
         return await self.settle()
-
-    def _understandable(self, error: KafkaError) -> KafkaError:
-        """The coordinator's error as a producer of this request's version understands it (KIP-890)."""
-        code = error.code
-        busy = code == ErrorCode.CONCURRENT_TRANSACTIONS and self._version < _ADDS_PARTITION_SINCE
-        if busy or code in _TRY_AGAIN:
-            code = ErrorCode.NOT_ENOUGH_REPLICAS
-        elif code == ErrorCode.TRANSACTION_ABORTABLE and self._version < _ABORTABLE_SINCE:
-            code = ErrorCode.INVALID_TXN_STATE
-        return KafkaError(code, error.message)
 
     # Append, wait, answer
 

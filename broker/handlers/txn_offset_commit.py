@@ -32,7 +32,7 @@ def handle(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponseDraft | Awaitable[TxnOffsetCommitResponseDraft]:
     """Commit all, unless one of the places does not exist."""
-    named = Named(context, [(topic["name"], topic) for topic in request["topics"]])
+    named = Named(context, KEY, [(topic["name"], topic) for topic in request["topics"]])
     if named.unknown:
         return {"topics": named.refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
     txn = TransactionalCommit(

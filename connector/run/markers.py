@@ -18,8 +18,9 @@ from eoslog.connector.client.wire.retry import Backoff, check, retrying
 from eoslog.connector.commit.commands import Held
 from eoslog.connector.commit.names import Participant
 from eoslog.connector.errors import UnknownTopic, UnsupportedByBroker
+from eoslog.protocol import errors
 from eoslog.protocol.apis import APIS, ApiKey
-from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.typed.apis import DESCRIBE_PRODUCERS, WRITE_TXN_MARKERS
 
@@ -140,15 +141,11 @@ def _held_at(
 
     try:
         answer = _at_leader(cluster, place, ApiKey.DESCRIBE_PRODUCERS, attempt)
-    except UnknownTopic:
+    except (UnknownTopic, errors.UnknownTopicOrPartition):
         return []
-    except KafkaError as error:
-        if error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:  # a sink may write without the right to read
-            _unproven(place, error)
-            return []
-        if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return []
-        raise
+    except errors.TopicAuthorizationFailed as error:  # a sink may write without the right to read
+        _unproven(place, error)
+        return []
     return [Held(place, names[who], epoch) for who, epoch in _open_in(answer) if who in names]
 
 

@@ -10,6 +10,7 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.connector.errors import EoslogError
+from eoslog.protocol import errors
 from eoslog.protocol.apis import Api
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Given
@@ -42,7 +43,7 @@ def again(cluster: Cluster, what: str, attempt: Callable[[], T]) -> T:
     return retrying(
         cluster, what, attempt,
         timeout_ms=cluster.config.api_timeout_ms, option="--timeout", forget=lambda: None,
-        final=frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
+        final=(errors.UnknownTopicOrPartition,),
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from eoslog.broker.security.scram import NUMBERS
 from eoslog.commands.admin import again, ask_controller, not_allowed
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.errors import EoslogError
+from eoslog.protocol import errors
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.scram import salted_password
 from eoslog.protocol.typed.apis import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
@@ -93,9 +94,7 @@ def remove_user(cluster: Cluster, name: str, mechanism: str) -> None:
     change: AlterUserScramCredentialsRequestDeletionDraft = {"name": name, "mechanism": _CODES[mechanism]}
     try:
         _alter(cluster, name, {"deletions": [change], "upsertions": []})
-    except KafkaError as error:
-        if error.code != ErrorCode.RESOURCE_NOT_FOUND:
-            raise
+    except errors.ResourceNotFound as error:
         raise EoslogError(f"user {name} has no password for {mechanism}") from error
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from eoslog.broker.coordinator.groups.offsets_shell import TransactionalCommit
 from eoslog.broker.rules.offsets import NOTHING, Committer, Fetched
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.internal_topics import coordinator_records
@@ -192,6 +194,7 @@ async def test_the_append_comes_only_after_the_partition_has_joined(data: Path) 
         (3, None, E.INVALID_TXN_STATE),
         (4, None, E.TRANSACTION_ABORTABLE),
         (5, None, E.NONE),
+        (1, E.CONCURRENT_TRANSACTIONS, E.COORDINATOR_NOT_AVAILABLE),
         (3, E.CONCURRENT_TRANSACTIONS, E.COORDINATOR_LOAD_IN_PROGRESS),
         (5, E.CONCURRENT_TRANSACTIONS, E.CONCURRENT_TRANSACTIONS),
         (3, E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_PRODUCER_ID_MAPPING),
@@ -209,7 +212,7 @@ def test_what_each_version_hears_of_a_refused_transaction(
             results = await shell.txn_commit("g", version=version, p0=5)
         except KafkaError as refused:
             assert shell.partition().log_end_offset == 0
-            return refused.code
+            return for_version(ApiKey.TXN_OFFSET_COMMIT, version, refused.code)
         assert set(shell.transactions.asked) == {version >= 5}
         return results[P]
 
@@ -223,8 +226,8 @@ async def test_who_may_not_commit(data: Path) -> None:
     txn = TransactionalCommit("tx", 7, 0, 5)
     for who, plain, transactional in (
         (Committer(""), None, E.INVALID_GROUP_ID),
-        (Committer("none", generation=0), E.GROUP_ID_NOT_FOUND, E.ILLEGAL_GENERATION),
-        (Committer("none", "m", None, 3), E.GROUP_ID_NOT_FOUND, E.ILLEGAL_GENERATION),
+        (Committer("none", generation=0), E.GROUP_ID_NOT_FOUND, E.GROUP_ID_NOT_FOUND),
+        (Committer("none", "m", None, 3), E.GROUP_ID_NOT_FOUND, E.GROUP_ID_NOT_FOUND),
         (Committer("g", generation=0), E.UNKNOWN_MEMBER_ID, E.UNKNOWN_MEMBER_ID),
         (Committer("g", "m", None, 3), E.UNKNOWN_MEMBER_ID, E.UNKNOWN_MEMBER_ID),
     ):

@@ -232,8 +232,8 @@ def test_joining_waits_for_what_is_on_its_way(life: Callable[[Test], None]) -> N
         assert early is not None, "nothing is appended once the end is on its way"
         life.machine.flush.go_on()
         await end
-        await refused(E.INVALID_PRODUCER_EPOCH, late)
-        await refused(E.INVALID_PRODUCER_EPOCH, early)
+        await refused(E.PRODUCER_FENCED, late)
+        await refused(E.PRODUCER_FENCED, early)
         assert life.markers(B) == []
 
     life(test)
@@ -272,7 +272,7 @@ def test_who_may_not_write(life: Callable[[Test], None], implicit: bool) -> None
             ((None, pid, epoch, *A), E.INVALID_TXN_STATE),
             (("y", pid, epoch, *A), E.INVALID_PRODUCER_ID_MAPPING),
             (("x", pid + 1, epoch, *A), E.INVALID_PRODUCER_ID_MAPPING),
-            (("x", pid, epoch + 1, *A), E.INVALID_PRODUCER_EPOCH),
+            (("x", pid, epoch + 1, *A), E.PRODUCER_FENCED),
         ]:
             with pytest.raises(KafkaError) as caught:
                 verify(*arguments, implicit)
@@ -302,7 +302,7 @@ def test_a_late_writer_does_not_join_the_next_transaction(life: Callable[[Test],
         assert following is not None
         life.machine.flush.go_on()
         await end
-        await refused(E.INVALID_PRODUCER_EPOCH, late)
+        await refused(E.PRODUCER_FENCED, late)
         await following
         assert (life.state(), life.known().partitions) == ("Ongoing", [A])
 
@@ -586,7 +586,7 @@ def test_time_outs(life: Callable[[Test], None]) -> None:
         assert await end("x", pid, epoch, False, bump=True) == (pid, epoch + 1)
         with pytest.raises(KafkaError) as caught:
             life.machine.transactions.verify_partition("x", pid, epoch, *A)
-        assert caught.value.code is E.INVALID_PRODUCER_EPOCH
+        assert caught.value.code is E.PRODUCER_FENCED
 
     life(test)
 
@@ -833,7 +833,7 @@ def test_each_id_has_its_partition_of_the_log() -> None:
 
         def append(self, batch: bytes, *, now_ms: int, coordinator: bool) -> Appended:
             written.append(self.index)
-            return Appended(0, 0, -1, 0, False)
+            return Appended(0, 0, -1, 0)
 
     class Logs:
         def internal(self, name: str) -> list[Log]:

@@ -19,6 +19,7 @@ from eoslog.broker.rules.transactions.end import EndRequest, end_txn
 from eoslog.broker.rules.transactions.state import PREPARED, TV1, TV2, Metadata, State, complete
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import Record
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 Token = tuple[int, int]
 Place = tuple[str, int]
@@ -102,7 +103,7 @@ class Transactions(RuleBasedStateMachine):
     def init(self, data: st.DataObject, named: str) -> None:
         expected = {"nobody": None, "holder": self.told()}.get(named, data.draw(st.sampled_from(self.tokens)))
         new_id = next(self.ids)
-        request = rules.InitRequest("id", 500, expected)
+        request = rules.InitRequest("id", 500, expected and ProducerIdentity(*expected))
         decision = rules.init_producer_id(
             self.known, request, self.now, limits=rules.Limits(1000), new_producer_id=new_id
         )
@@ -139,7 +140,9 @@ class Transactions(RuleBasedStateMachine):
         if self.open is None:
             return self.init(data, "nobody")
         new_id, before = next(self.ids), self.known
-        request = rules.InitRequest("id", 800, expected, two_phase, keep_prepared=True)
+        request = rules.InitRequest(
+            "id", 800, expected and ProducerIdentity(*expected), two_phase, keep_prepared=True
+        )
         decision = rules.init_producer_id(
             before, request, self.now, limits=rules.Limits(1000), new_producer_id=new_id
         )

@@ -9,7 +9,6 @@ import pytest
 from eoslog.broker.rules.transactions import transaction as rules
 from eoslog.broker.rules.transactions.decision import Decision
 from eoslog.broker.rules.transactions.end import EndRequest, end_txn
-from eoslog.broker.rules.transactions.errors import for_version
 from eoslog.broker.rules.transactions.state import (
     NO_TIMEOUT_MS,
     PREDECESSORS,
@@ -24,8 +23,8 @@ from eoslog.broker.rules.transactions.state import (
     prepare,
     remembered_epoch,
 )
-from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode as E
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 S = State
 NOW, LATER = 1_000_000, 1_000_500
@@ -103,7 +102,6 @@ def test_an_unknown_id_gets_a_new_producer_at_epoch_0() -> None:
         assert decision.following is not None
         assert decision.following.state is S.EMPTY
         assert decision.following.timeout_ms == 50_000
-        assert not decision.writes_markers
 
 
 @pytest.mark.parametrize("timeout", [0, -1, MAX_TIMEOUT + 1])
@@ -209,7 +207,6 @@ def test_an_open_transaction_is_fenced_and_aborted(version: int) -> None:
     decision = init(at(S.ONGOING, client_version=version))
     aborting = decision.following
     assert decision.error is E.CONCURRENT_TRANSACTIONS
-    assert decision.writes_markers
     assert aborting is not None
     assert (aborting.state, aborting.producer_epoch) == (S.PREPARE_ABORT, EPOCH + 1)
     assert aborting.partitions == {T0}
@@ -334,11 +331,10 @@ def test_tv2(state: State, current: bool, commit: bool) -> None:
     expected = TV2_LINES[state][commit][current]
     decision = end(known, PID, EPOCH if current else EPOCH - 1, commit, TV2)
     if expected is OK:
-        assert decision == Decision(answer=(PID, EPOCH))
+        assert decision == Decision(answer=ProducerIdentity(PID, EPOCH))
     elif expected is BUMP:
         following = decision.following
         assert (decision.error, decision.answer) == (E.NONE, (PID, EPOCH + 1))
-        assert decision.writes_markers
         assert following is not None
         assert following.state is (S.PREPARE_COMMIT if commit else S.PREPARE_ABORT)
         assert (following.producer_epoch, following.last_epoch) == (EPOCH + 1, EPOCH)
@@ -356,7 +352,7 @@ def test_tv1(state: State, commit: bool) -> None:
     expected = TV1_LINES[state][commit]
     decision = end(known, PID, EPOCH, commit, TV1)
     if expected is OK:
-        assert decision == Decision(answer=(PID, EPOCH))
+        assert decision == Decision(answer=ProducerIdentity(PID, EPOCH))
     elif expected is BUMP:
         following = decision.following
         assert (decision.error, decision.answer) == (E.NONE, (PID, EPOCH)), "no bump under TV1"
@@ -404,7 +400,9 @@ def test_the_end_that_uses_up_the_epochs(commit: bool) -> None:
     assert end(prepared, PID, 32766, not commit, TV2).error is INVALID
     done = complete(prepared, LATER)
     assert (done.producer_id, done.producer_epoch, done.previous_producer_id) == (NEW_PID, 0, PID)
-    assert end(done, PID, 32766, commit, TV2) == Decision(answer=(NEW_PID, 0)), "a retry with the old id"
+    assert end(done, PID, 32766, commit, TV2) == Decision(answer=ProducerIdentity(NEW_PID, 0)), (
+        "a retry with the old id"
+    )
     assert end(done, PID, 32766, not commit, TV2).error is INVALID
     assert end(done, PID, 32765, commit, TV2).error is MAPPING
 
@@ -475,23 +473,3 @@ def test_only_open_transactions_time_out(state: State) -> None:
 
 def test_two_phase_commit_never_times_out() -> None:
     assert not rules.has_expired(at(S.ONGOING, timeout_ms=NO_TIMEOUT_MS, start_ms=0), 2**53)
-
-
-# What older clients are told
-
-INIT, ADD, OFFSETS, END = (
-    ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(("key", "since"), [(INIT, 4), (ADD, 2), (OFFSETS, 2), (END, 2)])
-def test_producer_fenced_by_version(key: ApiKey, since: int) -> None:
-    codes = [for_version(key, version, E.PRODUCER_FENCED) for version in range(6)]
-    assert codes == [E.INVALID_PRODUCER_EPOCH] * since + [E.PRODUCER_FENCED] * (6 - since)
-    assert for_version(key, 0, E.CONCURRENT_TRANSACTIONS) is E.CONCURRENT_TRANSACTIONS
-
-
-@pytest.mark.parametrize(("key", "since"), [(INIT, 5), (ADD, 5), (OFFSETS, 4), (END, 4)])
-def test_transaction_abortable_by_version(key: ApiKey, since: int) -> None:
-    codes = [for_version(key, version, E.TRANSACTION_ABORTABLE) for version in range(6)]
-    assert codes == [E.INVALID_TXN_STATE] * since + [E.TRANSACTION_ABORTABLE] * (6 - since)

@@ -12,8 +12,9 @@ import pytest
 from eoslog.connector.sink.deadletters import Limits, RowValidator
 from eoslog.connector.sink.routing import Router
 from eoslog.connector.sink.tally import Tally
-from eoslog.protocol.batch import iter_headers, stamp
+from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.records import decode_batches
+from tests.protocol.stamp import stamp
 
 PARTITIONS = 3
 

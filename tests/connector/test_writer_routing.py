@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kafka.partitioner.default import murmur2
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -22,7 +23,6 @@ from eoslog.connector.errors import SchemaError
 from eoslog.connector.sink import routing
 from eoslog.connector.sink.routing import Router
 from eoslog.connector.spark.columns import check_sink_schema
-from eoslog.protocol.partitioner import murmur2
 from eoslog.protocol.records import decode_batches
 
 PARTITIONS = {"a": 3, "b": 5, "solo": 1}

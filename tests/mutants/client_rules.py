@@ -52,7 +52,7 @@ MUTANTS: list[Mutant] = [
         ),
         Break("a lost connection is final", "(ConnectionLost, BrokerUnreachable))", "BrokerUnreachable)"),
         Break("a broker that is away is final", "(ConnectionLost, BrokerUnreachable))", "ConnectionLost)"),
-        Break("final codes are tried again", "error.code in final", "False"),
+        Break("final codes are tried again", "isinstance(error, final)", "False"),
         Break("what should pass in a moment is waited for", "if brief.over:", "if False:"),
         Break("wrong addresses are waited for", "and not cluster.reached", "and False"),
         Break("the old coordinator is asked for ever", "            forget()\n", ""),

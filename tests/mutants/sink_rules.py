@@ -725,13 +725,13 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "who lacks the right to read stops",
-            "if error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:  #",
-            "if False:  #",
+            "except errors.TopicAuthorizationFailed as error:",
+            "except ZeroDivisionError as error:",
         ),
         Break(
             "a topic that is gone stops",
-            "if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:",
-            "if False:",
+            "except (UnknownTopic, errors.UnknownTopicOrPartition):",
+            "except UnknownTopic:",
         ),
         Break("aborts are commits", '"transaction_result": commit', '"transaction_result": True'),
         Break(
@@ -773,14 +773,14 @@ MUTANTS: list[Mutant] = [
         ),
         Break(
             "switched off is a refusal",
-            "_NOT_OFFERED = frozenset({ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION})",
-            "_NOT_OFFERED = frozenset({ErrorCode.UNSUPPORTED_VERSION})",
+            "_NOT_OFFERED = (UnsupportedByBroker, errors.TransactionalIdAuthorizationFailed, ",
+            "_NOT_OFFERED = (UnsupportedByBroker, ",
         ),
-        Break("old brokers are refusals", "isinstance(answer, UnsupportedByBroker) or (", "False or ("),
+        Break("old brokers are refusals", "_NOT_OFFERED = (UnsupportedByBroker, ", "_NOT_OFFERED = ("),
         Break(
             "any refusal is not offered",
-            "isinstance(answer, KafkaError) and answer.code in _NOT_OFFERED",
-            "isinstance(answer, KafkaError)",
+            "isinstance(answer, _NOT_OFFERED)",
+            "isinstance(answer, (UnsupportedByBroker, KafkaError))",
         ),
         Break(
             "no answer is a refusal",

@@ -167,7 +167,7 @@ class Partition:
         elif header.producer_id >= 0:
             written = self._producers.states.check(header, coordinator=coordinator, from_zero=from_zero)
             if written is not None:
-                return Appended(written.first_offset, written.last_offset, -1, self._log.start, True)
+                return Appended(written.first_offset, written.last_offset, -1, self._log.start)
         append_time = -1
         if self._log.settings.log_append_time and not coordinator:
             view = memoryview(with_append_time(view, now_ms))
@@ -181,7 +181,7 @@ class Partition:
         if header.producer_id >= 0 and not header.is_control:
             self._producers.states.apply(header, base, now_ms)
         self.durability.written()
-        return Appended(base, base + header.last_offset_delta, append_time, self._log.start, False)
+        return Appended(base, base + header.last_offset_delta, append_time, self._log.start)
 
     def append_marker(
         self,
@@ -220,7 +220,7 @@ class Partition:
                 # The marker is in the log, its index entry is not: readers would take aborted for committed.
                 self.durability.fail(f"the transaction index cannot be written ({error})")
         self.durability.written()
-        return Appended(base, base, -1, self._log.start, False)
+        return Appended(base, base, -1, self._log.start)
 
     def wait_durable(self, offset: int) -> Coroutine[Any, Any, None]:
         """See `Durability.wait`."""

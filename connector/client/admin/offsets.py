@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.grouping import by_topic
 from eoslog.connector.client.wire.retry import check, retrying
+from eoslog.protocol import errors
 from eoslog.protocol.apis import APIS, ApiKey
-from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.typed.apis import OFFSET_COMMIT, OFFSET_FETCH
 
 if TYPE_CHECKING:
@@ -97,8 +98,8 @@ def fetch_with_epochs(
         nonlocal since
         try:
             return ask()
-        except KafkaError as error:
-            if pending_ms is None or error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
+        except errors.UnstableOffsetCommit as error:
+            if pending_ms is None:
                 raise
             since = since or time.monotonic()
             waited = time.monotonic() - since

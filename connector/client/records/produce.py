@@ -30,6 +30,7 @@ from eoslog.connector.errors import (
     ProduceFailed,
     TopicMadeAnew,
 )
+from eoslog.protocol import errors
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError, info
 from eoslog.protocol.producer_identity import ProducerIdentity
@@ -53,11 +54,11 @@ _PRODUCE_TV1_MAX = 11
 _PRODUCE_TV2_MIN = 12  # the version that enlists partitions by itself (KIP-890)
 
 _UNCERTAIN = (
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,  # also where the leader stepped down after it had written
-    ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.NETWORK_EXCEPTION,
+    errors.RequestTimedOut,
+    errors.NotEnoughReplicasAfterAppend,
+    errors.NotLeaderOrFollower,  # also where the leader stepped down after it had written
+    errors.KafkaStorageError,
+    errors.NetworkException,
 )
 """Answers that do not say whether the batch is in the log."""
 
@@ -326,7 +327,7 @@ class Producer:
             isinstance(error, BrokerUnreachable) and not self.cluster.reached
         ):
             self._give_up(error)
-        unclear = isinstance(error, KafkaError) and error.code in _UNCERTAIN
+        unclear = isinstance(error, _UNCERTAIN)
         if not self.retries and (uncertain or unclear):
             self._give_up(error)
         if self._queue and (backoff.over or self._queue[0].deadline <= time.monotonic()):

@@ -19,6 +19,7 @@ from eoslog.connector.client.wire.config import Address, ClientConfig
 from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.client.wire.retry import Backoff
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, RefusedByBroker, UnknownTopic
+from eoslog.protocol import errors
 from eoslog.protocol.apis import Api, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.schema import Given
@@ -39,9 +40,7 @@ Response = TypeVar("Response")
 CoordinatorKind = Literal["group", "transaction"]
 _KIND_CODE = {"group": 0, "transaction": 1}
 
-_MOVED = frozenset({
-    ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-})  # fmt: skip
+_MOVED = (errors.NotCoordinator, errors.CoordinatorNotAvailable, errors.CoordinatorLoadInProgress)
 _NOBODY = (ConnectionRefusedError, socket.gaierror)
 """Nobody listens at an address, or no name server knows it."""
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -219,7 +218,7 @@ class Cluster:
     def note(self, error: Exception) -> None:
         """Remember a failure after which what brokers had under way may not have been done; and after which
         another broker is to be asked: one that was started again may tell old news for a while."""
-        moved = isinstance(error, KafkaError) and error.code in _MOVED
+        moved = isinstance(error, _MOVED)
         self._disturbed |= not isinstance(error, KafkaError) or moved
         if moved:
             self._doubted = self._asked

@@ -337,7 +337,7 @@ def test_who_may_commit() -> None:
         assert nobody is E.UNKNOWN_MEMBER_ID, "an epoch alone says nothing of who commits"
     assert commit(world, Committer("g"), 0) is E.UNKNOWN_MEMBER_ID, "an administrator, but there are members"
     assert commit(world, Committer("g"), 0, transactional=True) is E.NONE, "clients before KIP-447"
-    assert commit(world, Committer("g", "m1", None, 7), 0, transactional=True) is E.ILLEGAL_GENERATION
+    assert commit(world, Committer("g", "m1", None, 7), 0, transactional=True) is E.STALE_MEMBER_EPOCH
     assert commit(World(), Committer("g"), 0) is E.NONE, "nobody is in the group"
 
 

@@ -23,6 +23,7 @@ from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.frames import RequestHeader
+from eoslog.protocol.producer_identity import ProducerIdentity
 from tests.broker import transaction_world
 from tests.broker.log.fakefs import Directory, Outcome
 from tests.broker.transaction_world import Client, Machine, PowerCut, after_crash, fresh_disk
@@ -281,11 +282,13 @@ def test_what_was_decided_with_another_and_has_not_gone_on_ends_alike(commit: bo
     prepared = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
     first = Metadata("x", 1, 1000, 0, 1, state=prepared, client_version=TV2, together=(("y", 2, 7),))
     still = Metadata("y", 2, 1000, 0, 7, state=State.ONGOING, partitions=frozenset({A}))
-    following = decided_with(first, still, (2, 7), 5, new_producer_id=-1)
+    following = decided_with(first, still, ProducerIdentity(2, 7), 5, new_producer_id=-1)
     assert following is not None
     assert (following.state, following.producer_epoch, following.partitions) == (prepared, 8, frozenset({A}))
     gone_on = [None, replace(still, producer_epoch=8), replace(still, state=State.COMPLETE_ABORT)]
-    assert [decided_with(first, one, (2, 7), 5, new_producer_id=-1) for one in gone_on] == [None] * 3
+    assert [decided_with(first, one, ProducerIdentity(2, 7), 5, new_producer_id=-1) for one in gone_on] == [
+        None
+    ] * 3
 
 
 # The power fails

@@ -19,6 +19,7 @@ from eoslog.broker.rules.transactions.state import (
     remembered_epoch,
 )
 from eoslog.protocol.errors import ErrorCode as E
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 S = State
 NOW, LATER = 1_000_000, 1_000_500
@@ -37,7 +38,7 @@ def at(state: State, epoch: int = EPOCH, **changes: object) -> Metadata:
 
 def keep(
     known: Metadata | None, *, two_phase: bool = False, timeout_ms: int = 50_000,
-    expected: tuple[int, int] | None = None, limits: rules.Limits | None = None, new: int = NEW_PID,
+    expected: ProducerIdentity | None = None, limits: rules.Limits | None = None, new: int = NEW_PID,
 ) -> Decision:  # fmt: skip
     request = rules.InitRequest("id", timeout_ms, expected, two_phase, keep_prepared=True)
     return rules.init_producer_id(
@@ -92,7 +93,6 @@ def test_the_transaction_stays_open_under_a_new_holder(version: int) -> None:
         decision = keep(kept(before, times - 1))
         following = decision.following
         assert (decision.answer, decision.ongoing) == ((PID, EPOCH + times), WRITER)
-        assert not decision.writes_markers
         assert following is not None
         assert (following.state, following.partitions, following.start_ms) == (
             S.ONGOING,
@@ -121,7 +121,7 @@ def test_it_never_gets_less_time() -> None:
 @pytest.mark.parametrize("expected", [(PID, EPOCH - 1), (PID, EPOCH), (PID, EPOCH + 2), (NEW_PID, EPOCH + 1)])
 def test_who_held_it_before_cannot_go_on(expected: tuple[int, int], keeps: bool) -> None:
     known = kept(at(S.ONGOING, last_epoch=EPOCH - 1))
-    request = rules.InitRequest("id", 1000, expected, keep_prepared=keeps)
+    request = rules.InitRequest("id", 1000, ProducerIdentity(*expected), keep_prepared=keeps)
     decision = rules.init_producer_id(
         known, request, LATER, limits=rules.Limits(1000), new_producer_id=NEW_PID
     )
@@ -185,7 +185,7 @@ def test_keeping_ends_the_retries_of_those_before() -> None:
     known = kept(at(S.ONGOING, last_epoch=EPOCH - 1))
     prepared = end(known, known.holder, version=TV1).following
     assert prepared is not None
-    request = rules.InitRequest("id", 1000, (PID, EPOCH - 1))
+    request = rules.InitRequest("id", 1000, ProducerIdentity(PID, EPOCH - 1))
     decision = rules.init_producer_id(
         complete(prepared, LATER), request, LATER, limits=rules.Limits(1000), new_producer_id=NEW_PID
     )

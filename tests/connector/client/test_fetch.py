@@ -12,11 +12,12 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.errors import OffsetsGone, RetriesExhausted, TopicMadeAnew
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.batch import CorruptBatch, iter_headers, stamp
+from eoslog.protocol.batch import CorruptBatch, iter_headers
 from eoslog.protocol.control import ABORT, control_batch
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.records import encode_batches
 from tests.connector.client.fake_broker import Drop, FakeBroker, wait_until
+from tests.protocol.stamp import stamp
 
 
 class Log:
