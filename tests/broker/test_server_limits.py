@@ -17,6 +17,7 @@ from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import Wire, create
+from tests.kit.waiting import until
 
 MB = 1 << 20
 
@@ -54,13 +55,6 @@ def most_rss(broker: EmbeddedBroker, seconds: float) -> int:
         most = max(most, rss(broker))
         time.sleep(0.05)
     return most
-
-
-def until(true: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.05)
 
 
 def served(broker: EmbeddedBroker) -> bool:

@@ -27,6 +27,7 @@ from tests.connector.crash_query import (
 from tests.connector.spark_application import PATIENCE_SECONDS, Application
 from tests.connector.spark_probe import UNDECIDED, WRITING
 from tests.connector.stock_kafka import Kafka
+from tests.kit.waiting import until
 
 DECIDED = ("decided", "decision sent", "all finished")
 MAYBE_DECIDED = "decision sent, no answer read"
@@ -104,10 +105,7 @@ class Bench:
             ]
 
     def wait_until_nothing_is_open(self) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while self.open():
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        until(lambda: not self.open(), "nothing is open", PATIENCE_SECONDS)
 
     def written(self, batch: int, partition: int = 0) -> int:
         """How often a task's first row was written, as a reader sees it who sees aborted rows too."""

@@ -3,10 +3,8 @@
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,8 @@ from confluent_kafka import Producer
 
 from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
+from tests.kit.program import Program
+from tests.kit.waiting import until
 
 PAGE = Path(__file__).parents[2] / "docs" / "troubleshooting.md"
 PATIENCE_SECONDS = 120
@@ -62,29 +62,19 @@ def test_ctrl_c_in_the_midst_of_it(tmp_path: Path) -> None:
             feeder.join()
         assert len(said) <= MOST_LINES, "\n".join(said)
         kafka.put(target, [b"behind"])
-        deadline = time.monotonic() + FREED_SECONDS
-        while kafka.rows(target, 1)[-1][3] != b"behind":
-            assert time.monotonic() < deadline, "an open transaction holds readers back"
-            time.sleep(0.2)
+        until(
+            lambda: kafka.rows(target, 1)[-1][3] == b"behind",
+            "no open transaction holds readers back",
+            FREED_SECONDS,
+        )
 
 
 def run_and_interrupt(kafka: Kafka, source: str, target: str, folder: Path) -> list[str]:
     """Ctrl-C as a terminal sends it: to the whole group. Returns the lines after it."""
-    log = folder / "log"
     words = [sys.executable, "-c", _PROGRAM + what_the_page_says(), kafka.bootstrap, source, target]
-    with log.open("w") as file:
-        program = subprocess.Popen(
-            [*words, str(folder / "checkpoint")], stdout=file, stderr=file, start_new_session=True
-        )
-    try:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while len(kafka.rows(target, 1)) < 50:
-            assert time.monotonic() < deadline and program.poll() is None, log.read_text()
-            time.sleep(0.5)
-        before = len(log.read_text().splitlines())
-        os.killpg(program.pid, signal.SIGINT)
-        assert program.wait(PATIENCE_SECONDS) == 0, log.read_text()
-    finally:
-        if program.poll() is None:
-            os.killpg(program.pid, signal.SIGKILL)
-    return log.read_text().splitlines()[before:]
+    with Program([*words, folder / "checkpoint"], folder / "log", patience=PATIENCE_SECONDS) as program:
+        program.wait_until("rows arrive", lambda: len(kafka.rows(target, 1)) >= 50)
+        before = len(program.log.read_text().splitlines())
+        os.killpg(program.process.pid, signal.SIGINT)
+        assert program.end() == 0, program.tail()
+        return program.log.read_text().splitlines()[before:]

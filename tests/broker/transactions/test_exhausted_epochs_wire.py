@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -19,6 +18,7 @@ from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.testing import EmbeddedBroker
 from tests.broker.transactions.txn_wire import Cluster, Producer
+from tests.kit.waiting import until
 
 LAST = 32766
 """The last epoch that a client is given; 32767 is left for fencing."""
@@ -160,10 +160,7 @@ def test_a_time_out_at_the_last_epoch(worn: Producer) -> None:
     pid = worn.pid
     assert worn.init(timeout_ms=100) == 0
     assert worn.produce(version=12) == 0
-    deadline = time.monotonic() + 10
-    while worn.state() != "CompleteAbort":
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: worn.state() == "CompleteAbort", "it is aborted", 10)
     described = worn.describe()
     assert described["producer_id"] != pid
     assert described["producer_epoch"] == 0

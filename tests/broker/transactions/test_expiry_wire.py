@@ -11,7 +11,8 @@ import pytest
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.testing import EmbeddedBroker
-from tests.broker.transactions.txn_wire import Cluster, Producer, until
+from tests.broker.transactions.txn_wire import Cluster, Producer
+from tests.kit.waiting import until
 
 SOON = {
     "transaction.remove.expired.transaction.cleanup.interval.ms": "100",

@@ -20,7 +20,8 @@ from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
-from tests.broker.transactions.txn_wire import Cluster, Producer, until
+from tests.broker.transactions.txn_wire import Cluster, Producer
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.skipif(
     "EOSLOG_TEST_BOOTSTRAP" in os.environ, reason="the broker's data directory is seeded"

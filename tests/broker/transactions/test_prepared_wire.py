@@ -15,7 +15,8 @@ import pytest
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.testing import EmbeddedBroker
-from tests.broker.transactions.txn_wire import Cluster, Producer, until
+from tests.broker.transactions.txn_wire import Cluster, Producer
+from tests.kit.waiting import until
 
 NUMBERS = count()
 OFTEN = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from eoslog.protocol.errors import ErrorCode as E
-from tests.broker.transactions.txn_wire import Cluster, Producer, until
+from tests.broker.transactions.txn_wire import Cluster, Producer
+from tests.kit.waiting import until
 
 STATES = ["Empty", "Ongoing", "CompleteCommit", "CompleteAbort"]
 OK, BUMP = 0, "bump"

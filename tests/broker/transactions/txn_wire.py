@@ -10,6 +10,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import encode_records
 from tests.broker.broker_clients import Wire
+from tests.kit.waiting import until
 
 GROUP, TRANSACTION = 0, 1
 STARTING = (E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_IN_PROGRESS, E.NOT_COORDINATOR)
@@ -51,14 +52,6 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         self.wire.socket.close()
-
-
-def until(true: Any, seconds: float = 60.0) -> None:
-    """Ask until it is so."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not become so in time"
-        time.sleep(0.01)
 
 
 class Producer:

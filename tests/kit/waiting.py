@@ -1,0 +1,16 @@
+"""Waiting for what others bring about."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def until(condition: Callable[[], T], what: str = "it", seconds: float = 60.0) -> T:
+    """What the condition answers, once it is true. Raises AssertionError if it is not in time."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s"
+        time.sleep(0.01)
+    return found
