@@ -46,10 +46,10 @@ demo: setup  ## the main job: a year of flights through a pipeline that is kille
 test: setup  ## all tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
 
-lint: $(READY) docs  ## ruff, mypy (strict), the import rules, and the docs as a site
+lint: $(READY) docs  ## ruff, mypy (strict; tests and examples too), the import rules, and the docs as a site
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --config-file setup.cfg -p eoslog -p benchmarks
+	$(BIN)/mypy --config-file setup.cfg -p eoslog -p benchmarks -p tests -p examples
 	$(BIN)/lint-imports --config setup.cfg --no-logo --no-cache
 
 model: $(READY)  ## the commit protocol's model, deeper than in the suite: DEPTH=2 faults a history, MINUTES=10, SEED=1

@@ -10,7 +10,8 @@ import argparse
 import sys
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 PATIENCE_S = 60.0
 
@@ -69,17 +70,25 @@ def where_it_stood(args: argparse.Namespace, source: Consumer, wanted: list[Topi
     return reached
 
 
+def where(message: Message) -> tuple[str, int, int]:
+    """Topic, partition and offset of a message that was read."""
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None and partition is not None and offset is not None
+    return topic, partition, offset
+
+
 def commit(
     args: argparse.Namespace, source: Consumer, target: Producer, records: list[Message], reached: Reached
 ) -> None:
     """The records, and how far every partition is read with them, in one transaction of the target."""
     target.begin_transaction()
     for one in records:
+        topic, partition, offset = where(one)
         target.produce(
-            args.prefix + one.topic(), one.value(), one.key(), one.partition(),
+            args.prefix + topic, one.value(), one.key(), partition,
             timestamp=max(0, one.timestamp()[1]), headers=one.headers() or [],
         )  # fmt: skip
-        reached[one.topic(), one.partition()] = one.offset() + 1
+        reached[topic, partition] = offset + 1
     offsets = [TopicPartition(args.prefix + topic, at, offset) for (topic, at), offset in reached.items()]
     target.send_offsets_to_transaction(offsets, source.consumer_group_metadata(), PATIENCE_S)
     target.commit_transaction(PATIENCE_S)
@@ -107,14 +116,14 @@ def main() -> int:
     while not args.once or len(ended) < len(wanted):
         records = []
         for message in source.consume(args.round, timeout=0.2):
-            place = message.topic(), message.partition()
-            if message.error() is None:
+            error = message.error()
+            if error is None:
                 records.append(message)
-                ended.discard(place)
-            elif message.error().name() == "_PARTITION_EOF":
-                ended.add(place)
+                ended.discard(where(message)[:2])
+            elif error.name() == "_PARTITION_EOF":
+                ended.add(where(message)[:2])
             else:
-                raise KafkaException(message.error())
+                raise KafkaException(error)
         if records:
             commit(args, source, target, records, reached)
             total += len(records)

@@ -51,7 +51,7 @@ def clients(args: argparse.Namespace) -> tuple[Consumer, Producer]:
 
 def write(args: argparse.Namespace, consumer: Consumer, producer: Producer, sentences: list[Message]) -> None:
     """Counts and offsets in one transaction. What goes wrong ends the process: the next one begins anew."""
-    words = (word for one in sentences for word in one.value().decode().lower().split())
+    words = (word for one in sentences for word in (one.value() or b"").decode().lower().split())
     producer.begin_transaction()
     for word, count in Counter(words).items():
         producer.produce(args.target, key=word, value=str(count))
@@ -63,17 +63,18 @@ def write(args: argparse.Namespace, consumer: Consumer, producer: Producer, sent
 def main() -> int:
     args = arguments()
     consumer, producer = clients(args)
-    total, ended = 0, set[int]()
+    total, ended = 0, set[int | None]()
     while not (args.once and ended and ended >= {one.partition for one in consumer.assignment()}):
         sentences = []
         for message in consumer.consume(args.round, timeout=0.2):
-            if message.error() is None:
+            error = message.error()
+            if error is None:
                 sentences.append(message)
                 ended.discard(message.partition())
-            elif message.error().name() == "_PARTITION_EOF":
+            elif error.name() == "_PARTITION_EOF":
                 ended.add(message.partition())
             else:
-                raise KafkaException(message.error())
+                raise KafkaException(error)
         if sentences:
             write(args, consumer, producer, sentences)
             total += len(sentences)

@@ -102,7 +102,7 @@ def audit_published(reader: Reader, verdict: Verdict, expected: list[dict[str, o
     """Topic `flights` holds each flight of the file once, under its aircraft's key."""
     seen: Counter[int] = Counter()
     for record in reader.records("flights"):
-        number = json.loads(record.value())["id"]
+        number = json.loads(record.value() or b"")["id"]
         seen[number] += 1
         if record.key() != key(expected[number]):
             verdict.publish_faults.append(f"flight {number} has key {record.key()!r}")
@@ -116,9 +116,9 @@ def audit_routes(reader: Reader, verdict: Verdict, expected: list[dict[str, obje
     names = airlines()
     seen: Counter[int] = Counter()
     for topic in ROUTES:
-        latest: dict[tuple[int, bytes], int] = {}
+        latest: dict[tuple[int | None, bytes | None], int] = {}
         for record in reader.records(topic):
-            row = json.loads(record.value())
+            row = json.loads(record.value() or b"")
             number, flight = row["id"], expected[row["id"]]
             seen[number] += 1
             verdict.misrouted += is_late(flight) != (topic == "flights_late")
@@ -141,7 +141,7 @@ def audit_counts(reader: Reader, verdict: Verdict, expected: list[dict[str, obje
     truth = Counter(str(flight["carrier"]) for flight in expected)
     latest: dict[str, int] = {}
     for record in reader.records("carrier_counts"):
-        row = json.loads(record.value())
+        row = json.loads(record.value() or b"")
         if row["count"] < latest.get(row["carrier"], 0):
             verdict.wrong_counts.append(f"{row['carrier']}: {row['count']} after {latest[row['carrier']]}")
         latest[row["carrier"]] = row["count"]

@@ -14,7 +14,7 @@ from types import FrameType
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from examples.flights.data import LATE_MINUTES, airlines
 

@@ -146,6 +146,7 @@ def _talks_to(process: psutil.Process, port: int) -> bool:
 
 def _cpu_seconds(process: psutil.Process) -> float:
     try:
-        return sum(process.cpu_times()[:2])
+        seconds: float = sum(process.cpu_times()[:2])
+        return seconds
     except psutil.NoSuchProcess:
         return 0.0

@@ -41,7 +41,7 @@ class Watch:
     """Looks at broker and checkpoint; a broker that is down makes a look incomplete, never late."""
 
     def __init__(self, bootstrap: str, partitions: dict[str, int], checkpoints: Path) -> None:
-        quiet = {
+        quiet: dict[str, str | int | float | bool] = {
             "bootstrap.servers": bootstrap,
             "log_level": 0,
             "reconnect.backoff.max.ms": 500,

@@ -16,10 +16,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
-from eoslog.audit import command, read, run
+from eoslog.audit import bounds, command, read, run
 from eoslog.audit.progress import shown
+from eoslog.audit.spill import Spill
 from eoslog.cli import main
 from eoslog.testing import EmbeddedBroker
 from tests.audit.filling import HURTS, cluster_at, create, fill, hurt, split, wait_until_seen
@@ -62,7 +64,8 @@ def write(broker: Any, name: str, messages: Sequence[Message], partition: int = 
         {"bootstrap.servers": broker.bootstrap, **{k.replace("_", "."): v for k, v in config.items()}}
     )
     for key, value, *headers in messages:
-        producer.produce(name, value, key, partition, headers=headers[0] if headers else None)
+        given: list[tuple[str, str | bytes | None]] = [*headers[0]] if headers else []
+        producer.produce(name, value, key, partition, headers=given or None)
     assert producer.flush(WAIT_S) == 0
 
 
@@ -153,14 +156,14 @@ def test_a_long_list_is_cut_and_says_so(cluster_broker: Any) -> None:
 
 
 def test_records_that_were_changed_are_compared_by_what_they_kept(cluster_broker: Any) -> None:
-    old = [(b"k%d" % (n % 3), b"%d" % n, [("id", b"%d" % n)]) for n in range(20)]
-    new = [(key, b"new " + value, headers) for key, value, headers in old]
+    old: list[Message] = [(b"k%d" % (n % 3), b"%d" % n, [("id", b"%d" % n)]) for n in range(20)]
+    new: list[Message] = [(b"k%d" % (n % 3), b"new %d" % n, [("id", b"%d" % n)]) for n in range(20)]
     source, target = written(cluster_broker, old), written(cluster_broker, new)
     assert counts(cluster_broker, source, target) == {"lost": 20, "foreign": 20}
     assert counts(cluster_broker, source, target, "--key") == {}
     assert counts(cluster_broker, source, target, "--header", "id") == {}
     assert counts(cluster_broker, source, target, "--header", "id", "--key") == {}
-    other_headers = written(cluster_broker, [(key, value, []) for key, value, _ in old])
+    other_headers = written(cluster_broker, [(b"k%d" % (n % 3), b"%d" % n, []) for n in range(20)])
     assert counts(cluster_broker, source, other_headers) == {}
     assert counts(cluster_broker, source, other_headers, "--all-headers") == {"lost": 20, "foreign": 20}
     assert counts(cluster_broker, source, other_headers, "--header", "id") == {"lost": 20, "foreign": 20}
@@ -254,7 +257,7 @@ def test_what_is_copied_while_the_audit_begins_is_not_foreign(
     """The target's end is fixed first: what is copied behind it has its record before the source's end."""
     rows: list[Message] = [(b"%d" % n, b"v") for n in range(3)]
     source, target = written(cluster_broker, rows[:1]), written(cluster_broker, rows[:1])
-    fix = command.places
+    fix = bounds.places
     calls = []
 
     def fix_and_copy(*arguments: Any, **more: Any) -> Any:
@@ -274,7 +277,7 @@ def test_a_topic_that_is_made_anew_in_between_cannot_be_audited(
 ) -> None:
     rows: list[Message] = [(b"%d" % n, b"v") for n in range(5)]
     source, target = written(cluster_broker, rows), written(cluster_broker, rows)
-    go = command.audit
+    go = run.audit
 
     def make_anew_and_go(*arguments: Any) -> Any:
         admin = AdminClient({"bootstrap.servers": cluster_broker.bootstrap})
@@ -365,7 +368,7 @@ def test_whatever_goes_wrong_in_between_is_not_taken_for_a_verdict(
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(run.Spill, "add", fail)
+    monkeypatch.setattr(Spill, "add", fail)
     result = audit(cluster_broker, thousand, topic(cluster_broker))
     assert result.exit_code == 2
     assert result.stdout == "" and result.stderr != ""

@@ -88,7 +88,10 @@ def test_each_lane_is_of_its_own_and_each_run_too() -> None:
     assert len(set(first)) == LANES and first != again
 
 
-def records(rows: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]]) -> DecodedRecords:
+Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+
+
+def records(rows: list[Row]) -> DecodedRecords:
     keys, values, headers = zip(*rows, strict=True)
     lists = pa.array([[{"key": k, "value": v} for k, v in row] for row in headers], HEADERS)
     numbers = pa.array(np.arange(len(rows)))
@@ -97,7 +100,7 @@ def records(rows: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes |
     )
 
 
-ROWS = [
+ROWS: list[Row] = [
     (b"k", b"v", []),
     (b"k", b"w", []),
     (b"kv", b"", []),

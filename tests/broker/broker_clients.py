@@ -6,7 +6,8 @@ import time
 from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import decode_response, encode_request
@@ -59,7 +60,7 @@ class Wire:
         self.socket.close()
 
 
-def create(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
+def create(bootstrap: str, topic: str, partitions: int = 1, /, **config: str) -> None:
     """Make a topic and wait for it."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
@@ -78,7 +79,7 @@ def read_all(
     try:
         partitions = consumer.list_topics(topic, timeout).topics[topic].partitions
         consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-        found, ended, deadline = [], set(), time.monotonic() + timeout
+        found, ended, deadline = [], set[int | None](), time.monotonic() + timeout
         while len(ended) < len(partitions):
             assert time.monotonic() < deadline, f"no end of {topic} within {timeout} s"
             message = consumer.poll(0.2)
@@ -100,5 +101,7 @@ def numbers(messages: list[Message]) -> dict[int, list[int]]:
     """The values as integers, by partition."""
     found: dict[int, list[int]] = {}
     for message in messages:
-        found.setdefault(message.partition(), []).append(int(message.value()))
+        partition, value = message.partition(), message.value()
+        assert partition is not None and value is not None
+        found.setdefault(partition, []).append(int(value))
     return found

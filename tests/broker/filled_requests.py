@@ -46,7 +46,7 @@ def bodies() -> list[tuple[Api, int, dict[str, Any]]]:
 
 def carried(struct: Struct, version: int) -> dict[str, Any]:
     """A value for each field that this version carries."""
-    found = {}
+    found: dict[str, Any] = {}
     for field in struct.fields:
         if version not in field.versions:
             continue

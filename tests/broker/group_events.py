@@ -41,8 +41,13 @@ def join(member: str = "", *, new: str = "new", instance: str | None = None, **c
     return replace(event, **changes)  # type: ignore[arg-type]
 
 
-def sync(member: str, generation: int = 1, instance: str | None = None, **assignments: bytes) -> Sync:
-    return Sync(member, instance, generation, "consumer", "range", assignments)
+def sync(
+    member: str,
+    generation: int = 1,
+    instance: str | None = None,
+    assignments: dict[str, bytes] | None = None,
+) -> Sync:
+    return Sync(member, instance, generation, "consumer", "range", assignments or {})
 
 
 def beat(member: str, generation: int = 1, instance: str | None = None) -> Heartbeat:
@@ -124,6 +129,14 @@ class World:
         assert isinstance(answer, LeaveAnswer)
         return answer
 
+    def state(self) -> GroupState:
+        """The group's state now."""
+        return self.group.state
+
+    def forget_what_is_persisted(self) -> None:
+        """What is persisted from now on can be told from what was before."""
+        self.persisted = None
+
     def stable(self, *members: str) -> World:
         """Bring the group to Stable, generation 1, with these dynamic members, the first leading."""
         for member in members:
@@ -131,7 +144,7 @@ class World:
         self.advance(self.settings.group_initial_rebalance_delay_ms * (1 + len(members)))
         for member in members[1:]:
             self.do(sync(member))
-        self.do(sync(members[0], **{m: m.encode() for m in members}))
+        self.do(sync(members[0], assignments={m: m.encode() for m in members}))
         assert self.group.state is GroupState.STABLE
         assert not self.asked_at
         return self

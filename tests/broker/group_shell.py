@@ -90,11 +90,11 @@ class Shell:
     def partition(self, group: str = "g") -> Partition:
         return self.groups.group_partition(group)
 
-    async def commit(self, group: str, metadata: str = "", **offsets: int) -> dict[Place, ErrorCode]:
+    async def commit(self, group: str, metadata: str = "", /, **offsets: int) -> dict[Place, ErrorCode]:
         """Commit to partitions p0, p1 of topic t."""
         return await self.groups.commit_offsets(Committer(group), self.new(metadata, **offsets))
 
-    def new(self, metadata: str = "", **offsets: int) -> list[NewOffset]:
+    def new(self, metadata: str = "", /, **offsets: int) -> list[NewOffset]:
         topic_id = self.topic()
         return [NewOffset(("t", int(p[1:])), topic_id, o, -1, metadata) for p, o in offsets.items()]
 

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eoslog.broker.rules.fetch_session import MOST_FOLLOWED, Message, Place, Sessions
+from eoslog.broker.rules.fetch_session import MOST_FOLLOWED, Place, Sessions
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import encode_records
+from eoslog.protocol.schema import Message
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import Wire, create
 
@@ -155,7 +156,7 @@ steps = st.lists(
 @settings(deadline=None)
 @given(steps)
 def test_the_client_of_a_session_knows_what_a_whole_fetch_would_tell(script: list[Any]) -> None:
-    room, logs = sessions(), {place: [0, 0] for place in (A, B, C)}
+    room, logs = sessions(), dict[Place, list[int]]((place, [0, 0]) for place in (A, B, C))
     followed: dict[Place, Message] = {A: {}}
     first = room.wanted(request(A), False, 0)
     assert first.session is not None
@@ -176,7 +177,7 @@ def test_the_client_of_a_session_knows_what_a_whole_fetch_would_tell(script: lis
             followed |= {place: followed.get(place, {}) for place in added}
             followed = {place: known for place, known in followed.items() if place not in forgotten}
             assert {place for place, _ in wanted.parts} == set(followed)
-            now = {place: answer(*logs[place][:1], start=logs[place][1]) for place in followed}
+            now = {place: answer(logs[place][0], start=logs[place][1]) for place in followed}
             followed |= wanted.told(dict(now))
             assert followed == now
 

@@ -135,7 +135,7 @@ class GroupMachine(RuleBasedStateMachine):
     def ask_for_assignment(self, member: str, old: bool, lies: bool) -> None:
         group = self.world.group
         assignments = {m: m.encode() for m in group.members}
-        event = sync(member, group.generation - old, self.instance_of(member, lies), **assignments)
+        event = sync(member, group.generation - old, self.instance_of(member, lies), assignments)
         self.apply(replace(event, protocol_type=None, protocol=None))
 
     @rule()

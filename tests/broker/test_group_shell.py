@@ -26,7 +26,7 @@ async def stable(shell: Shell, *members: str, session: int = 10_000) -> None:
     generation = answers[0].generation
     syncs = [shell.groups.sync("g", sync(member, generation)) for member in members[1:]]
     assignments = {member: member.encode() for member in members}
-    syncs.insert(0, shell.groups.sync("g", sync(members[0], generation, **assignments)))
+    syncs.insert(0, shell.groups.sync("g", sync(members[0], generation, assignments=assignments)))
     assert [(await synced).assignment for synced in syncs] == [member.encode() for member in members]
 
 
@@ -98,7 +98,7 @@ async def test_a_member_from_before_a_crash_that_was_not_on_record_starts_over(d
 async def test_assignments_are_told_only_when_they_are_durable(data: Path) -> None:
     shell = Shell(data, flush=False)
     joined = await shell.groups.join("g", join(new="a"))
-    synced = shell.groups.sync("g", sync("a", joined.generation, a=b"x"))
+    synced = shell.groups.sync("g", sync("a", joined.generation, assignments={"a": b"x"}))
     beaten = shell.groups.heartbeat("g", beat("a"))
     await asyncio.sleep(0.05)
     assert not synced.done(), "told before it was on the disk"
@@ -118,7 +118,7 @@ async def test_an_assignment_that_cannot_be_written_is_refused_and_not_kept(data
         raise KafkaError(E.KAFKA_STORAGE_ERROR, "says the test")
 
     partition.append = fail  # type: ignore[method-assign,assignment]
-    event = sync("a", joined.generation, a=b"x")
+    event = sync("a", joined.generation, assignments={"a": b"x"})
     assert (await shell.groups.sync("g", event)).error is E.NOT_COORDINATOR
     group = shell.groups.describe("g")
     assert group is not None and group.state is GroupState.COMPLETING

@@ -16,6 +16,7 @@ from eoslog.broker.config import BrokerConfig
 from eoslog.broker.fairness.memory import Memory
 from eoslog.broker.fairness.turns import LARGE_AT_ONCE, Turns
 from eoslog.broker.network import connection as connection_module
+from eoslog.broker.network import exchange
 from eoslog.broker.network.answers import joined
 from eoslog.broker.network.server import Server
 from eoslog.broker.requests.context import CloseConnection, Settled
@@ -46,7 +47,8 @@ class Client:
         (size,) = struct.unpack(">i", await self.reader.readexactly(4))
         frame = await self.reader.readexactly(size)
         (number,) = struct.unpack_from(">i", frame)
-        return decode_response(*self.sent[number - 1], frame)
+        key, version = self.sent[number - 1]
+        return decode_response(key, version, frame)
 
     async def closed(self) -> bool:
         try:
@@ -126,7 +128,7 @@ def test_answers_keep_the_order_of_requests(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_large_request_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others are served meanwhile. A small one is read at once."""
     readers: list[threading.Thread] = []
-    real = connection_module.begin
+    real = exchange.begin
 
     def begin(*arguments: Any) -> Any:
         header, handler, read = real(*arguments)
@@ -139,7 +141,7 @@ def test_a_large_request_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) ->
 
     async def test() -> None:
         monkeypatch.setattr(connection_module, "begin", begin)
-        groups = {GROUPS: lambda context, request: {"groups": []}}
+        groups: Table = {GROUPS: lambda context, request: {"groups": []}}
         async with serving(monkeypatch, groups) as (_, connect):
             client = await connect()
             for names in (["one"], [f"group {number}" for number in range(10_000)]):

@@ -15,7 +15,8 @@ from eoslog.broker.coordinator.transactions.transaction_journal import (
     DamagedTransactionLog,
     TransactionJournal,
 )
-from eoslog.broker.log.partition.partition import Appended, Partition
+from eoslog.broker.log.partition.partition import Partition
+from eoslog.broker.log.segment.answers import Appended
 from eoslog.broker.log.segment.files import BadFile
 from eoslog.broker.log.upkeep.upkeep import Upkeep
 from eoslog.broker.rules.transactions.state import Metadata, State
@@ -26,17 +27,8 @@ from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.transaction_log import TRANSACTION_KEY, TRANSACTION_VALUE
 from eoslog.protocol.plain_records import encode_records
-from tests.broker.transaction_world import (
-    DATA,
-    Client,
-    Directory,
-    FakeClock,
-    Machine,
-    Outcome,
-    PowerCut,
-    after_crash,
-    fresh_disk,
-)
+from tests.broker.log.fakefs import Directory, FakeClock, Outcome
+from tests.broker.transaction_world import DATA, Client, Machine, PowerCut, after_crash, fresh_disk
 
 A, B = ("a", 0), ("b", 0)
 LOG = ("__transaction_state", 0)
@@ -282,7 +274,7 @@ def test_who_may_not_write(life: Callable[[Test], None], implicit: bool) -> None
             (("x", pid, epoch + 1, *A), E.INVALID_PRODUCER_EPOCH),
         ]:
             with pytest.raises(KafkaError) as caught:
-                verify(*arguments, implicit)  # type: ignore[arg-type]
+                verify(*arguments, implicit)
             assert caught.value.code is code
         if not implicit:
             with pytest.raises(KafkaError) as caught:

@@ -26,12 +26,11 @@ from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.rules.transactions.state import COMPLETE, PREPARED, Metadata, State, complete
 from eoslog.protocol.control import COMMIT, read_control
 from eoslog.protocol.plain_records import iter_records
+from tests.broker.log.fakefs import Directory, Outcome
 from tests.broker.transaction_world import (
     GROUP_TOPIC,
     Client,
-    Directory,
     Machine,
-    Outcome,
     Place,
     PowerCut,
     after_crash,

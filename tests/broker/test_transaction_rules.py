@@ -249,7 +249,7 @@ def add(known: Metadata | None, pid: int = PID, epoch: int = EPOCH, *places: tup
 def test_the_first_partition_opens_a_transaction(state: State) -> None:
     following = add(at(state)).following
     assert following is not None
-    assert (following.state, following.partitions, following.start_ms) == (S.ONGOING, {T1}, LATER)
+    assert (following.state, following.partitions, following.start_ms) == (S.ONGOING, frozenset({T1}), LATER)
 
 
 def test_no_partitions_open_a_transaction_too() -> None:
@@ -262,7 +262,11 @@ def test_no_partitions_open_a_transaction_too() -> None:
 def test_a_further_partition_keeps_the_start() -> None:
     following = add(at(S.ONGOING)).following
     assert following is not None
-    assert (following.state, following.partitions, following.start_ms) == (S.ONGOING, {T0, T1}, NOW)
+    assert (following.state, following.partitions, following.start_ms) == (
+        S.ONGOING,
+        frozenset({T0, T1}),
+        NOW,
+    )
 
 
 def test_known_partitions_change_nothing() -> None:

@@ -309,7 +309,7 @@ def _task(
         process.start()
         there.close()
         try:
-            answer = here.recv()
+            answer: Report | Exception | None = here.recv()
         except EOFError:  # killed
             continue
         finally:

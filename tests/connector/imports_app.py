@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 
 
 def main(bootstrap: str, folder: str, small: str, first: str, second: str) -> None:
+    settings: dict[str, bool | float | int | str | None]
     settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
     spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
     kafka = {"kafka.bootstrap.servers": bootstrap}

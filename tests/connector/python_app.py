@@ -32,6 +32,7 @@ def look(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def main(bootstrap: str, folder: str, first: str, second: str, master: str) -> None:
+    settings: dict[str, bool | float | int | str | None]
     settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
     spark = SparkSession.builder.master(master).config(map=settings)
     session = spark.getOrCreate()

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from tests.kit.waiting import until
 
@@ -74,7 +75,7 @@ class Kafka:
             }
         )
         consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
-        found, ended = [], set()
+        found, ended = [], set[int | None]()
         while len(ended) < partitions:
             message = consumer.poll(60)
             assert message is not None, f"no answer from the stock consumer; ended: {ended}"

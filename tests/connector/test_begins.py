@@ -25,6 +25,11 @@ OURS = [
 ]
 
 
+def dumps(value: object) -> None:
+    """As PySpark pickles what it sends to a task."""
+    CloudPickleSerializer().dumps(value)  # type: ignore[no-untyped-call]
+
+
 class Fails(BeginsWhenPickled):
     def __init__(self, error: Exception) -> None:
         super().__init__(OPTIONS)
@@ -42,7 +47,7 @@ def made(kind: Any) -> Exception:
 @pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
 def test_every_error_of_ours_comes_through_as_it_is(kind: type[Exception], capsys: Any) -> None:
     with pytest.raises(kind) as raised:
-        CloudPickleSerializer().dumps(Fails(made(kind)))
+        dumps(Fails(made(kind)))
     last = traceback.format_exception_only(raised.value)[-1]
     assert last.startswith(f"{kind.__module__}.{kind.__qualname__}: ") and "serialize" not in last
     assert str(raised.value) == str(made(kind)) and capsys.readouterr().err == ""
@@ -51,7 +56,7 @@ def test_every_error_of_ours_comes_through_as_it_is(kind: type[Exception], capsy
 def test_without_that_it_would_stand_behind_the_pickling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eoslog.connector.sink.begins.let_through", lambda error: None)
     with pytest.raises(pickle.PicklingError, match="Could not serialize object: WrongCluster: why"):
-        CloudPickleSerializer().dumps(Fails(WrongCluster("why")))
+        dumps(Fails(WrongCluster("why")))
 
 
 def test_errors_of_pythons_own_stay_what_they_are() -> None:

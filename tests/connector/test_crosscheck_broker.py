@@ -3,14 +3,14 @@
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import NewPartitions
+from confluent_kafka.cimpl import NewPartitions
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from eoslog.connector.client.admin.offsets import commit_plain
@@ -207,10 +207,10 @@ class Bench:
         }
         self.query = Query(folder / "checkpoint", self.options)
 
-    def plan(self, batch: int, ends: int | None = None, **entries: Any) -> None:
+    def plan(self, batch: int, ends: int | None = None, entries: Mapping[str, object] | None = None) -> None:
         """Write a batch to Spark's offset log."""
         offset = (batch + 1) * ROWS if ends is None else ends
-        line = json.dumps({SOURCE: {"0": offset, "1": offset}, **entries})
+        line = json.dumps({SOURCE: {"0": offset, "1": offset}, **(entries or {})})
         (self.query.checkpoint / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{line}")
 
     def begin(self, **options: str) -> list[str]:
@@ -310,7 +310,7 @@ def test_a_source_that_begins_where_another_query_stands(bench: Bench, guarantee
     """The sink has no group to compare: the planned batch says where the source has begun."""
     (bench.query.checkpoint / "offsets").mkdir(parents=True)
     (bench.query.checkpoint / "metadata").write_text('{"id":"this-query"}')
-    bench.plan(0, **to_json({}, taken=[TakenFrom("other-sink", "g")]))
+    bench.plan(0, entries=to_json({}, taken=[TakenFrom("other-sink", "g")]))
     del bench.options["kafka.group.id"]
     more = {"processing__guarantee": guarantee}
     says = "begins at offsets of group g that the sink other-sink has committed.*Nothing was written"
@@ -387,7 +387,7 @@ def test_the_sink_s_start_costs_a_constant_number_of_requests(
     sink is acquired and after."""
     assert run(bench.query) == "done"
     with Cluster(ClientConfig(parse_addresses(bench.kafka.bootstrap))) as cluster:
-        bench.plan(2, **{f"cluster-id:{cluster.metadata([]).cluster_id}": {}})
+        bench.plan(2, entries={f"cluster-id:{cluster.metadata([]).cluster_id}": {}})
     asked: Counter[str] = Counter()
     real = Connection.send
 
@@ -410,7 +410,7 @@ def test_the_sink_s_start_costs_a_constant_number_of_requests(
 
 def test_source_offsets_of_another_cluster_are_not_committed(bench: Bench, other: Kafka) -> None:
     assert run(bench.query) == "done"
-    bench.plan(2, **{"cluster-id:elsewhere": {}})
+    bench.plan(2, entries={"cluster-id:elsewhere": {}})
     with pytest.raises(WrongCluster, match=f"kafka.group.id={bench.group}: .* of the cluster elsewhere"):
         bench.begin()
     del bench.options["kafka.group.id"]

@@ -11,7 +11,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.connector import halting
 from tests.connector.brokers import start_broker
@@ -77,7 +77,7 @@ def test_a_query_without_its_checkpoint(
     spark: SparkSession, hasty: Kafka, tmp_path: Path, point: str
 ) -> None:
     """No row is lost and none doubled, whether the last batch had been decided or not."""
-    cloudpickle.register_pickle_by_value(halting)
+    cloudpickle.register_pickle_by_value(halting)  # type: ignore[no-untyped-call]
     spark.dataSource.register(halting.HaltingDataSource)
     copy = Copy(spark, hasty, tmp_path / "checkpoint")
     said = copy.run("earliest", "halting", halt_at=point, halt_batch=str(KILLED))

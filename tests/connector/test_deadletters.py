@@ -124,7 +124,9 @@ def test_where_a_row_came_from_is_told_if_it_tells_it() -> None:
     nowhere = {**row, SOURCE: dict.fromkeys(place)}
     assert dead.to_pylist() == [letter(row, "no topic"), letter(nowhere, "no topic")]
     other = pa.RecordBatch.from_pydict({"value": ["x"], "topic": pa.nulls(1, pa.string()), SOURCE: ["mine"]})
-    (one,) = RowValidator(None, TOPICS.__getitem__).split(other).dead.to_pylist()
+    dead = RowValidator(None, TOPICS.__getitem__).split(other).dead
+    assert dead is not None
+    (one,) = dead.to_pylist()
     assert [h["key"] for h in one["headers"]] == [
         f"deadletter.{n}" for n in ("reason", "detail", "topic", "partition")
     ]

@@ -112,7 +112,8 @@ def becomes(number: int, watchers: Callable[[], int]) -> bool:
 def lives(pid: int) -> bool:
     """Whether it is there, and no zombie: who has adopted it may not care."""
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        alive: bool = psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return alive
     except psutil.NoSuchProcess:
         return False
 

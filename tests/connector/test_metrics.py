@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from eoslog.connector import progress
 from eoslog.connector.commit.commands import (
     AwaitMarkers,
+    Command,
     Describe,
     End,
     FetchStored,
@@ -66,8 +67,8 @@ def test_lag_of_sources_that_tell_and_of_those_that_do_not(text: bool) -> None:
 
     here = {"t": {"0": 5, "1": 9}, "topic-id:t:AAAA": {}}
     there = {"t": {"0": 15, "1": 9, "2": 100}}
-    ends = [here, here, {"files": 3}, {}, here]
-    latests = [there, None, {"files": 9}, there, {"u": {"0": 4}}]
+    ends: list[dict[str, Any]] = [here, here, {"files": 3}, {}, here]
+    latests: list[dict[str, Any] | None] = [there, None, {"files": 9}, there, {"u": {"0": 4}}]
     sources = [
         {"endOffset": told(end), "latestOffset": None if latest is None else told(latest)}
         for end, latest in zip(ends, latests, strict=True)
@@ -108,7 +109,7 @@ def test_silent_unless_told_and_replays_are_told(capsys: pytest.CaptureFixture[s
 
 def test_each_command_belongs_to_a_step() -> None:
     own, other = Participant(SINK.coordinator, OWN), Participant(f"{SINK.prefix}7.0/0/w.0", OWN)
-    steps = {
+    steps: dict[str, Command[Any]] = {
         "look": FetchStored(SINK.group),
         "seal": Seal((other,)),
         "stage": StageOffsets(own, SINK.group, {}),

@@ -3,6 +3,7 @@ they remember, and when the partitions are asked."""
 
 import json
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +12,14 @@ from typing import Any
 import pytest
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint
+from eoslog.connector.client.admin import offsets as group_offsets
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.faults import CheckpointMismatch, CommitFault, DecisionGone
 from eoslog.connector.commit.messages import Batch, Begun, Decided, Report
 from eoslog.connector.errors import OptionError
 from eoslog.connector.offsets.group_notes import Note, read_note
 from eoslog.connector.options.both import SinkOptions, sink_options
-from eoslog.connector.run import guard
+from eoslog.connector.run import memory
 from eoslog.connector.sink import committer, start_of_run
 from eoslog.connector.sink.start_of_run import View
 from tests.connector.commit.model_bench import Bench, Crash, finishes
@@ -110,7 +112,7 @@ def query(folder: Path) -> Query:
 
 
 def group_holds(monkeypatch: pytest.MonkeyPatch, found: Mapping[tuple[str, int], tuple[int, str]]) -> None:
-    monkeypatch.setattr(start_of_run.group_offsets, "fetch_committed", lambda *_, **__: dict(found))
+    monkeypatch.setattr(group_offsets, "fetch_committed", lambda *_, **__: dict(found))
 
 
 # -- begin of a micro-batch -------------------------------------------------------------------
@@ -128,12 +130,12 @@ def test_a_start_that_was_stopped_is_stopped_again(query: Query) -> None:
     query.batch(0)
     query.plan(0, end=7)  # another checkpoint in its place
     query.plan(1)
-    committer.memory.take(repr(query.options.client.bootstrap), "sink", "q")
+    memory.take(repr(query.options.client.bootstrap), "sink", "q")
     for planned in (1, 1, 2):
         query.plan(planned)
         with pytest.raises(CheckpointMismatch, match="with other source offsets"):
             query.begin()
-        assert committer.memory.look(repr(query.options.client.bootstrap), "sink", "q") is None
+        assert memory.look(repr(query.options.client.bootstrap), "sink", "q") is None
 
 
 def test_the_batch_of_another_query_is_not_looked_for_in_this_ones_checkpoint(query: Query) -> None:
@@ -174,7 +176,7 @@ def test_who_may_have_missed_the_loss_of_a_broker_asks_the_partitions(
     query.plan(1)
     query.runner.acquainted, query.runner.lost_broker = acquainted, lost_broker
     if not remembers:
-        committer.memory.take(repr(query.options.client.bootstrap), "sink", "q")
+        memory.take(repr(query.options.client.bootstrap), "sink", "q")
     query.begin()
     assert bool(query.sent(c.FindHeld)) is asks
 
@@ -325,14 +327,14 @@ def test_a_group_that_was_moved_is_compared_with_the_batch_that_was_decided(
     query.commit(query.bench.prepare_all(query.begin()), 0)
     query.complete(0)
     query.plan(1)
-    committer.memory.take(repr(query.options.client.bootstrap), "sink", "q")
+    memory.take(repr(query.options.client.bootstrap), "sink", "q")
     wanted: list[Any] = []
 
     def holds(cluster: Any, group: str, places: Any, **_: Any) -> dict[tuple[str, int], tuple[int, str]]:
         wanted.extend(places)
         return {("in", 0): (10, ""), ("old", 0): (3, "")}
 
-    monkeypatch.setattr(start_of_run.group_offsets, "fetch_committed", holds)
+    monkeypatch.setattr(group_offsets, "fetch_committed", holds)
     caplog.clear()
     query.begin()
     assert ("old", 0) in wanted
@@ -359,7 +361,7 @@ def test_the_offsets_that_are_committed_are_those_of_the_batch(
 
 def test_at_least_once_commits_its_offsets_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
-    monkeypatch.setattr(committer.group_offsets, "commit_plain", lambda cluster, *told_: told.append(told_))
+    monkeypatch.setattr(group_offsets, "commit_plain", lambda cluster, *told_: told.append(told_))
     query = Query(folder / "q", Bench(), kafka__group__id="g", processing__guarantee="at_least_once")
     query.plan(0)
     query.commit([], 0)
@@ -493,9 +495,9 @@ def test_a_failed_write_is_looked_at_until_its_tasks_are_dead(monkeypatch: pytes
         if now < 2.0:
             write.bench.prepare(begun, 0, ["late"], worker=f"dying{looks}")
 
-    monkeypatch.setattr(guard.time, "monotonic", lambda: now)
-    monkeypatch.setattr(guard.time, "sleep", sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "sleep", sleep)
     monkeypatch.setattr(committer, "runner_for", lambda options: write.runner)
     write.bench.prepare(begun, 0, ["row"])
-    committer.abort_write(write.options, begun, [None, None])  # type: ignore[arg-type]
+    committer.abort_write(write.options, begun, [None, None])
     assert looks and not write.bench.broker.ongoing(begun.sink_id)

@@ -19,7 +19,7 @@ from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.errors import DataLoss
 from eoslog.connector.offsets.offsets import epochs_from_json
 from eoslog.connector.source.reader import StreamReader
-from eoslog.protocol.apis import APIS
+from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.testing import EmbeddedBroker
 from tests.connector.brokers import ON_KAFKA
 from tests.connector.stock_kafka import Kafka, bare
@@ -203,9 +203,12 @@ def test_restarts_of_the_broker_are_no_loss_and_make_no_batch(site: Site) -> Non
 def test_it_is_asked_once_after_a_change_of_epochs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[str] = []
     send = Connection.send
-    monkeypatch.setattr(
-        Connection, "send", lambda self, api, *a, **k: sent.append(APIS[api].name) or send(self, api, *a, **k)
-    )
+
+    def noted(self: Connection, api: ApiKey, *more: Any, **named: Any) -> int:
+        sent.append(APIS[api].name)
+        return send(self, api, *more, **named)
+
+    monkeypatch.setattr(Connection, "send", noted)
     site.put("a", 30)
     made = reader(site.kafka, TOPIC, startingOffsets="earliest")
     end = made.latestOffset(made.initialOffset(), NO_LIMIT)

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -15,7 +16,7 @@ from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.commit.names import Sink, Slot
 from eoslog.connector.source import standstill
 from eoslog.connector.source.reader import StreamReader
-from eoslog.protocol.apis import APIS
+from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.sink_names import sink_of
 from tests.connector.brokers import ON_KAFKA
@@ -68,9 +69,12 @@ def test_it_is_told_once_and_costs_nothing_before(
     hold(kafka, topic, name)
     sent: list[str] = []
     send = Connection.send
-    monkeypatch.setattr(
-        Connection, "send", lambda self, api, *a, **k: sent.append(APIS[api].name) or send(self, api, *a, **k)
-    )
+
+    def noted(self: Connection, api: ApiKey, *more: Any, **named: Any) -> int:
+        sent.append(APIS[api].name)
+        return send(self, api, *more, **named)
+
+    monkeypatch.setattr(Connection, "send", noted)
     caplog.set_level(logging.WARNING, "eoslog")
     assert trigger(made, topic) == {topic: {"0": 3, "1": 0}}
     sent.clear()

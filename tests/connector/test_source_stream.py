@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.query import StreamingQuery
 
 from eoslog.connector.errors import DataLoss, OptionError
 from eoslog.connector.options.both import source_options

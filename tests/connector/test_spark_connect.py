@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -25,7 +26,7 @@ def test_a_copy_whose_server_is_killed(kafka: Kafka, tmp_path: Path) -> None:
     kafka.put(source, sent[300:], partition=1)
     words = [sys.executable, str(_APP), kafka.bootstrap, source, target]
     started = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    settings = {"cwd": tmp_path, "env": {**os.environ, **started}, "text": True}
+    settings: dict[str, Any] = {"cwd": tmp_path, "env": {**os.environ, **started}, "text": True}
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **settings) as client:
         while not kafka.rows(target):
             assert client.poll() is None, client.stdout and client.stdout.read()

@@ -7,6 +7,7 @@ import logging
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -45,8 +46,8 @@ def test_a_line_is_as_sparks_own_and_said_once(
     log.info("nobody asked for this")
     said = re.findall(LINE, capsys.readouterr().err)
     assert said == ["rows of batch 1 may come twice", "rows of batch 2 may come twice"]
-    later = logs.time.monotonic() + logs.REPEAT_SECONDS
-    monkeypatch.setattr(logs.time, "monotonic", lambda: later)
+    later = time.monotonic() + logs.REPEAT_SECONDS
+    monkeypatch.setattr(time, "monotonic", lambda: later)
     log.warning("rows of batch %d may come twice", 1)
     assert re.fullmatch(LINE, capsys.readouterr().err)
 

@@ -11,8 +11,9 @@ import pytest
 
 from eoslog.connector.client.admin import offsets as group_offsets
 from eoslog.connector.client.admin import transactions
+from eoslog.connector.client.records.fetch import fetch
 from eoslog.connector.client.records.produce import Producer
-from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.cluster import Cluster, CoordinatorKind
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.commands import FetchStored, Refused
 from eoslog.connector.commit.decision import ANCHOR, Stored
@@ -34,7 +35,7 @@ class LikeKafka(Cluster):
     """Answers for "all partitions" as Apache Kafka does: without those that hold nothing but pending offsets.
     (The bundled broker waits for them.)"""
 
-    def coordinator(self, kind: str, name: str) -> Any:
+    def coordinator(self, kind: CoordinatorKind, name: str) -> Any:
         return LikeKafkaConnection(super().coordinator(kind, name))
 
 
@@ -114,8 +115,6 @@ def trap_14_a_first_decision_on_its_way_is_not_taken_for_none(kafka: Kafka) -> N
 
 
 def no_rows_are_lost_rows(patch: pytest.MonkeyPatch) -> None:
-    fetch = read_range.fetch
-
     def suspicious(*asked: Any, **more: Any) -> Iterator[Any]:
         found = list(fetch(*asked, **more))
         if not found:

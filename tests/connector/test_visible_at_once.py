@@ -19,7 +19,6 @@ from typing import Any, Self
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
-from confluent_kafka.admin import OffsetSpec
 
 from eoslog.broker.coordinator.transactions.transaction_markers import Curtain
 from eoslog.connector.client.admin import transactions
@@ -32,9 +31,10 @@ from eoslog.connector.errors import BrokerUnreachable, ConnectionLost
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import iter_headers
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.records import encode_batches
+from eoslog.protocol.records import EncodedBatch, encode_batches
 from eoslog.testing import EmbeddedBroker
 from tests.connector.stock_kafka import Kafka
+from tests.offset_specs import LATEST
 
 TASKS = 8
 FORK = multiprocessing.get_context("spawn")
@@ -66,7 +66,7 @@ class Sink:
         commit(self.cluster, held)
 
 
-def rows(number: int) -> Iterator[Any]:
+def rows(number: int) -> list[EncodedBatch]:
     now_ms = int(time.time() * 1000)  # what is old is deleted
     return encode_batches(None, pa.array([b"%d" % number]), None, now_ms, codec=0, max_batch_bytes=1000)
 
@@ -202,14 +202,15 @@ def test_who_sees_one_row_can_see_all_with_stock_clients() -> None:
         consumer.assign([TopicPartition(place.topic, place.partition, 0) for place in places])
         finishing = threading.Thread(target=run_batches, args=(sink, watcher, 40))
         finishing.start()
-        counts = {str(number).encode(): 0 for number in range(40)}
+        counts: dict[bytes | None, int] = {str(number).encode(): 0 for number in range(40)}
         while any(count < TASKS for count in counts.values()):
             message = consumer.poll(60)
             assert message is not None and message.error() is None
             value = message.value()
             first, counts[value] = counts[value] == 0, counts[value] + 1
             if first:
-                asked = {place: OffsetSpec.latest() for place in places}
+                assert value is not None
+                asked = {place: LATEST for place in places}
                 found = kafka.admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
                 ends = {future.result().offset for future in found.values()}
                 assert len(ends) == 1 and ends.pop() >= 2 * (int(value) + 1), "each batch: a row and a marker"

@@ -43,6 +43,7 @@ def routed(made: Router, rows: pa.RecordBatch) -> dict[tuple[str, int], list[tup
     found: dict[tuple[str, int], list[tuple[Any, ...]]] = defaultdict(list)
     for topic, partition, batch in made.route(rows):
         read = decode_batches(b"".join(map(bytes, batch.finish())), headers=True)
+        assert read.headers is not None
         found[topic, partition] += zip(
             read.key.to_pylist(), read.value.to_pylist(), read.headers.to_pylist(), strict=True
         )

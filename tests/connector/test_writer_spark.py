@@ -126,7 +126,13 @@ def test_a_failed_batch_write_leaves_nothing_visible_or_open(
     told = F.expr("if(value = '29999', raise_error('told to fail'), value)")
     frame = numbers(spark, 30_000, 2).withColumn("value", told)
     if slow:
-        wait = F.udf(lambda value: time.sleep(20) or value if value == "14000" else value)
+
+        def slowly(value: str) -> str:
+            if value == "14000":
+                time.sleep(20)
+            return value
+
+        wait = F.udf(slowly)
         frame = frame.withColumn("value", wait("value"))
     with pytest.raises(PySparkException, match="told to fail"):
         write(frame, kafka, topic=topic)
@@ -286,11 +292,16 @@ def test_a_stream_needs_the_checkpoint_among_the_writer_s_options(
     rows = stream.put(0, 10)
     spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "all"))
     try:
-        for given in ({}, {"transactional__id": "copy-1"}, {"processing__guarantee": "at_least_once"}):
+        every: tuple[dict[str, Any], ...]
+        every = ({}, {"transactional__id": "copy-1"}, {"processing__guarantee": "at_least_once"})
+        for given in every:
             with pytest.raises(PySparkException, match="Give the writer the option checkpointLocation"):
                 stream.run(checkpointLocation=None, queryName="copy", **given)
         assert stream.copied() == []
-        weaker = {"processing__guarantee": "at_least_once", "start__accepted": "no-checkpoint"}
+        weaker: dict[str, Any] = {
+            "processing__guarantee": "at_least_once",
+            "start__accepted": "no-checkpoint",
+        }
         stream.run(checkpointLocation=None, queryName="copy", **weaker)
     finally:
         spark.conf.unset("spark.sql.streaming.checkpointLocation")

@@ -93,7 +93,8 @@ class Browser:
 
     def complaints(self) -> list[str]:
         """What the browser has to say against the page: scripts that fail, what the policy forbids."""
-        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
+        told: list[dict[str, str]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        return [entry["message"] for entry in told if entry["level"] == "SEVERE"]
 
 
 @contextmanager

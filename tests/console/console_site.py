@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email.message
 import json
 import re
 import ssl
@@ -13,7 +14,8 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from eoslog.broker.config import BrokerConfig
 from eoslog.broker.log.segment.flush import GroupFlush
@@ -40,7 +42,7 @@ PLACE = re.compile(r"console at (https?)://(\S+):(\d+), ")
 
 class Answer(NamedTuple):
     status: int
-    headers: Mapping[str, str]
+    headers: email.message.Message[str, str]
     body: bytes
 
     @property
@@ -51,7 +53,7 @@ class Answer(NamedTuple):
 class Site:
     """A broker with its console at a free port."""
 
-    def __init__(self, data: Path | None = None, **config: str) -> None:
+    def __init__(self, data: Path | None = None, /, **config: str) -> None:
         self.broker = EmbeddedBroker(
             data, config={"console.listen": "127.0.0.1:0"} | config, log_level="info", timeout=PATIENCE
         )
@@ -98,9 +100,11 @@ class Site:
         self.broker.__exit__(*error)
 
 
-def create(client: Mapping[str, Any], *names: str, partitions: int = 1, **config: str) -> None:
+def create(
+    client: Mapping[str, Any], *names: str, partitions: int = 1, config: Mapping[str, str] | None = None
+) -> None:
     admin = AdminClient(dict(client))
-    topics = [NewTopic(name, num_partitions=partitions, config=config) for name in names]
+    topics = [NewTopic(name, num_partitions=partitions, config=dict(config or {})) for name in names]
     for done in admin.create_topics(topics).values():
         done.result(PATIENCE)
 

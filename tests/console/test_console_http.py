@@ -77,7 +77,7 @@ def test_topics_and_partitions(site: Site) -> None:
 
 def test_a_list_in_pages(site: Site) -> None:
     names: list[str] = []
-    after = ""
+    after: str | None = ""
     while after is not None:
         told = site.look("topics", limit=1, after=after)
         names += [topic["name"] for topic in told["topics"]]
@@ -152,7 +152,7 @@ def test_pages_are_bounded(site: Site) -> None:
 
 def test_a_batch_that_unpacks_to_too_much(site: Site) -> None:
     """A few bytes must not become a heap of memory: the batch is passed over, and said so."""
-    create(site.client(), "packed", **{"max.message.bytes": "50000000"})
+    create(site.client(), "packed", config={"max.message.bytes": "50000000"})
     packing = {"compression.type": "zstd", "message.max.bytes": 60_000_000, "batch.size": 60_000_000}
     producer = Producer(site.client(**packing))
     bomb = bytes(messages._MOST_UNPACKED + 1024)

@@ -291,7 +291,7 @@ class Transactional(Producer):
             topics.setdefault(topic, []).append(index)
 
         def code(message: Any) -> int:
-            codes = [
+            codes: list[int] = [
                 part["partition_error_code"]
                 for topic in message["results_by_topic_v3_and_below"]
                 for part in topic["results_by_partition"]

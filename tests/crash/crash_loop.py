@@ -7,15 +7,21 @@ same again for the same seed. Clients connect in memory; what they send are fram
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import selectors
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import Context
 from random import Random
-from typing import Any, Self
+from typing import Any, Self, TypeVar, TypeVarTuple, Unpack
 
 START_MS = 1_700_000_000_000
 PORT = 9092
+
+
+Ts = TypeVarTuple("Ts")
+T = TypeVar("T")
 
 
 class Stuck(AssertionError):
@@ -55,21 +61,25 @@ class Loop(asyncio.SelectorEventLoop):
         """Do something after a moment, as a disk or a network does."""
         self.call_later(self.random.random() * 0.002, action)
 
-    async def create_server(self, protocol_factory: Any, *_: Any, **__: Any) -> Any:  # type: ignore[override]
+    async def create_server(self, protocol_factory: Any, *_: Any, **__: Any) -> Any:
         server = MemoryServer(protocol_factory)
         self.servers.append(server)
         return server
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(
+        self, executor: concurrent.futures.Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
+    ) -> asyncio.Future[T]:
         """At once, in this thread."""
-        future = self.create_future()
+        future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))
         except Exception as error:
             future.set_exception(error)
         return future
 
-    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:
+    def call_soon_threadsafe(
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
         return self.call_soon(callback, *args, context=context)
 
 

@@ -98,7 +98,7 @@ def decisions_stay_unfinished(patch: Patch) -> None:
 
 
 def _window(patch: Patch, kept: int) -> None:
-    load = reading_back.load_producers
+    load = recovery.load_producers
 
     def broken(*arguments: Any, **more: Any) -> ProducerStates:
         states = load(*arguments, **more)
@@ -135,7 +135,7 @@ def the_torn_tail_is_not_cut(patch: Patch) -> None:
 
 
 def no_recovery_scan(patch: Patch) -> None:
-    scan = reading_back.open_segments
+    scan = recovery.open_segments
 
     def broken(fs: Any, directory: str, settings: Any, known: Any, *more: Any) -> Any:
         return scan(fs, directory, settings, recovery.Known(known.recovery_point, clean=True), *more)

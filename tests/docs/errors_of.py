@@ -58,7 +58,8 @@ def texts() -> list[str]:
         tree = ast.parse(path.read_text())
         scopes = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
         everywhere = _strings(tree, {})
-        for scope in (tree, *scopes):
+        every: tuple[ast.Module | ast.FunctionDef, ...] = (tree, *scopes)
+        for scope in every:
             known = everywhere | _strings(scope, everywhere)
             found += [text for node in ast.walk(scope) if (text := _text(node, known)) is not None]
     return found
@@ -131,7 +132,9 @@ def messages() -> list[tuple[str, str, str]]:
         for scope in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
             known = everywhere | _strings(scope, everywhere)
             for node in ast.walk(scope):
-                call = node.exc if isinstance(node, ast.Raise) else None
+                if not isinstance(node, ast.Raise):
+                    continue
+                call = node.exc
                 if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not call.args:
                     continue
                 text = _text(call.args[0], known)

@@ -7,6 +7,7 @@ to the next. In `console` blocks `...` stands for what differs from one run to t
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import re
@@ -186,7 +187,10 @@ class Reader:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: builtins.type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for query in list(self._queries()):
             query.stop()

@@ -18,19 +18,22 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.cimpl import NewTopic
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from eoslog.cli import main
+from eoslog.connector.commit.messages import Report
 from eoslog.connector.errors import OptionError
 from eoslog.connector.options import rights as rules
 from eoslog.connector.options.both import sink_options, source_options
+from eoslog.connector.options.of_sink import SinkOptions
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
 from eoslog.connector.source.reader import BatchReader, StreamReader
+from tests.broker.security.acl_site import Site
 from tests.broker.security.securitykit import ADMIN, SECRET
-from tests.docs.test_rights import PAGE, PATIENCE_S, USER, Right, Rights, Site, of, rights
+from tests.docs.test_rights import PAGE, PATIENCE_S, USER, Right, Rights, of, rights
 
 BROKER = {"kafka.bootstrap.servers": "b:9092"}
 FROM, TO = {"subscribe": "orders"}, {"topic": "orders_copy"}
@@ -119,7 +122,7 @@ def fill(site: Site, topic: str, *values: bytes) -> None:
     write_batch(sink_options(into, stream=False), [pa.record_batch({"value": pa.array(values)})])
 
 
-def write_batch(options: object, batches: list[pa.RecordBatch]) -> None:
+def write_batch(options: SinkOptions, batches: list[pa.RecordBatch]) -> None:
     begun = committer.begin_batch(options)
     batch = begun and begun.batch
     attempt = Attempt(batch.query_id, batch.batch_id, 0) if batch else Attempt("", 0, 0)
@@ -177,9 +180,11 @@ def run_stream(site: Site, user: str, password: str, source: dict[str, str], int
         reader.stop()
 
 
-def write_stream(options: object, number: int, read: list[list[pa.RecordBatch]]) -> None:
+def write_stream(options: SinkOptions, number: int, read: list[list[pa.RecordBatch]]) -> None:
+    assert options.checkpoint_location is not None
     query = json.loads((Path(options.checkpoint_location) / "metadata").read_text())["id"]
-    begun, reports = committer.begin_stream(options), []
+    begun = committer.begin_stream(options)
+    reports: list[Report | None] = []
     try:
         for task, batches in enumerate(read or [[]]):
             reports.append(write_rows(options, begun, Attempt(query, number, task), iter(batches)).report)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eoslog.connector.client.wire.retry import passes
-from eoslog.connector.commit.decide import FENCED
+from eoslog.connector.commit.commands import FENCED
 from eoslog.connector.errors import ADVICE, RefusedByBroker
 from eoslog.protocol.errors import ErrorCode, Kind
 from tests.docs.errors_of import HOLE, error_classes, is_said, messages, quoted, raised, texts
@@ -105,11 +105,10 @@ def test_every_refusal_of_a_right_or_a_limit_has_advice() -> None:
     for code in ErrorCode:
         if code.name.endswith("_AUTHORIZATION_FAILED") and not code.name.startswith("DELEGATION"):
             assert "right" in ADVICE[code], code
-    for code in ADVICE:
+    for number in ADVICE:
+        code = ErrorCode(number)
         said = str(RefusedByBroker(code, "Fetch of t-0"))
-        assert (
-            said.startswith("Fetch of t-0: ") and ErrorCode(code).name in said and said.endswith(ADVICE[code])
-        )
+        assert said.startswith("Fetch of t-0: ") and code.name in said and said.endswith(ADVICE[code])
 
 
 @pytest.mark.parametrize("name", [*sorted(error_classes()), "RefusedByBroker"])

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from eoslog.testing import Fault
 from tests.kit.program import ROOT, plain_python
@@ -69,7 +70,7 @@ class Script:
     def ended(self) -> str:
         """What it printed; raises AssertionError if it failed."""
         printed, status = self.outcome()
-        assert status == 0, f"{self.process.args} ended with {status}:\n{printed}\n{self.errors()}"
+        assert status == 0, f"{self.process.args!r} ended with {status}:\n{printed}\n{self.errors()}"
         return printed
 
     def outcome(self) -> tuple[str, int]:
@@ -104,14 +105,18 @@ def create(bootstrap: str, topic: str, partitions: int = 1) -> None:
 
 
 def put(
-    bootstrap: str, topic: str, rows: Iterable[tuple[str | bytes | None, str | bytes]], **more: object
+    bootstrap: str,
+    topic: str,
+    rows: Iterable[tuple[str | bytes | None, str | bytes | None]],
+    timestamp: int = 0,
+    headers: list[tuple[str, str | bytes | None]] | None = None,
 ) -> None:
     """Write key and value pairs, spread by key as Java's clients do."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "enable.idempotence": True, "partitioner": "murmur2_random"}
     )
     for key, value in rows:
-        producer.produce(topic, value, key, **more)
+        producer.produce(topic, value, key, timestamp=timestamp, headers=headers)
     assert producer.flush(60) == 0
 
 
@@ -129,14 +134,19 @@ def committed(bootstrap: str, topic: str) -> list[Row]:
     while waiting:
         message = consumer.poll(60)
         assert message is not None, f"{topic}: readers are held back at partitions {sorted(waiting)}"
-        if message.error() is None:
-            key = message.key()
-            headers = {name: value.decode() for name, value in message.headers() or () if value is not None}
-            value = message.value().decode("latin-1")
-            rows.append(Row(message.partition(), key and key.decode(), value, headers))
+        partition, error = message.partition(), message.error()
+        assert partition is not None
+        if error is None:
+            key, value = message.key(), message.value()
+            assert value is not None, f"{topic}: a record without a value"
+            found = dict(message.headers() or ()).items()
+            headers = {header: content.decode() for header, content in found if isinstance(content, bytes)}
+            rows.append(
+                Row(partition, None if key is None else key.decode(), value.decode("latin-1"), headers)
+            )
         else:
-            assert message.error().name() == "_PARTITION_EOF", message.error()
-            waiting.discard(message.partition())
+            assert error.name() == "_PARTITION_EOF", error
+            waiting.discard(partition)
     consumer.close()
     return sorted(rows, key=lambda row: row.partition)
 

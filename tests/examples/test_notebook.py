@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from tests.examples.running import ROOT, environment
+from tests.examples.running import environment
+from tests.kit.program import ROOT
 
 pytestmark = pytest.mark.long
 
@@ -23,7 +25,8 @@ def test_it_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for name, value in environment().items():
         monkeypatch.setitem(os.environ, name, value)
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.ui.enabled=false pyspark-shell")
-    notebook: Any = nbformat.read(ROOT / "examples" / "exactly_once.ipynb", as_version=4)
+    read: Callable[..., Any] = nbformat.read
+    notebook = read(ROOT / "examples" / "exactly_once.ipynb", as_version=4)
     NotebookClient(notebook, timeout=CELL_S, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [one for cell in notebook.cells if cell.cell_type == "code" for one in cell.outputs]
     printed = "".join(one.text for one in outputs if one.output_type == "stream" and one.name == "stdout")

@@ -26,8 +26,9 @@ from eoslog.avro import Registry, decode, encode
 from eoslog.testing import EmbeddedBroker, Fault
 from examples.avro_orders import INVOICE, ORDER
 from examples.registry import SmallRegistry
-from tests.examples.running import PATIENCE_S, ROOT, Script, command_of, committed, create, environment, put
+from tests.examples.running import PATIENCE_S, Script, command_of, committed, create, environment, put
 from tests.examples.test_plain import SENTENCES, WORDS
+from tests.kit.program import ROOT
 
 SPARK_KAFKA = ROOT / ".peers" / "spark-kafka-4.2.0"
 SMALL = "--conf spark.ui.enabled=false --conf spark.driver.memory=600m --conf spark.log.level=ERROR"
@@ -168,7 +169,7 @@ def test_upsert(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> 
 
 def test_avro(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:
     """Orders of two schemas in one topic: the older one has no currency."""
-    older = ORDER | {"fields": ORDER["fields"][:-1]}  # type: ignore[index]
+    older = ORDER | {"fields": ORDER["fields"][:-1]}
     create(broker.bootstrap, "orders_avro")
     with SmallRegistry() as stand_in:
         registry = Registry(stand_in.url)
@@ -185,7 +186,7 @@ def test_avro(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> No
         ).to_pylist()
     found = sorted((one["id"], one["total"], one["currency"]) for one in invoices)
     assert found == [*((n, 5 * n, "EUR") for n in range(10)), (10, 14, "SEK")]
-    assert sorted(row.key for row in written) == sorted(f"c{n}" for n in range(11))
+    assert sorted(str(row.key) for row in written) == sorted(f"c{n}" for n in range(11))
     (dead,) = committed(broker.bootstrap, "orders_avro_dead")
     assert (dead.key, dead.value) == ("bad", "no Avro")
     assert dead.headers["deadletter.reason"].startswith("no message in Confluent's wire format")

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 BEGIN = 1_800_000_000.0
 """Seconds since 1970 at which every history begins."""
@@ -44,7 +45,7 @@ class Clock:
 
         time.time = inside(lambda: BEGIN + self.now, kept[0])
         time.monotonic = inside(lambda: self.now, kept[1])
-        time.sleep = inside(self.sleep, kept[2])
+        time.sleep = inside(lambda seconds: self.sleep(float(seconds)), kept[2])
         try:
             yield
         finally:

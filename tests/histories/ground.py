@@ -41,6 +41,9 @@ class Cluster(Protocol):
     def partitions(self, topic: str) -> int:
         """How many."""
 
+    def id_of(self, name: str) -> str:
+        """A topic's id as tools print it."""
+
     def become(self, tv: int, keeps: bool) -> None:
         """transaction.version, and whether two-phase commit is offered, from now on."""
 

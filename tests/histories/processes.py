@@ -5,6 +5,7 @@ a request that is about to leave, an answer that is not read yet, or a line of S
 """
 
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,8 +86,8 @@ class Application:
 
     def __init__(self, token: str, planners: int = 1) -> None:
         self.token, self.dead, self.ended = token, False, ""
-        self.steps, self._met, self.strike, self.struck = 0, 0, None, ""
-        self.strike: Strike | None
+        self.steps, self._met, self.struck = 0, 0, ""
+        self.strike: Strike | None = None
         self.met: list[str] = []
         """Every step at which something has struck."""
         self.source = Worker(self, "source")
@@ -141,11 +142,11 @@ class Application:
 @contextmanager
 def machine(folder: Path) -> Iterator[None]:
     """A machine's temporary files, where drivers keep their memory."""
-    kept = memory.tempfile.tempdir, memory._sweep, memory._swept
+    kept = tempfile.tempdir, memory._sweep, memory._swept
     folder.mkdir(parents=True, exist_ok=True)
-    memory.tempfile.tempdir, memory._swept = str(folder), 1e18
+    tempfile.tempdir, memory._swept = str(folder), 1e18
     try:
         yield
     finally:
-        memory.tempfile.tempdir, memory._sweep, memory._swept = kept
+        tempfile.tempdir, memory._sweep, memory._swept = kept
         shutil.rmtree(folder, ignore_errors=True)

@@ -108,7 +108,7 @@ class Query:
                 continue
             same = f"topic-id:{topic}:{cluster.id_of(topic)}" in before
             known = before.get(topic, {}) if same else {}
-            numbers = map(str, range(len(cluster.topics[topic].logs)))
+            numbers = map(str, range(cluster.partitions(topic)))
             given[topic] = {number: known.get(number, EARLIEST) for number in numbers}
             if same:
                 given |= {k: {} for k in before if k.split(":")[1:2] == [topic]}

@@ -3,17 +3,21 @@ is down. What is in it is read by a stock client."""
 
 import shutil
 import uuid
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import IsolationLevel, TopicPartition
-from confluent_kafka.admin import NewPartitions, OffsetSpec
+from confluent_kafka.cimpl import NewPartitions
 
 from eoslog.connector.client.admin.transactions import init_producer_id, list_transactions
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.protocol.apis import ApiKey
 from eoslog.testing import EmbeddedBroker
+from tests.broker.broker_clients import Wire
 from tests.connector.stock_kafka import Kafka
+from tests.offset_specs import LATEST
 
 TWO_PHASE = "transaction.two.phase.commit.enable"
 CONFIG = {
@@ -54,6 +58,12 @@ class RealCluster:
     def partitions(self, topic: str) -> int:
         """How many."""
         return self.topics[topic]
+
+    def id_of(self, name: str) -> str:
+        """A topic's id as tools print it."""
+        with Wire(self.broker.host, self.broker.port) as wire:
+            (found,) = wire.call(ApiKey.METADATA, 12, topics=[{"name": name}])["topics"]
+        return urlsafe_b64encode(found["topic_id"]).decode().rstrip("=")
 
     def create(self, name: str, partitions: int) -> None:
         """A new topic."""
@@ -146,7 +156,7 @@ class RealCluster:
 
     def written(self, topic: str) -> list[str]:
         """What is committed, and what lies behind the last stable offsets, of aborted transactions too."""
-        asked = {TopicPartition(topic, n): OffsetSpec.latest() for n in range(self.partitions(topic))}
+        asked = {TopicPartition(topic, n): LATEST for n in range(self.partitions(topic))}
         committed = IsolationLevel.READ_COMMITTED
         told = self._kafka.admin.list_offsets(asked, isolation_level=committed)
         stable = {where.partition: future.result(60).offset for where, future in told.items()}

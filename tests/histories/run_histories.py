@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -130,6 +131,10 @@ def _print(name: str, counted: Counter[str]) -> None:
         print(f"  {count:8d}  {what}")
 
 
+def _found(kind: str, tried: Sequence[Act]) -> bool:
+    return kind in kinds(play(tried))
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -145,7 +150,7 @@ def main() -> None:
     took, spent = time.monotonic() - begun, children.ru_utime + children.ru_stime
     for kind, failed in sorted(totals.failed.items()):
         for acts in sorted(failed, key=len)[: given.shrink]:
-            small = shrink(acts, lambda tried, kind=kind: kind in kinds(play(tried)))
+            small = shrink(acts, partial(_found, kind))
             done = play(small)
             print(
                 f"\n{kind} (in {len(failed)} histories): {'; '.join(map(str, done.findings))}\n{told(small)}"

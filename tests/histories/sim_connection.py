@@ -1,7 +1,7 @@
 """What stands in for a connection: bodies go to a cluster in memory, and a history may strike between two."""
 
 from collections import deque
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.client.wire.connection import Connection
@@ -37,7 +37,6 @@ class Network:
 class SimConnection:
     """As client.connection.Connection, whose rules for versions it uses."""
 
-    pick = Connection.pick
     call = Connection.call
 
     def __init__(self, host: str, port: int, config: ClientConfig, *, timeout_ms: int | None = None) -> None:
@@ -52,6 +51,11 @@ class SimConnection:
         self.versions, self._life = self._cluster.versions(), self._cluster.life
         self.features = {"transaction.version": self._cluster.tv}
         self.ends_together = self._cluster.keeps  # the bundled broker has both, Apache Kafka neither
+
+    def pick(self, api: ApiKey, *, max_version: int | None = None, min_version: int = 0) -> int:
+        """The rules of the real one."""
+        real = cast(Connection, self)
+        return Connection.pick(real, api, max_version=max_version, min_version=min_version)
 
     @property
     def closed(self) -> bool:

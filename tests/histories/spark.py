@@ -112,8 +112,8 @@ class Stream:
     def __init__(self, plan: Plan, app: Application, clock: Clock, told: Told | None = None) -> None:
         self.plan, self.app, self.clock, self.told = plan, app, clock, told or Told()
         self._batch: Batch | None = None
-        self._next, self._committed = 0, None
-        self._committed: dict[str, Any] | None
+        self._next = 0
+        self._committed: dict[str, Any] | None = None
         self._begun = self.until_now = self.busy = False
         plan.checkpoint.mkdir(parents=True, exist_ok=True)
         for name in ("offsets", "commits"):
@@ -123,8 +123,9 @@ class Stream:
         self.query_id = str(json.loads((plan.checkpoint / "metadata").read_text())["id"])
         with app.source.runs():
             made = plan.kind(plan.source)
-            self.reader = made.streamReader(made.schema())
-        assert isinstance(self.reader, StreamReader)
+            reader = made.streamReader(made.schema())
+        assert isinstance(reader, StreamReader)
+        self.reader = reader
         self.reader._small._thread = Reads(at_once=plan.ahead)  # type: ignore[assignment]
 
     @property
@@ -240,7 +241,7 @@ class Stream:
         if not isinstance(self.reader, _SimpleStreamReaderWrapper):
             options = pickle.dumps(self.reader.options)
             return [self._rows(number, options, part) for part in parts]
-        (_,), found = parts, list(self.reader.getCache(begin, end))  # type: ignore[unreachable]
+        (_,), found = parts, list(self.reader.getCache(begin, end) or ())
         return [lambda: (self.told.read(number, rows) for rows in found)]
 
     def _rows(self, number: int, reader: bytes, part: Any) -> Callable[[], Rows]:
@@ -277,11 +278,11 @@ class StreamSink:
     def context(self, partition: int) -> TaskContext:
         return TaskContext(partition, self.query, self.batch)
 
-    def commit(self, pickled: bytes, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def commit(self, pickled: bytes, messages: list[WriterCommitMessage | None]) -> None:
         with self.app.committer.runs():
             self.kind(self.options).streamWriter(SCHEMA, False).commit(messages, self.batch)
 
-    def abort(self, pickled: bytes, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def abort(self, pickled: bytes, messages: list[WriterCommitMessage | None]) -> None:
         with Worker(self.app, "abort").runs():
             self.kind(self.options).streamWriter(SCHEMA, False).abort(messages, self.batch)
 
@@ -301,11 +302,11 @@ class BatchSink:
     def context(self, partition: int) -> TaskContext:
         return TaskContext(partition)
 
-    def commit(self, pickled: bytes, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def commit(self, pickled: bytes, messages: list[WriterCommitMessage | None]) -> None:
         with self.app.committer.runs():
             pickle.loads(pickled).commit(messages)
 
-    def abort(self, pickled: bytes, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def abort(self, pickled: bytes, messages: list[WriterCommitMessage | None]) -> None:
         with Worker(self.app, "abort").runs():
             pickle.loads(pickled).abort(messages)
 
@@ -320,7 +321,7 @@ class Job:
     def __init__(self, app: Application, clock: Clock, sink: StreamSink | BatchSink) -> None:
         self.app, self.clock, self.sink = app, clock, sink
         self._stopping = False
-        self._committing: tuple[bytes, Sequence[WriterCommitMessage | None]] | None = None
+        self._committing: tuple[bytes, list[WriterCommitMessage | None]] | None = None
         self._abort_meanwhile = False
 
     def run(self, rows: Sequence[Callable[[], Rows]]) -> None:
@@ -329,7 +330,7 @@ class Job:
         if strike is not None and strike.kind == "stop":
             strike.act, self._abort_meanwhile = self._stop, bool(strike.more % 2)
         pickled = self.sink.plan()
-        if self._stopping:
+        if self._is_stopping():
             raise self._ended()
         messages: list[WriterCommitMessage | None] = [None] * len(rows)
         begun = 0
@@ -362,7 +363,10 @@ class Job:
                 self._abort(pickled, messages)
             raise self._ended()
 
-    def _abort(self, pickled: bytes, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def _is_stopping(self) -> bool:
+        return self._stopping
+
+    def _abort(self, pickled: bytes, messages: list[WriterCommitMessage | None]) -> None:
         self.app.arm(None)
         try:
             self.sink.abort(pickled, messages)
@@ -393,7 +397,8 @@ class Job:
             kept, TaskContext.now = TaskContext.now, self.sink.context(number)
             try:
                 message: WriterCommitMessage = pickle.loads(pickled).write(rows())
-                return pickle.loads(pickle.dumps(message))
+                copied: WriterCommitMessage = pickle.loads(pickle.dumps(message))
+                return copied
             finally:
                 TaskContext.now = kept
 
@@ -437,7 +442,7 @@ class Job:
     def _outlive(
         self,
         pickled: bytes,
-        messages: Sequence[WriterCommitMessage | None],
+        messages: list[WriterCommitMessage | None],
         tasks: Sequence["_Dying"],
         steps: int,
     ) -> None:
@@ -539,7 +544,8 @@ class _Dying:
 
 
 def _swap_out() -> tuple[Any, ...]:
-    from tests.histories.processes import _FRESH, memory
+    from eoslog.connector.run import memory
+    from tests.histories.processes import _FRESH
     from tests.histories.sim_connection import Network
 
     modules = {(module, name): getattr(module, name) for module, name, _ in _FRESH}
@@ -547,7 +553,7 @@ def _swap_out() -> tuple[Any, ...]:
 
 
 def _swap_in(kept: tuple[Any, ...]) -> None:
-    from tests.histories.processes import memory
+    from eoslog.connector.run import memory
     from tests.histories.sim_connection import Network
 
     modules, memory.driver_token, Network.process, TaskContext.now = kept

@@ -3,9 +3,10 @@
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from types import ModuleType
 
 from eoslog.connector.client.wire import cluster as client_cluster
 from eoslog.connector.options import both
@@ -21,12 +22,9 @@ from tests.histories.spark import TaskContext
 def stage(clusters: dict[str, SimCluster], warned: Counter[str]) -> Iterator[None]:
     """Within it clients find these clusters by host name; warnings are counted."""
     Network.clusters, Network.process = clusters, Process()
-    kept = client_cluster.Connection, stream_writer.TaskContext, batch_writer.TaskContext
-    parsed, detached = (both.sink_options, both.source_options), guard.detached
-    guard.detached = lambda work: None  # what comes after a driver's end is not relied upon
-    both.sink_options, both.source_options = _sink_options, _source_options
-    client_cluster.Connection = SimConnection  # type: ignore[assignment, misc]
-    stream_writer.TaskContext = batch_writer.TaskContext = TaskContext  # type: ignore[assignment, misc]
+    kept = [(place, name, getattr(place, name)) for place, name, _ in _STANDS_IN]
+    for place, name, ours in _STANDS_IN:
+        setattr(place, name, ours)
     handler, log = _Warnings(warned), logging.getLogger("eoslog")
     before = log.propagate, log.level
     log.addHandler(handler)
@@ -38,9 +36,8 @@ def stage(clusters: dict[str, SimCluster], warned: Counter[str]) -> Iterator[Non
         log.removeHandler(handler)
         log.propagate = before[0]
         log.setLevel(before[1])
-        client_cluster.Connection, stream_writer.TaskContext, batch_writer.TaskContext = kept
-        both.sink_options, both.source_options = parsed
-        guard.detached = detached
+        for place, name, theirs in kept:
+            setattr(place, name, theirs)
 
 
 class _Warnings(logging.Handler):
@@ -73,3 +70,18 @@ def _sources(raw: tuple[tuple[str, str], ...], stream: bool) -> SourceOptions:
 
 def _source_options(raw: Mapping[str, str], *, stream: bool) -> SourceOptions:
     return _sources(tuple(raw.items()), stream)
+
+
+def _detached(work: Callable[[], None]) -> None:
+    """What comes after a driver's end is not relied upon."""
+
+
+_STANDS_IN: tuple[tuple[ModuleType, str, object], ...] = (
+    (client_cluster, "Connection", SimConnection),
+    (stream_writer, "TaskContext", TaskContext),
+    (batch_writer, "TaskContext", TaskContext),
+    (both, "sink_options", _sink_options),
+    (both, "source_options", _source_options),
+    (guard, "detached", _detached),
+)
+"""Module, name, and what stands in for it."""

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.histories import recorded_source
+from tests.histories.clock import Clock
 from tests.histories.processes import Application, Strike
 from tests.histories.record_spark import RECORDED, SCENARIOS, Life
 from tests.histories.recorded_source import RecordedSource
@@ -71,6 +72,7 @@ def _live(
         kind=RecordedSource,
     )
     try:
+        assert isinstance(world.clock, Clock)
         run = Stream(plan, app, world.clock)
         if life.trigger == "now":
             run.available_now()

@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from eoslog.connector.checkpoint import crosscheck
-from eoslog.connector.commit import begin, decide
+from eoslog.connector.commit import begin, decide, finish
 from eoslog.connector.commit.commands import Rules
 from eoslog.connector.offsets import plan
 from eoslog.connector.options import of_sink
@@ -95,7 +95,7 @@ def _plainly_without_a_checkpoint() -> list[Change]:
 
 
 def _open_winners_are_kept() -> list[Change]:
-    clear = begin.clear
+    clear = finish.clear
 
     def cleared(*given: Any, **more: Any) -> Rules[tuple[str, ...]]:
         yield from clear(*given, **more)

@@ -49,6 +49,9 @@ class Brokers(Protocol):
     def restore(self, copy: Path) -> None:
         """The data directory is that of a copy."""
 
+    def close(self) -> None:
+        """Stop them all."""
+
 
 class Bundled:
     """One bundled broker, with faults on demand."""

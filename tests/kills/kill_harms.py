@@ -35,9 +35,9 @@ def writes_replays_again() -> None:
     """Each driver has a sink of its own, so no decision is known; and it dies with its second batch done."""
     suffix, made = f"-{os.getpid()}", kill_query.writer_of
 
-    def writer_of(job: kill_query.Job, *more: Any) -> Any:
+    def writer_of(job: kill_query.Job, bootstrap: str, checkpoint: Path, query: str, batch: int) -> Any:
         named = {"transactional.id": job.options["transactional.id"] + suffix}
-        return made(replace(job, options=job.options | named), *more)
+        return made(replace(job, options=job.options | named), bootstrap, checkpoint, query, batch)
 
     kill_query.writer_of = writer_of
     for name in ("before", "after"):  # it would tell: checkpoint and group know better

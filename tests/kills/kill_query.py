@@ -300,7 +300,7 @@ def _drive(job: Job, life: Life, answers: Connection) -> None:
         HARMS[job.harm]()
     if life.clock:
         real = time.time
-        time.time = lambda: real() + life.clock  # type: ignore[assignment]
+        time.time = lambda: real() + life.clock
     try:
         _until_stopped(_Query(job, life, steps))
         answers.send("stopped")
@@ -474,7 +474,7 @@ def _attempt(
     this_is(steps, "task, written")
     steps.note("task, starting")
     try:
-        context = TaskContext._getOrCreate()  # type: ignore[attr-defined]
+        context = TaskContext._getOrCreate()
         context._partitionId = number
         context._localProperties = {"sql.streaming.queryId": query.id, "streaming.sql.batchId": str(batch)}
         own = writer_of(job, job.ways[1], query.checkpoint, query.id, batch)

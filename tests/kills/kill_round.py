@@ -15,7 +15,8 @@ from itertools import count
 from pathlib import Path
 from random import Random
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from eoslog.protocol.apis import ApiKey
 from tests.kills.kill_audit import ends_of, left_open, verdict_of

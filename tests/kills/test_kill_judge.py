@@ -32,10 +32,10 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bundled]:
     started.close()
 
 
-def setting(seed: int, place: Path, kills: int, **more: str) -> Setting:
+def setting(seed: int, place: Path, kills: int, harm: str = "") -> Setting:
     """A round of one stream, and of a job of tokens if it is not broken."""
-    kinds = ("stream",) if more else ("stream", "tokens")
-    return Setting(seed, kills, place / f"round-{seed}", kinds, (), **more)
+    kinds = ("stream",) if harm else ("stream", "tokens")
+    return Setting(seed, kills, place / f"round-{seed}", kinds, (), harm=harm)
 
 
 def test_a_short_round(brokers: Bundled, tmp_path: Path) -> None:

@@ -2,12 +2,10 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 
-def until(condition: Callable[[], T], what: str = "it", seconds: float = 60.0) -> T:
+def until(condition: Callable[[], Any], what: str = "it", seconds: float = 60.0) -> Any:
     """What the condition answers, once it is true. Raises AssertionError if it is not in time."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):

@@ -103,7 +103,7 @@ def witness() -> type:
 
         def write(self, iterator: Any) -> Any:
             self.note(at="task")
-            message = super().write(iterator)
+            message: Any = super().write(iterator)
             self.note(at="written", name=getattr(getattr(message.report, "participant", None), "name", None))
             return message
 

@@ -45,7 +45,7 @@ class BarePython:
 
     def pip(self, *words: object) -> None:
         """pip with these words. Raises CalledProcessError with what pip said on standard error."""
-        command = [self.bin / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
+        command = [str(self.bin / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*command, *map(str, words)], check=True, env=self.environment, cwd=self.folder)
 
     def python(self, code: str, **environment: str) -> subprocess.CompletedProcess[str]:

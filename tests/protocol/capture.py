@@ -41,9 +41,12 @@ def rows(codec: str) -> list[Row]:
     return plain
 
 
-def java_rows(codec: str) -> list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]]:
+JavaRow = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+
+
+def java_rows(codec: str) -> list[JavaRow]:
     """What is sent by Kafka's console producer, which sets the time itself."""
-    plain = [(b"key-%d" % i, b"value " * (3 * i + 1), []) for i in range(20)]
+    plain: list[JavaRow] = [(b"key-%d" % i, b"value " * (3 * i + 1), []) for i in range(20)]
     long = b"".join(b"%d of a long row, " % (i * i % 97) for i in range(5_000))
     return [
         *plain,

@@ -13,7 +13,7 @@ import io
 import random
 import types
 import uuid
-from typing import Any, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from kio.index import load_payload_module
 from kio.schema.errors import ErrorCode as KioErrorCode
@@ -31,6 +31,7 @@ _BLOBS = [b"", b"\0", b"\xff" * 126, b"\xfe" * 127, b"r" * 200]
 
 def payload_type(api_key: int, kind: str, version: int) -> type[Any]:
     """kio's class for a request or response; KioIndexError where it lacks one."""
+    entity: Literal[EntityType.request, EntityType.response]
     entity = EntityType.request if kind == "request" else EntityType.response
     module = load_payload_module(api_key, version, entity)
     (found,) = (

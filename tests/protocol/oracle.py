@@ -5,8 +5,10 @@ alone (record batch v2, varints, CRC-32C, LZ4 frame, snappy block). What it comp
 formats allow for stored blocks.
 """
 
+import builtins
 import gzip
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -46,7 +48,7 @@ class Batch:
 
 def varint(value: int, bits: int = 64) -> bytes:
     number = (value << 1 ^ value >> 63) & (2**bits - 1) if value < 0 else value << 1
-    out = []
+    out: list[int] = []
     while True:
         low, number = number % 128, number // 128
         if not number:
@@ -85,7 +87,7 @@ class Cursor:
     def int(self) -> int:
         return self.varint(5)
 
-    def long(self) -> int:
+    def long(self) -> builtins.int:
         return self.varint(10)
 
 
@@ -249,8 +251,9 @@ def unwrap_lz4_block(block: bytes) -> bytes:
             out.append(out[-back])
 
 
-WRAP = {0: bytes, 1: gzip.compress, 2: wrap_snappy, 3: wrap_lz4, 4: wrap_zstd}
-UNWRAP = {0: bytes, 1: gzip.decompress, 2: unwrap_xerial, 3: unwrap_lz4}
+Codec = Callable[[bytes], bytes]
+WRAP: dict[int, Codec] = {0: bytes, 1: gzip.compress, 2: wrap_snappy, 3: wrap_lz4, 4: wrap_zstd}
+UNWRAP: dict[int, Codec] = {0: bytes, 1: gzip.decompress, 2: unwrap_xerial, 3: unwrap_lz4}
 
 
 # --- records and batches

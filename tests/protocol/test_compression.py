@@ -55,7 +55,7 @@ def streamed_zstd(data: bytes) -> bytes:
     return bytes(sink.getvalue())
 
 
-FORMS = {
+FORMS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
     "gzip": (GZIP, gzip.compress),
     "gzip in two members": (GZIP, lambda data: gzip.compress(data[:9]) + gzip.compress(data[9:])),
     "raw snappy": (SNAPPY, arrow("snappy")),

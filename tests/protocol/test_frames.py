@@ -175,7 +175,12 @@ def test_a_claimed_size_takes_no_memory() -> None:
 def test_a_frame_in_many_pieces_is_put_together_once(monkeypatch: pytest.MonkeyPatch) -> None:
     cuts = []
     cut = FrameReader._cut
-    monkeypatch.setattr(FrameReader, "_cut", lambda self, view: cuts.append(len(view)) or cut(self, view))
+
+    def noted(self: FrameReader, view: memoryview) -> Any:
+        cuts.append(len(view))
+        return cut(self, view)
+
+    monkeypatch.setattr(FrameReader, "_cut", noted)
     reader, stream = FrameReader(10_000), framed(b"z" * 10_000)
     frames = [frame for pos in range(0, len(stream), 10) for frame in reader.feed(stream[pos : pos + 10])]
     assert [len(frame) for frame in frames] == [10_000]

@@ -104,9 +104,9 @@ def test_records_of_equal_length(key: int | None, value: int | None, codec: int,
     moment = data.draw(times)
 
     def encoded() -> list[EncodedBatch]:
-        sliced = [column[start:] for column in columns_of]
+        keys, values = (column[start:] for column in columns_of)
         inside = [group for group in groups if group < count - start]
-        return encode_batches(*sliced, None, moment, codec=codec, max_batch_bytes=limit, groups=inside)
+        return encode_batches(keys, values, None, moment, codec=codec, max_batch_bytes=limit, groups=inside)
 
     batches = encoded()
     rows = zip(*(column.to_pylist()[start:] for column in columns_of), strict=True)
@@ -122,7 +122,12 @@ def test_records_of_equal_length(key: int | None, value: int | None, codec: int,
 def test_equal_lengths_are_taken_for_such(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that differ in a length, a time, or have a null among others, have to take the other way."""
     asked = []
-    monkeypatch.setattr(encoding, "_joined", lambda *rows, **more: asked.append(rows) or [b""])
+
+    def joined(*rows: Any, **more: Any) -> list[bytes]:
+        asked.append(rows)
+        return [b""]
+
+    monkeypatch.setattr(encoding, "_joined", joined)
 
     def goes_the_other_way(keys: list[Any], values: list[Any], moments: Any = 5) -> bool:
         asked.clear()
@@ -349,7 +354,9 @@ def test_columns_above_what_32_bit_offsets_hold(monkeypatch: pytest.MonkeyPatch)
     """With the limit lowered, as 2 GiB are a lot for a test."""
     monkeypatch.setattr(columns, "ARROW_32", 50)
     rows = [(b"k" * i, "v" * i, [("h", b"w" * i)], i) for i in range(20)]
-    keys, values, lists, moments = ([row[i] for row in rows] for i in range(4))
+    keys, values = [row[0] for row in rows], [row[1] for row in rows]
+    lists: list[list[tuple[str, Any]] | None] = [[*row[2]] for row in rows]
+    moments = [row[3] for row in rows]
     chunked = pa.chunked_array([keys[:7], keys[7:]], pa.binary())
     batches = encode(chunked, pa.array(values), header_column(lists), np.array(moments), limit=300)
     assert read(batches) == expected(rows)

@@ -33,12 +33,13 @@ from eoslog.protocol.primitives import read_uvarint, uvarint
 from eoslog.protocol.schema import Message, ProtocolError, Schema
 from tests.protocol import kio_oracle as oracle
 
-EVERY = [
-    pytest.param(api, kind, schema, version, id=f"{schema.name}-v{version}")
+CASES = [
+    (api, kind, schema, version)
     for api in APIS.values()
     for kind, schema in (("request", api.request), ("response", api.response))
     for version in range(schema.versions.first, schema.versions.last + 1)
 ]
+EVERY = [pytest.param(*case, id=f"{case[2].name}-v{case[3]}") for case in CASES]
 every_message = pytest.mark.parametrize(("api", "kind", "schema", "version"), EVERY)
 
 
@@ -84,7 +85,7 @@ def fill(type: Any, value: Any, version: int) -> Any:
 
 @pytest.mark.parametrize(
     ("api", "kind", "schema", "version"),
-    [case for case in EVERY if case.values[2].is_flexible(case.values[3])],
+    [every for every, case in zip(EVERY, CASES, strict=True) if case[2].is_flexible(case[3])],
 )
 def test_unknown_tagged_fields_are_skipped(api: Api, kind: str, schema: Schema, version: int) -> None:
     future = Schema(

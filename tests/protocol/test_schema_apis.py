@@ -96,6 +96,6 @@ def test_every_file_of_messages_belongs_to_a_key_or_to_a_log() -> None:
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
 def test_the_head_of_the_messages_says_their_name_and_key(api: Api) -> None:
     file = importlib.import_module(f"{messages.__name__}.{api.key.name.lower()}")
-    assert file.__doc__.startswith(f"{api.name} (key {api.key:d})")
+    assert (file.__doc__ or "").startswith(f"{api.name} (key {api.key:d})")
     assert (file.REQUEST.name, file.RESPONSE.name) == (f"{api.name}Request", f"{api.name}Response")
     assert file.REQUEST.versions == file.RESPONSE.versions

@@ -97,7 +97,12 @@ class CuttingProxy:
 
     def cut_all(self) -> None:
         """Cut every connection now."""
-        self._do(lambda: [pair.cut() for pair in tuple(self._pairs)])
+
+        def cut() -> None:
+            for pair in tuple(self._pairs):
+                pair.cut()
+
+        self._do(cut)
 
     def shut(self) -> None:
         """Cut everything, and let nobody in any more: what is behind is as good as dead."""

@@ -54,6 +54,11 @@ def everything(
         return found
 
 
+def is_committed(consumer: Consumer, place: Place, offset: int) -> bool:
+    """Whether this is the committed offset of the consumer's group."""
+    return consumer.committed([place]) == {place: offset}
+
+
 def until(
     condition: Callable[[], bool], what: str, *consumers: Consumer, timeout: float = 2 * TIMEOUT
 ) -> None:

@@ -110,7 +110,7 @@ class Subject:
             )
             for kind in (0, 1):
                 find = partial(wire.call, ApiKey.FIND_COORDINATOR, 1, key=NAME, key_type=kind)
-                self._until((0,), lambda find=find: find()["error_code"])
+                self._until((0,), partial(_code_of, find))
             partition = {"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}
             topics = [{"name": NAME, "partitions": [partition]}]
             self._until(
@@ -185,12 +185,17 @@ def subjects() -> Iterator[list[Subject]]:
         ]
 
 
+def _code_of(ask: Callable[[], Body]) -> int:
+    code: int = ask()["error_code"]
+    return code
+
+
 # What is asked
 
 
 def requests() -> list[tuple[str, ApiKey, int, Body]]:
     """(title, API, version, body): each API in its oldest and newest version, something in every field."""
-    found = []
+    found: list[tuple[str, ApiKey, int, Body]] = []
     for api in sorted(APIS.values(), key=lambda api: api.key in LAST):
         if api.key in (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE):
             continue
@@ -198,7 +203,9 @@ def requests() -> list[tuple[str, ApiKey, int, Body]]:
             body = _deep(carried(api.request.struct, version), PATIENT)
             for title, change in VARIANTS.get(api.key, {"": dict}).items():
                 changed = _deep(body, change())
-                found.append((f"{ApiKey(api.key).name} {version} {title}".strip(), api.key, version, changed))
+                found.append(
+                    (f"{ApiKey(api.key).name} {version} {title}".strip(), ApiKey(api.key), version, changed)
+                )
     return found
 
 

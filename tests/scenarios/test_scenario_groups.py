@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from eoslog.protocol.apis import ApiKey
 from tests.scenarios.cutting_proxy import CuttingProxy
 from tests.scenarios.drivers.base import Client, Consumer, Place, Refused
-from tests.scenarios.steps import plain_producer, put, read, until, values
+from tests.scenarios.steps import is_committed, plain_producer, put, read, until, values
 
 Topic = Callable[..., list[Place]]
 Seen = Callable[..., None]
@@ -21,6 +22,11 @@ STRATEGIES = [
     pytest.param("sticky", marks=pytest.mark.needs("sticky")),
     pytest.param("cooperative-sticky", marks=pytest.mark.needs("cooperative-sticky")),
 ]
+
+
+def _has(consumer: Consumer, place: Place) -> bool:
+    """Whether the consumer has this partition, and no other."""
+    return consumer.assignment() == {place}
 
 
 def _shared(members: list[Consumer], places: list[Place]) -> Callable[[], bool]:
@@ -82,11 +88,17 @@ def test_nothing_is_lost_in_a_rebalance(
         for place in places:
             put(producer, place, *(b"%d" % number for number in range(25)))
         one.subscribe([places[0].topic])
-        until(lambda: (take(one), len(found) > 10)[1], "the first one reads")
+
+        def reads() -> bool:
+            take(one)
+            return len(found) > 10
+
+        until(reads, "the first one reads")
         two.subscribe([places[0].topic])
 
         def done() -> bool:
-            take(one), take(two)
+            take(one)
+            take(two)
             return len(found) == 200 and _shared([one, two], places)()
 
         for place in places:
@@ -140,7 +152,10 @@ def test_a_group_through_a_cut(
         until(_shared([one, two], places), "both are members", one, two)
 
         def committed() -> bool:
-            [mine] = one.assignment() or [None]
+            assigned = one.assignment()
+            if not assigned:
+                return False
+            [mine] = assigned
             try:
                 one.commit({mine: 5})
             except Refused:
@@ -265,7 +280,7 @@ def test_consumer_protocol_offsets_in_a_transaction(
             put(producer, place, b"%d" % offset)
             producer.send_offsets({place: offset}, consumer)
             producer.commit() if commit else producer.abort()
-            until(lambda e=expected: consumer.committed([place]) == {place: e}, f"offset {expected}")
+            until(partial(is_committed, consumer, place, expected), f"offset {expected}")
 
 
 @pytest.mark.needs("consumer-protocol")
@@ -291,6 +306,6 @@ def test_an_empty_group_moves_to_the_consumer_protocol_and_back(
     for before, protocol in ((None, "classic"), (1, "consumer"), (2, "classic")):
         with client.consumer(bootstrap, group=name, protocol=protocol) as consumer:
             consumer.subscribe([place.topic])
-            until(lambda c=consumer: c.assignment() == {place}, "the only member has the partition", consumer)
+            until(partial(_has, consumer, place), "the only member has the partition", consumer)
             assert consumer.committed([place]) == {place: before}
             consumer.commit({place: (before or 0) + 1})

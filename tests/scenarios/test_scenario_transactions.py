@@ -5,13 +5,23 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from eoslog.protocol.apis import ApiKey
 from tests.scenarios.cutting_proxy import CuttingProxy
 from tests.scenarios.drivers.base import Client, Place, Producer, Refused
-from tests.scenarios.steps import everything, nothing_more, plain_producer, put, read, until, values
+from tests.scenarios.steps import (
+    everything,
+    is_committed,
+    nothing_more,
+    plain_producer,
+    put,
+    read,
+    until,
+    values,
+)
 
 Topic = Callable[..., list[Place]]
 Seen = Callable[..., None]
@@ -160,7 +170,7 @@ def test_offsets_in_the_transaction(client: Client, bootstrap: str, topic: Topic
             put(producer, place, b"%d" % offset)
             producer.send_offsets({place: offset}, consumer)
             producer.commit() if commit else producer.abort()
-            until(lambda e=expected: consumer.committed([place]) == {place: e}, f"offset {expected}")
+            until(partial(is_committed, consumer, place, expected), f"offset {expected}")
     assert values(everything(client, bootstrap, [place])[place]) == [b"5", b"7"]
 
 

@@ -9,10 +9,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from tests.soaks.copy_rows import Id, Row, id_of, ids, row
+from tests.soaks.copy_rows import Header, Id, Row, id_of, ids, row
 
 PATIENCE = 120.0
 """Seconds without any answer, or with readers held back, after which the auditor gives up."""
@@ -143,7 +144,7 @@ def _records(consumer: Consumer, topic: str, partitions: int) -> Iterable[Seen]:
 
 
 def _row(message: Message) -> Row:
-    return Row(message.key(), message.value(), tuple(list(message.headers() or ())))
+    return Row(message.key(), message.value(), tuple(cast("list[Header]", message.headers() or [])))
 
 
 def _held_back(bootstrap: str, topic: str, partitions: int) -> int:

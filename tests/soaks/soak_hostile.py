@@ -19,6 +19,7 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import randbytes, random
 from statistics import quantiles
@@ -208,7 +209,7 @@ class Good(threading.Thread):
             number = 0
             while self.on:
                 number += 1
-                self._timed("write", lambda number=number: self._write(b"%09d" % number))
+                self._timed("write", partial(self._write, b"%09d" % number))
                 self._timed("read", self._read)
                 self._timed("ask", lambda: self._wire.call(ApiKey.METADATA, 9, topics=[{"name": "good"}]))
                 time.sleep(0.01)

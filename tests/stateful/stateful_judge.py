@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import IsolationLevel, TopicPartition
-from confluent_kafka.admin import OffsetSpec
 
 from tests.connector.stock_kafka import Kafka, bare
+from tests.offset_specs import LATEST
 from tests.stateful.stateful_input import PARTITIONS, Case, Row, partition_of
 
 
@@ -34,7 +34,7 @@ class Seen:
 
 def _held_back(kafka: Kafka, topic: str) -> list[str]:
     """Partitions with an open transaction: what is behind it is held back from readers."""
-    latest = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(PARTITIONS)}
+    latest = {TopicPartition(topic, p): LATEST for p in range(PARTITIONS)}
 
     def ends(level: IsolationLevel) -> dict[int, int]:
         found = kafka.admin.list_offsets(latest, isolation_level=level)

@@ -5,20 +5,29 @@ import os
 import threading
 import time
 from pathlib import Path
+from typing import TypedDict
 
 import psutil
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from eoslog.protocol.apis import ApiKey
 from eoslog.testing import BrokerFailed, EmbeddedBroker
 from tests.broker.broker_clients import Wire, create, numbers, read_all
 
-MODES = {"process": {"faults": True}, "thread": {"in_thread": True}}
+
+class Mode(TypedDict, total=False):
+    """How a broker is run: with faults in a process, or in a thread."""
+
+    faults: bool
+    in_thread: bool
+
+
+MODES: dict[str, Mode] = {"process": {"faults": True}, "thread": {"in_thread": True}}
 
 
 @pytest.fixture(params=MODES)
-def mode(request: pytest.FixtureRequest) -> dict[str, bool]:
+def mode(request: pytest.FixtureRequest) -> Mode:
     return MODES[request.param]
 
 
@@ -29,12 +38,17 @@ def write(broker: EmbeddedBroker, *values: int) -> int:
         "bootstrap.servers": broker.bootstrap, "linger.ms": 0, "retry.backoff.ms": 10,
         "message.timeout.ms": 1500,
     })  # fmt: skip
+
+    def told(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
     for value in values:
-        producer.produce("t", str(value), partition=0, on_delivery=lambda e, m: e and failed.append(e))
+        producer.produce("t", str(value), partition=0, on_delivery=told)
     return producer.flush(20) + len(failed)
 
 
-def test_ready_soon(mode: dict[str, bool]) -> None:
+def test_ready_soon(mode: Mode) -> None:
     """The promise is 0.3 s. Of the processor's time: what else the machine does is not the broker's."""
     times = []
     for _ in range(3):
@@ -47,7 +61,7 @@ def test_ready_soon(mode: dict[str, bool]) -> None:
     assert min(times) < 1.5
 
 
-def test_lives(mode: dict[str, bool], tmp_path: Path) -> None:
+def test_lives(mode: Mode, tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path / "d", **mode) as broker:
         port = broker.port
         create(broker.bootstrap, "t")
@@ -68,7 +82,7 @@ def test_lives(mode: dict[str, bool], tmp_path: Path) -> None:
     assert (tmp_path / "d").is_dir()
 
 
-def test_a_temporary_directory_goes(mode: dict[str, bool]) -> None:
+def test_a_temporary_directory_goes(mode: Mode) -> None:
     with EmbeddedBroker(**mode) as broker:
         data = broker.data
         assert data.is_dir()
@@ -78,7 +92,7 @@ def test_a_temporary_directory_goes(mode: dict[str, bool]) -> None:
 
 @pytest.mark.parametrize(("flush", "left"), [("fsync", [1, 2, 3]), ("os", [])])
 @pytest.mark.parametrize("keep", ["nothing", "some"])
-def test_a_power_loss(mode: dict[str, bool], flush: str, left: list[int], keep: str) -> None:
+def test_a_power_loss(mode: Mode, flush: str, left: list[int], keep: str) -> None:
     """With fsync what was acknowledged is there; with flush=os, as with Kafka, it may be gone."""
     with EmbeddedBroker(flush=flush, **mode) as broker:
         create(broker.bootstrap, "t")
@@ -91,7 +105,7 @@ def test_a_power_loss(mode: dict[str, bool], flush: str, left: list[int], keep: 
         assert found == [1, 2, 3][: len(found)]
 
 
-def test_a_kill_loses_nothing_even_unsynced(mode: dict[str, bool]) -> None:
+def test_a_kill_loses_nothing_even_unsynced(mode: Mode) -> None:
     with EmbeddedBroker(flush="os", **mode) as broker:
         create(broker.bootstrap, "t")
         assert write(broker, 1, 2, 3) == 0
@@ -100,7 +114,7 @@ def test_a_kill_loses_nothing_even_unsynced(mode: dict[str, bool]) -> None:
         assert numbers(read_all(broker.bootstrap, "t")) == {0: [1, 2, 3]}
 
 
-def test_a_write_fails_and_the_next_try_goes_through(mode: dict[str, bool]) -> None:
+def test_a_write_fails_and_the_next_try_goes_through(mode: Mode) -> None:
     with EmbeddedBroker(**mode) as broker:
         create(broker.bootstrap, "t")
         fault = broker.faults.fail_write(path="t-0/", times=1)
@@ -109,7 +123,7 @@ def test_a_write_fails_and_the_next_try_goes_through(mode: dict[str, bool]) -> N
         assert numbers(read_all(broker.bootstrap, "t")) == {0: [1]}
 
 
-def test_a_failed_fsync_takes_the_partition_offline_until_a_restart(mode: dict[str, bool]) -> None:
+def test_a_failed_fsync_takes_the_partition_offline_until_a_restart(mode: Mode) -> None:
     with EmbeddedBroker(**mode) as broker:
         create(broker.bootstrap, "t")
         assert write(broker, 1) == 0
@@ -121,7 +135,7 @@ def test_a_failed_fsync_takes_the_partition_offline_until_a_restart(mode: dict[s
         assert numbers(read_all(broker.bootstrap, "t")) == {0: [1, 3]}
 
 
-def test_a_full_disk(mode: dict[str, bool]) -> None:
+def test_a_full_disk(mode: Mode) -> None:
     with EmbeddedBroker(**mode) as broker:
         create(broker.bootstrap, "t")
         broker.faults.disk_full(10)
@@ -131,7 +145,7 @@ def test_a_full_disk(mode: dict[str, bool]) -> None:
         assert numbers(read_all(broker.bootstrap, "t")) == {0: [2]}
 
 
-def test_faults_may_wait_for_the_start(mode: dict[str, bool], tmp_path: Path) -> None:
+def test_faults_may_wait_for_the_start(mode: Mode, tmp_path: Path) -> None:
     broker = EmbeddedBroker(tmp_path / "d", **mode)
     broker.faults.fail_fsync(path="meta.properties")
     with pytest.raises(BrokerFailed, match="cannot be used"):
@@ -155,7 +169,7 @@ def test_in_a_thread_nothing_is_left_behind(caplog: pytest.LogCaptureFixture) ->
     assert not left, f"{left}, {before} threads before"
 
 
-def test_an_option_that_is_none(mode: dict[str, bool]) -> None:
+def test_an_option_that_is_none(mode: Mode) -> None:
     with pytest.raises(BrokerFailed, match=r"no\.such\.option"):
         EmbeddedBroker(config={"no.such.option": "1"}, **mode).start()
 

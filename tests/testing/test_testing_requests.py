@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import iter_headers
@@ -137,8 +137,13 @@ def test_an_idempotent_producer_writes_once_whatever_is_lost(faulty: EmbeddedBro
         "batch.num.messages": 1, "reconnect.backoff.ms": 10, "retry.backoff.ms": 10,
     })  # fmt: skip
     failed: list[object] = []
+
+    def told(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
     for number in range(20):
-        producer.produce("t", str(number), partition=1, on_delivery=lambda e, m: e and failed.append(e))
+        producer.produce("t", str(number), partition=1, on_delivery=told)
     assert producer.flush(20) == 0
     assert not failed
     with Wire(faulty.host, faulty.port) as wire:

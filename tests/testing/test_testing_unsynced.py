@@ -63,26 +63,28 @@ def random_step(random: Random) -> Step:
     data, position = random.randbytes(random.randint(1, 30)), random.randint(0, 40)
     size, kind = random.randint(0, 40), random.randint(0, 8)
 
-    def step(fs: FileSystem, root: str) -> object:
+    def step(fs: FileSystem, root: str) -> None:
         path = f"{root}/{place}"
         try:
             match kind:
                 case 0 | 1:
-                    return write(fs, path, data, position)
+                    write(fs, path, data, position)
                 case 2:
-                    return write(fs, path, data, position, sync=True)
+                    write(fs, path, data, position, sync=True)
                 case 3:
-                    return cut(fs, path, size)
+                    cut(fs, path, size)
                 case 4:
-                    return fs.rename(path, f"{root}/{other}") if place != other and fs.exists(path) else None
+                    if place != other and fs.exists(path):
+                        fs.rename(path, f"{root}/{other}")
                 case 5:
-                    return fs.remove(path)
+                    fs.remove(path)
                 case 6:
-                    return fs.make_dir(f"{root}/d")
+                    fs.make_dir(f"{root}/d")
                 case 7:
-                    return fs.sync_dir(root)
+                    fs.sync_dir(root)
                 case _:
-                    return fs.sync_dir(f"{root}/d") if fs.exists(f"{root}/d") else None
+                    if fs.exists(f"{root}/d"):
+                        fs.sync_dir(f"{root}/d")
         except FileNotFoundError:
             return None
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Self
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 WAIT_S = 60.0
 TOPICS = {"clicks": 4, "orders": 3, "orders_upper": 3, "payments": 1}

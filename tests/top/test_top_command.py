@@ -23,7 +23,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from eoslog.cli import main
 from eoslog.commands.session import client_config

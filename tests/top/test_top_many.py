@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 
 from eoslog.cli import main

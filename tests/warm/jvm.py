@@ -9,7 +9,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +47,19 @@ class Jvm:
     def start(
         self, *arguments: str, python: tuple[str, ...] = LAUNCHER, ignoring: bool = False, **environment: str
     ) -> Started:
+        return self.run(arguments, python, environment, ignoring)
+
+    def run(
+        self,
+        arguments: Sequence[str],
+        python: Sequence[str],
+        environment: Mapping[str, str],
+        ignoring: bool = False,
+    ) -> Started:
         return Started(self, self.ask("start", [*python, *arguments], environment, ignoring))
 
     def daemon(self, worker: str = "pyspark_probe", **environment: str) -> Started:
-        return self.start("-m", "pyspark.daemon", worker, **environment)
+        return self.run(["-m", "pyspark.daemon", worker], LAUNCHER, environment)
 
     def ask(self, *command: object) -> Any:
         assert self._process.stdin is not None and self._process.stdout is not None

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 
 started: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -37,9 +38,9 @@ def wait(pid: int) -> int:
     return started[pid].wait(30)
 
 
+COMMANDS: dict[str, Callable[..., object]] = {"start": start, "read": read, "close": close, "wait": wait}
+
 if __name__ == "__main__":
     for line in sys.stdin:
         name, *given = json.loads(line)
-        print(
-            json.dumps({"start": start, "read": read, "close": close, "wait": wait}[name](*given)), flush=True
-        )
+        print(json.dumps(COMMANDS[name](*given)), flush=True)

@@ -33,7 +33,7 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jvm]:
 
 def plain(jvm: Jvm, **environment: str) -> dict[str, Any]:
     """What the same worker says that Python itself has started."""
-    daemon = jvm.start("-m", "pyspark.daemon", "pyspark_probe", python=PYTHON, **environment)
+    daemon = jvm.run(["-m", "pyspark.daemon", "pyspark_probe"], PYTHON, environment)
     told = daemon.worker()
     assert daemon.end() == ENDED
     return told
@@ -292,6 +292,7 @@ def test_nobody_else_is_answered(jvm: Jvm) -> None:
 def test_a_name_that_somebody_else_holds_is_not_trusted(tmp_path: Path) -> None:
     def squats(say: Callable[[str], object], wait: Callable[[], object]) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            assert name is not None
             listening.bind(name)
             listening.listen()
             say("there")

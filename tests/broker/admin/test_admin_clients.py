@@ -9,14 +9,9 @@ from typing import Any
 import kafka.admin
 import pytest
 from confluent_kafka import ElectionType, KafkaException, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ConfigSource,
-    NewTopic,
-)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource
+from confluent_kafka.cimpl import NewTopic
 from kafka.admin import KafkaAdminClient
 
 from eoslog.testing import EmbeddedBroker
@@ -55,7 +50,9 @@ def test_confluent_changes_configs(admin: AdminClient, topic: str) -> None:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
 
     def told(name: str) -> ConfigEntry:
-        return only(admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]))[name]
+        asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        found: ConfigEntry = only(admin.describe_configs([asked]))[name]
+        return found
 
     resource.add_incremental_config(
         ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND)
@@ -65,13 +62,13 @@ def test_confluent_changes_configs(admin: AdminClient, topic: str) -> None:
     )
     only(admin.incremental_alter_configs([resource]))
     assert (told("cleanup.policy").value, told("retention.ms").value) == ("delete,compact", "7")
-    assert told("retention.ms").source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    assert ConfigSource(told("retention.ms").source) is ConfigSource.DYNAMIC_TOPIC_CONFIG
     assert [one.name for one in told("retention.ms").synonyms.values()] == [
         "retention.ms",
         "log.retention.ms",
     ]
     only(admin.alter_configs([ConfigResource(ConfigResource.Type.TOPIC, topic, {"segment.ms": "9"})]))
-    assert told("retention.ms").source == ConfigSource.DEFAULT_CONFIG.value
+    assert ConfigSource(told("retention.ms").source) is ConfigSource.DEFAULT_CONFIG
     wrong = ConfigResource(ConfigResource.Type.TOPIC, topic, {"segment.ms": "soon"})
     assert code(admin.alter_configs([wrong])) == "INVALID_CONFIG"
     broker = only(admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, "1")]))

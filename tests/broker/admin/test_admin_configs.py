@@ -161,9 +161,10 @@ def test_all_changes_of_a_resource_or_none(wire: Wire, made: str) -> None:
     for one in wrong:
         both = [("max.compaction.lag.ms", SET, "5"), one]
         assert change(wire, TOPIC, made, *both) == ErrorCode.INVALID_CONFIG, one
+    refused: list[tuple[str, int, str | None]]
     refused = [("retention.ms", 9, "1"), ("retention.ms", -1, "1"), ("retention.ms", SET, None)]
-    for one in refused:
-        assert change(wire, TOPIC, made, ("segment.bytes", SET, "5000"), one) == ErrorCode.INVALID_REQUEST
+    for bad in refused:
+        assert change(wire, TOPIC, made, ("segment.bytes", SET, "5000"), bad) == ErrorCode.INVALID_REQUEST
     twice = [("segment.bytes", SET, "5000"), ("segment.bytes", DELETE, None)]
     assert change(wire, TOPIC, made, *twice) == ErrorCode.INVALID_REQUEST
     found = configs(wire, TOPIC, made)

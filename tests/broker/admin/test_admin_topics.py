@@ -104,7 +104,9 @@ def test_assignments_name_this_node_for_each_partition(wire: Wire, topic: str) -
         how = {"partitions": -1, "factor": -1, **how}
         return ErrorCode(create(wire, topic, **how, assignments=assignments)["error_code"])
 
-    for wrong in ([(0, [2])], [(0, [])], [(0, [1, 1])], [(0, [1]), (0, [1])], [(1, [1])], [(-1, [1])]):
+    every: tuple[list[tuple[int, list[int]]], ...]
+    every = ([(0, [2])], [(0, [])], [(0, [1, 1])], [(0, [1]), (0, [1])], [(1, [1])], [(-1, [1])])
+    for wrong in every:
         assert assigned(*wrong) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert assigned((0, [1]), partitions=1) == ErrorCode.INVALID_REQUEST
     assert assigned((0, [1]), factor=1) == ErrorCode.INVALID_REQUEST

@@ -12,7 +12,7 @@ from eoslog.broker.rules.consumer import group as consumer_group
 from eoslog.broker.rules.consumer.events import Beat, BeatAnswer, Now, Outcome, Settings, Timer
 from eoslog.broker.rules.consumer.facts import apply, ends_group
 from eoslog.broker.rules.consumer.regex import matching
-from eoslog.broker.rules.consumer.state import Group, MemberState, Part, TopicInfo
+from eoslog.broker.rules.consumer.state import Group, GroupState, MemberState, Part, TopicInfo
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import Record
 
@@ -56,6 +56,10 @@ class World:
     now: int = 0
     deadlines: dict[tuple[Timer, str], int] = field(default_factory=dict)
     log: list[tuple[bytes, bytes | None]] = field(default_factory=list)
+
+    def state(self) -> GroupState:
+        """The group's state now."""
+        return self.group.state
 
     def do(self, rule: Callable[..., Any], event: object) -> Any:
         """Apply an event by its rule; what the rule decides is logged, then holds. Returns the answer."""

@@ -75,7 +75,7 @@ def fill(broker: EmbeddedBroker, topic: str, count: int, partitions: int = 4) ->
     assert producer.flush(20) == 0
 
 
-def seen(members: list[Member]) -> Counter[tuple[str, int, int]]:
+def seen(members: list[Member]) -> Counter[tuple[str | None, int | None, int | None]]:
     return Counter((m.topic(), m.partition(), m.offset()) for member in members for m in member.seen)
 
 

@@ -176,7 +176,7 @@ def test_groups_are_listed_by_type_and_state(wire: Wire, topic: str, topic_id: b
     assert listed(states_filter=["STABLE"]) == mine
     assert listed(states_filter=["Assigning", "Reconciling"]) == {}
     for version in range(5):
-        more = {"states_filter": []} if version == 4 else {}
+        more: dict[str, list[str]] = {"states_filter": []} if version == 4 else {}
         names = {g["group_id"] for g in wire.call(K.LIST_GROUPS, version, **more)["groups"]}
         assert names >= {topic, f"{topic}-simple"}
     (described,) = wire.call(K.DESCRIBE_GROUPS, 6, groups=[topic])["groups"]
@@ -202,14 +202,14 @@ def fetch(wire: Wire, group: str, topic: str, **who: Any) -> tuple[int, int]:
 
 def test_offsets_are_committed_with_epochs(wire: Wire, topic: str, topic_id: bytes) -> None:
     join(wire, topic, "m1", topic)
-    member = {"member_id": "m1", "generation_id_or_member_epoch": 2}
+    member: dict[str, Any] = {"member_id": "m1", "generation_id_or_member_epoch": 2}
     assert commit(wire, topic, topic, 5, **member) == 0
     assert commit(wire, topic, topic, 6, version=8, **member) == E.UNSUPPORTED_VERSION
     newer = {**member, "generation_id_or_member_epoch": 3}
     assert commit(wire, topic, topic, 6, **newer) == E.STALE_MEMBER_EPOCH
     assert commit(wire, topic, topic, 6, **{**member, "member_id": "m9"}) == E.UNKNOWN_MEMBER_ID
     assert commit(wire, topic, topic, 6) == E.UNKNOWN_MEMBER_ID
-    none = {"generation_id_or_member_epoch": 3, "member_id": "m"}
+    none: dict[str, Any] = {"generation_id_or_member_epoch": 3, "member_id": "m"}
     assert commit(wire, topic + "-none", topic, 6, **none) == E.GROUP_ID_NOT_FOUND
     assert commit(wire, topic + "-none", topic, 6, version=8, **none) == E.ILLEGAL_GENERATION
     assert fetch(wire, topic, topic) == (5, 0)
@@ -243,7 +243,7 @@ def test_groups_are_deleted(wire: Wire, topic: str, topic_id: bytes, version: in
     assert topic not in {g["group_id"] for g in wire.call(K.LIST_GROUPS, 4, states_filter=[])["groups"]}
 
 
-def delete_offsets(wire: Wire, group: str, *places: tuple[str, int]) -> Answer | int:
+def delete_offsets(wire: Wire, group: str, *places: tuple[str, int]) -> dict[tuple[str, int], int] | int:
     topics = [{"name": name, "partitions": [{"partition_index": index}]} for name, index in places]
     answer = wire.call(K.OFFSET_DELETE, 0, group_id=group, topics=topics)
     if answer["error_code"]:

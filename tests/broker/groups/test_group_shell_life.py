@@ -45,7 +45,7 @@ def joining(member: str) -> Beat:
 
 async def waits(answer: Any) -> asyncio.Future[Any]:
     """An answer that has not come; it is returned to be waited for."""
-    pending = asyncio.ensure_future(answer)
+    pending: asyncio.Future[Any] = asyncio.ensure_future(answer)
     await asyncio.sleep(0.01)
     assert not pending.done(), "told before it is durable"
     return pending

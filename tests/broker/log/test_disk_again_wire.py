@@ -9,6 +9,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -137,9 +138,9 @@ def test_a_disk_that_was_full_has_room_again(disk: Path, topic: str) -> None:
         os.unlink(disk / "ballast")
         until(lambda: not offline(), "no partition is offline", BACK_SECONDS)
         for copier in copiers:
-            until(lambda copier=copier: copier.one(100), "who waited goes on", 40)
+            until(partial(copier.one, 100), "who waited goes on", 40)
             assert copier.one(101)
-        seen = [message.value().decode() for message in read_all(broker.bootstrap, topic)]
+        seen = [(message.value() or b"").decode() for message in read_all(broker.bootstrap, topic)]
         assert len(seen) == len(set(seen)), "none twice"
         for copier in copiers:
             mine = {int(value.rpartition("-")[2]) for value in seen if value.startswith(copier.name + "-")}

@@ -12,6 +12,7 @@ from eoslog.protocol.batch import HEADER_SIZE, build_batch, iter_headers, read_h
 from eoslog.protocol.control import control_batch
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.plain_records import encode_records, iter_records
+from tests.broker.log.fakefs import FakeFile
 from tests.broker.log.logkit import NOW, Disk, batch, header_only, offsets, sequenced, stored
 
 
@@ -164,9 +165,12 @@ def test_one_write_call_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     partition = Disk().open()
     calls = []
     write = FakeFile.write
-    monkeypatch.setattr(
-        FakeFile, "write", lambda self, parts, at: calls.append(self.path) or write(self, parts, at)
-    )
+
+    def noted(self: FakeFile, parts: Any, at: int) -> int:
+        calls.append(self.path)
+        return write(self, parts, at)
+
+    monkeypatch.setattr(FakeFile, "write", noted)
     partition.append(GOOD, now_ms=NOW)
     assert calls == ["/data/t-0/00000000000000000000.log"]
 

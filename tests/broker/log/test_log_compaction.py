@@ -243,7 +243,7 @@ def test_an_empty_batch_does_not_decide_what_the_latest_time_is() -> None:
 def test_a_log_with_more_keys_than_memory_is_compacted_in_several_runs() -> None:
     pairs = [keyed((b"%d" % number, b"old"), (b"%d" % number, b"new")) for number in range(30)]
     disk, partition = started(*pairs)
-    ends = []
+    ends: list[int] = []
     while not ends or ends[-1] < 60:
         ends.append(clean(disk, partition, memory=7 * ENTRY_BYTES))
     assert ends == [14, 28, 42, 56, 60]

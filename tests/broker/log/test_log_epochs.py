@@ -58,7 +58,7 @@ def test_a_life_that_wrote_ends_when_its_time_is_over(into: int) -> None:
 
 
 def rows(disk: Disk) -> list[list[str]]:
-    return files.decode_checkpoint(disk.file("leader-epoch-checkpoint"), "p")
+    return files.decode_checkpoint(bytes(disk.file("leader-epoch-checkpoint")), "p")
 
 
 def test_the_file_for_kafka_s_tools_tells_where_each_began() -> None:

@@ -110,7 +110,7 @@ def test_small_files_of_a_partition() -> None:
     disk = Disk()
     assert bytes(disk.file("leader-epoch-checkpoint")) == b"0\n1\n0 0\n"
     assert bytes(disk.file("partition.metadata")) == b"version: 0\ntopic_id: MDEyMzQ1Njc4OWFiY2RlZg"
-    assert files.decode_partition_metadata(disk.file("partition.metadata"), "x") == TOPIC_ID
+    assert files.decode_partition_metadata(bytes(disk.file("partition.metadata")), "x") == TOPIC_ID
 
 
 def test_checkpoints() -> None:

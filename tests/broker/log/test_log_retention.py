@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ SPANS = [Span(2, 700, 10), Span(4, 700, 30), Span(6, 700, 20), Span(7, 350, 40)]
         ({"retention_ms": 100}, 0, 7, 7, 3),
     ],
 )
-def test_which_segments_may_go(changes: dict[str, int], now: int, start: int, stable: int, gone: int) -> None:
+def test_which_segments_may_go(changes: dict[str, Any], now: int, start: int, stable: int, gone: int) -> None:
     assert expendable(SPANS, LogSettings(**changes), now, start, stable) == gone
 
 

@@ -14,7 +14,7 @@ from eoslog.broker.log.recovery.reading_back import PROBE_BYTES
 from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.broker.log.upkeep.upkeep import Upkeep
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from tests.broker.log.fakefs import FakeClock, Outcome
+from tests.broker.log.fakefs import FakeClock, FakeFile, Outcome
 from tests.broker.log.logkit import NOW, Disk, batch, sequenced
 
 LOG = "00000000000000000000.log"
@@ -67,6 +67,10 @@ def half_a_segment(disk: Disk, partition: Partition) -> None:
 FAILURES: list[Callable[[Disk, Partition], None]] = [failed_sync, failed_roll, torn_write, half_a_segment]
 
 
+def is_offline(partition: Partition) -> bool:
+    return partition.offline is not None
+
+
 def heal(disk: Disk) -> None:
     disk.fs.capacity = disk.fs.fail_sync = disk.fs.fail_open = None
     disk.fs.fail_truncate = False
@@ -82,11 +86,11 @@ def test_it_is_back_with_all_that_was_acknowledged_and_nothing_else(
     woken: list[int] = []
     partition.subscribe(lambda: woken.append(partition.high_watermark))
     fail(disk, partition)
-    assert partition.offline is not None and "goes offline" in caplog.text
+    assert is_offline(partition) and "goes offline" in caplog.text
     heal(disk)
     woken.clear()
     assert bring_back(partition) == [partition]
-    assert partition.offline is None and offsets(partition) == [0]
+    assert not is_offline(partition) and offsets(partition) == [0]
     assert (partition.log_end_offset, partition.high_watermark) == (1, 1)
     assert woken, "who reads is told"
     assert disk.append(partition, sequenced(1, 1)) == 1, "the producer goes on where it was acknowledged"
@@ -223,7 +227,7 @@ def test_one_that_could_not_be_opened_is_not_taken_for_shorter_than_it_was() -> 
     assert bring_back(partition) == [] and partition.offline is not None
 
 
-def no_files(path: str, *, create: bool = False) -> object:
+def no_files(path: str, *, create: bool = False) -> FakeFile:
     raise OSError(24, "Too many open files", path)
 
 

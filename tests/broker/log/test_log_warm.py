@@ -15,7 +15,7 @@ from eoslog.broker.log.segment.answers import Place
 from eoslog.broker.log.segment.checkpoint import Checkpoints, OffsetCheckpoint
 from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.log.segment.settings import LogSettings
-from eoslog.broker.log.segment.warm import Warm
+from eoslog.broker.log.segment.warm import WARM, Warm
 from eoslog.broker.ports.ports import OsFileSystem
 from tests.broker.log.logkit import NOW, Disk, batch
 
@@ -86,6 +86,6 @@ def test_files_are_closed_on_a_real_disk(tmp_path: Path) -> None:
     assert len(partition._log.segments) >= 300
     assert len(os.listdir("/proc/self/fd")) <= before + 1
     assert sum(1 for _ in partition.scan()) == 300
-    assert len(os.listdir("/proc/self/fd")) <= before + segment.WARM._most_segments + 1
+    assert len(os.listdir("/proc/self/fd")) <= before + WARM._most_segments + 1
     partition.close()
     assert len(os.listdir("/proc/self/fd")) < before

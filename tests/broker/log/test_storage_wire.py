@@ -97,8 +97,9 @@ def test_retention_by_size(broker: EmbeddedBroker, wire: Wire, topic: str) -> No
     fill(broker, topic)
     until(lambda: listed(wire, topic, -2) > 5)
     kept = [message.offset() for message in read_all(broker.bootstrap, topic)]
-    assert kept == list(range(kept[0], 20))
-    assert kept[0] == listed(wire, topic, -2)
+    first = kept[0]
+    assert first is not None and kept == list(range(first, 20))
+    assert first == listed(wire, topic, -2)
 
 
 def test_retention_by_time(broker: EmbeddedBroker, wire: Wire, topic: str) -> None:

@@ -142,7 +142,9 @@ def agreed(bootstrap: str) -> int:
     for topic in TOPICS:
         rows: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
         for message in read_all(bootstrap, topic):
-            rows[message.partition()].append(int(message.value()))
+            partition_, value = message.partition(), message.value()
+            assert partition_ is not None and value is not None
+            rows[partition_].append(int(value))
         for partition, found in rows.items():
             if topic == "compacted":
                 assert expected is not None and found[-1] == expected[-1], (topic, partition)
@@ -150,6 +152,7 @@ def agreed(bootstrap: str) -> int:
                 continue
             expected = found if expected is None else expected
             assert found == expected, (topic, partition)
+    assert expected is not None
     assert expected == [one for one in range(1, expected[-1] + 1) if not is_aborted(one)]
     # What is open in the copy is aborted: the offset that it would have committed is not asked for before.
     Producer({"bootstrap.servers": bootstrap, "transactional.id": "work", **QUICK}).init_transactions(20)

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +17,9 @@ from eoslog.connector.client.admin.holders import Holder
 from eoslog.connector.client.admin.producers import ActiveProducer
 from eoslog.connector.client.admin.transactions import TransactionDescription
 from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.commit.messages import Report
 from eoslog.connector.options.both import sink_options
+from eoslog.connector.options.of_sink import SinkOptions
 from eoslog.connector.sink import committer
 from eoslog.connector.sink.task_message import Attempt
 from eoslog.connector.sink.task_writer import write_rows
@@ -74,7 +77,7 @@ def test_an_open_transaction_is_named_with_all_that_is_known(broker: EmbeddedBro
     assert document(broker, *HOLDERS, "held") == []
 
 
-def begin_query(broker: EmbeddedBroker, directory: Path, name: str) -> tuple[str, object, object]:
+def begin_query(broker: EmbeddedBroker, directory: Path, name: str) -> tuple[str, SinkOptions, Report | None]:
     """A micro-batch of a query whose driver died before, or after, it decided."""
     query = str(uuid.uuid4())
     directory.mkdir()
@@ -150,7 +153,7 @@ def test_one_that_ends_between_two_looks_does_not_seem_to_hang(
     ok(broker, "topics", "create", "quick")
     producer, ask = begin(broker, "quick-1", "quick"), transactions.list_transactions
 
-    def ends_before(*arguments: object, **options: object) -> object:
+    def ends_before(*arguments: Any, **options: Any) -> object:
         producer.commit_transaction(20)
         return ask(*arguments, **options)
 

@@ -33,7 +33,7 @@ def broker(port: int) -> Iterator[EmbeddedBroker]:
 
 def comes_in(port: int, mechanism: str, password: str) -> bool:
     """Whether alice does."""
-    client = {
+    client: dict[str, str | int | float | bool] = {
         "bootstrap.servers": f"127.0.0.1:{port}", "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": mechanism, "sasl.username": "alice", "sasl.password": password,
     }  # fmt: skip

@@ -5,12 +5,14 @@ import shutil
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from eoslog.broker.log.segment import files, snapshot
 from eoslog.broker.log.segment.index import TXN_ENTRY
+from eoslog.broker.rules.producer import ProducerState
 from eoslog.cli import main
 from eoslog.protocol.batch import BatchHeader, iter_headers
 from eoslog.testing import EmbeddedBroker
@@ -68,14 +70,14 @@ def log(*arguments: str) -> Result:
     return result
 
 
-def findings(place: Path, *options: str) -> list[dict[str, str]]:
+def findings(place: Path, *options: str) -> list[dict[str, Any]]:
     result = log("verify", "--json", str(place), *options)
-    found: list[dict[str, str]] = json.loads(result.stdout)["findings"]
+    found: list[dict[str, Any]] = json.loads(result.stdout)["findings"]
     assert result.exit_code == any(one["repair"] not in ("removed", "rewritten") for one in found)
     return found
 
 
-def only(place: Path, words: str) -> dict[str, str]:
+def only(place: Path, words: str) -> dict[str, Any]:
     """The finding, which is the only one about its file, that has these words."""
     found = findings(place)
     assert found, "nothing was found"
@@ -103,7 +105,7 @@ def values(consumer: Consumer) -> Iterator[str]:
         assert message is not None, "the broker does not answer"
         error = message.error()
         if error is None:
-            yield message.value().decode().rstrip(".")
+            yield (message.value() or b"").decode().rstrip(".")
         elif error.name() == "_PARTITION_EOF":
             return
         else:
@@ -264,7 +266,7 @@ def torn_snapshot(place: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
-def snapshot_of(place: Path, number: int, change: Callable[[list[snapshot.ProducerState]], object]) -> None:
+def snapshot_of(place: Path, number: int, change: Callable[[list[ProducerState]], object]) -> None:
     path = segments(place, suffix=".snapshot")[number]
     states = snapshot.decode(path.read_bytes())
     change(states)
@@ -286,7 +288,11 @@ def open_too_long(place: Path) -> None:
 
 
 def open_no_more(place: Path) -> None:
-    snapshot_of(place, 1, lambda states: [setattr(one, "transaction_start", -1) for one in states])
+    def close(states: list[ProducerState]) -> None:
+        for one in states:
+            one.transaction_start = -1
+
+    snapshot_of(place, 1, close)
 
 
 def forgotten(place: Path) -> None:

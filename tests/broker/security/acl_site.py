@@ -3,16 +3,10 @@
 from pathlib import Path
 from typing import Any, Self
 
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    NewTopic,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+from confluent_kafka.cimpl import NewTopic
 
 from eoslog.protocol.apis import ApiKey
 from eoslog.testing import EmbeddedBroker
@@ -25,7 +19,7 @@ USERS = ("alice", "bob", "carol")
 class Site:
     """A broker with ACLs on, users with passwords, and its administrator."""
 
-    def __init__(self, data: Path | None = None, log_level: str = "error", **config: str) -> None:
+    def __init__(self, data: Path | None = None, /, log_level: str = "error", **config: str) -> None:
         (self.port,) = free_ports(1)
         passwords = {name: f"{name}-password" for name in USERS} | {ADMIN: SECRET}
         self.broker = EmbeddedBroker(
@@ -91,12 +85,13 @@ class Site:
 
     def forget(self) -> None:
         """Remove all rules."""
+        whatever: Any = None  # confluent-kafka's types leave out that a filter may have no name
         everything = AclBindingFilter(
             ResourceType.ANY,
-            None,
+            whatever,
             ResourcePatternType.ANY,
-            None,
-            None,
+            whatever,
+            whatever,
             AclOperation.ANY,
             AclPermissionType.ANY,
         )

@@ -43,7 +43,7 @@ def test_scram_compares_nonce_and_channel_binding() -> None:
     assert scram() == ALICE
     for wrong in ({"nonce": "another"}, {"binding": b"y,,"}, {"binding": b"p=tls-unique,,"}):
         with pytest.raises(AuthenticationFailed, match="does not belong to the first"):
-            scram(**wrong)  # type: ignore[arg-type]
+            scram(**wrong)
 
 
 class Everybody:

@@ -6,18 +6,14 @@ import hmac
 import json
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, Producer
-from confluent_kafka.admin import (
-    AdminClient,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from eoslog.protocol.apis import ApiKey
 from eoslog.testing import BrokerFailed, EmbeddedBroker
@@ -98,7 +94,7 @@ def broker(site: Site) -> Iterator[EmbeddedBroker]:
             )
             for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
         ]
-        for done in admin.alter_user_scram_credentials(upsertions).values():
+        for done in admin.alter_user_scram_credentials([*upsertions]).values():
             done.result(10)
         yield started
 
@@ -119,7 +115,7 @@ def test_kafka_python(broker: EmbeddedBroker, site: Site, mechanism: str, tls: b
     from kafka import KafkaProducer
     from kafka.net.sasl.oauth import AbstractTokenProvider
 
-    class Provider(AbstractTokenProvider):
+    class Provider(AbstractTokenProvider):  # type: ignore[misc]
         def token(self) -> str:
             return site.token()
 
@@ -142,7 +138,7 @@ def test_aiokafka(broker: EmbeddedBroker, site: Site, mechanism: str, tls: bool)
     from aiokafka import AIOKafkaProducer
     from aiokafka.abc import AbstractTokenProvider
 
-    class Provider(AbstractTokenProvider):
+    class Provider(AbstractTokenProvider):  # type: ignore[misc]
         async def token(self) -> str:
             return site.token()
 
@@ -190,12 +186,13 @@ def test_a_wrong_password_is_refused(broker: EmbeddedBroker, site: Site, mechani
 )
 def test_a_bad_token_is_refused(broker: EmbeddedBroker, site: Site, tmp_path: Path, bad: str) -> None:
     stranger = Issuer(tmp_path / "other.json")
-    token = {
+    tokens: dict[str, Callable[[], str]] = {
         "expired": lambda: site.token(-100),
         "audience": lambda: site.token(aud="somebody else"),
         "signature": lambda: stranger.token(ALICE, aud="kafka"),
         "nothing": lambda: "e30.e30.",
-    }[bad]()
+    }
+    token = tokens[bad]()
     config = site.confluent("OAUTHBEARER", False) | {"oauth_cb": lambda _: (token, time.time() + 600)}
     assert KafkaError._AUTHENTICATION in refused(config)
 

@@ -16,7 +16,7 @@ from eoslog.broker.security.listeners import Listener
 from eoslog.broker.security.sasl import Sasl
 from eoslog.broker.security.session import Session
 from eoslog.protocol.errors import KafkaError
-from eoslog.protocol.scram import ClientExchange
+from eoslog.protocol.scram import ClientExchange, salted_password
 
 LISTENER = Listener("SASL_SSL", "SASL_SSL")
 MECHANISM = "SCRAM-SHA-256"
@@ -35,7 +35,7 @@ class Site:
         )
         self.sasl = Sasl([LISTENER], config, Credentials(OsFileSystem(), str(folder)))
         self.sums = 0
-        real = scram.salted_password
+        real = salted_password
 
         def counted(*given: object) -> bytes:
             self.sums += 1

@@ -26,7 +26,7 @@ def test_the_example_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     text = text.replace("/etc/eoslog", str(tmp_path)).replace("0.0.0.0:9093", f"127.0.0.1:{port}")
     text = text.replace("kafka.example.org:9093", f"localhost:{port}")
     options = dict(line.split("=", 1) for line in text.splitlines())
-    client = {
+    client: dict[str, str | int | float | bool] = {
         "bootstrap.servers": f"127.0.0.1:{port}", "security.protocol": "SASL_SSL", "sasl.username": "admin",
         "sasl.mechanism": "SCRAM-SHA-512", "sasl.password": "the-first", "ssl.ca.location": str(pki.ca),
     }  # fmt: skip

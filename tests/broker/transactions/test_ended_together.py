@@ -25,15 +25,8 @@ from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.frames import RequestHeader
 from eoslog.protocol.schema import Message
 from tests.broker import transaction_world
-from tests.broker.transaction_world import (
-    Client,
-    Directory,
-    Machine,
-    Outcome,
-    PowerCut,
-    after_crash,
-    fresh_disk,
-)
+from tests.broker.log.fakefs import Directory, Outcome
+from tests.broker.transaction_world import Client, Machine, PowerCut, after_crash, fresh_disk
 
 A, B, C = ("a", 0), ("b", 0), ("c", 0)
 PLACES = (A, B, C)
@@ -291,7 +284,7 @@ def test_what_was_decided_with_another_and_has_not_gone_on_ends_alike(commit: bo
     still = Metadata("y", 2, 1000, 0, 7, state=State.ONGOING, partitions=frozenset({A}))
     following = decided_with(first, still, (2, 7), 5, new_producer_id=-1)
     assert following is not None
-    assert (following.state, following.producer_epoch, following.partitions) == (prepared, 8, {A})
+    assert (following.state, following.producer_epoch, following.partitions) == (prepared, 8, frozenset({A}))
     gone_on = [None, replace(still, producer_epoch=8), replace(still, state=State.COMPLETE_ABORT)]
     assert [decided_with(first, one, (2, 7), 5, new_producer_id=-1) for one in gone_on] == [None] * 3
 

@@ -13,16 +13,8 @@ from eoslog.broker.log.partition.partition import Partition
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.plain_records import iter_records
-from tests.broker.transaction_world import (
-    CONFIG,
-    Client,
-    Directory,
-    Machine,
-    Outcome,
-    PowerCut,
-    after_crash,
-    fresh_disk,
-)
+from tests.broker.log.fakefs import Directory, Outcome
+from tests.broker.transaction_world import CONFIG, Client, Machine, PowerCut, after_crash, fresh_disk
 
 A, LOG = ("a", 0), ("__transaction_state", 0)
 WEEK_MS = 604_800_000

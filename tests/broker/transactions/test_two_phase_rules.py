@@ -94,7 +94,11 @@ def test_the_transaction_stays_open_under_a_new_holder(version: int) -> None:
         assert (decision.answer, decision.ongoing) == ((PID, EPOCH + times), WRITER)
         assert not decision.writes_markers
         assert following is not None
-        assert (following.state, following.partitions, following.start_ms) == (S.ONGOING, {T0}, NOW)
+        assert (following.state, following.partitions, following.start_ms) == (
+            S.ONGOING,
+            frozenset({T0}),
+            NOW,
+        )
         assert (following.producer_id, following.producer_epoch) == WRITER
         assert following.holder == (PID, EPOCH + times)
         assert (following.client_version, following.last_update_ms) == (version, LATER)
@@ -160,7 +164,7 @@ def test_the_end(writer_version: int, version: int, times: int, commit: bool) ->
     assert prepared is not None
     assert prepared.state is (S.PREPARE_COMMIT if commit else S.PREPARE_ABORT)
     assert (prepared.producer_id, prepared.producer_epoch) == (PID, EPOCH + 1), "of the markers"
-    assert (prepared.partitions, prepared.start_ms) == ({T0}, NOW)
+    assert (prepared.partitions, prepared.start_ms) == (frozenset({T0}), NOW)
     busy = end(prepared, holder, commit, version)
     assert busy.error is E.CONCURRENT_TRANSACTIONS
     assert end(prepared, holder, not commit, version).error is E.INVALID_TXN_STATE

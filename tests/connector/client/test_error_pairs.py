@@ -30,7 +30,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import EncodedBatch, encode_batches
 from tests.connector.client.error_pairs import PAIRS, Pair
-from tests.connector.client.fake_broker import FakeBroker
+from tests.connector.client.fake_broker import FakeBroker, Handler
 
 AMPLE_MS = 60_000
 ME = ProducerIdentity(7, 3)
@@ -95,6 +95,7 @@ def metadata(broker: FakeBroker, code: int, body: Any) -> Any:
 def fetched(broker: FakeBroker, code: int, body: Any) -> Any:
     record = bytearray().join(a_batch().finish())
     stamp(record, 0, 0)
+    part: dict[str, Any]
     part = {"high_watermark": 1, "last_stable_offset": 1, "log_start_offset": 0, "aborted_transactions": [],
             "records": b"" if code else bytes(record)}  # fmt: skip
     answer: Any = nested("responses", "partitions", **part)(broker, code, body)
@@ -167,17 +168,21 @@ REQUESTS = {
 def ask(asked: Asked, code: int, times: int, **limits: int) -> tuple[object, int]:
     """What comes of the request where its first `times` answers are the error; and how often it was sent."""
     left = times
+    broker: FakeBroker
 
     def answer(version: int, body: Any) -> Any:
         nonlocal left
         left -= 1
         return asked.answer(broker, code if left >= 0 else 0, body)
 
+    handlers: dict[ApiKey, Handler]
     handlers = {ApiKey.INIT_PRODUCER_ID: lambda version, body: flat(broker, 0, body)}
     handlers |= {ApiKey.ADD_OFFSETS_TO_TXN: lambda version, body: flat(broker, 0, body)}
     handlers |= {ApiKey.TXN_OFFSET_COMMIT: lambda v, body: nested("topics", "partitions")(broker, 0, body)}
-    config = {"request_timeout_ms": AMPLE_MS, "delivery_timeout_ms": AMPLE_MS, "api_timeout_ms": AMPLE_MS,
-              "retry_backoff_ms": 1, "retry_backoff_max_ms": 1} | limits  # fmt: skip
+    config: dict[str, Any] = {
+        "request_timeout_ms": AMPLE_MS, "delivery_timeout_ms": AMPLE_MS, "api_timeout_ms": AMPLE_MS,
+        "retry_backoff_ms": 1, "retry_backoff_max_ms": 1, **limits,
+    }  # fmt: skip
     with FakeBroker({**handlers, asked.api: answer}, transaction_version=asked.level) as broker:
         with Cluster(ClientConfig((("127.0.0.1", broker.port),), **config)) as cluster:
             try:

@@ -1,6 +1,7 @@
 """Reading ranges: fetched ahead, cut to the range, nothing skipped without a word."""
 
 import threading
+from collections.abc import Generator
 from typing import Any
 
 import pyarrow as pa
@@ -137,6 +138,7 @@ def test_the_next_request_leaves_before_this_answer_is_decoded() -> None:
         rows = fetch(c, "t", 0, 0, 100, committed=True, max_bytes=700)
         next(rows)
         until(lambda: len(broker.seen(ApiKey.FETCH)) == 2)
+        assert isinstance(rows, Generator)
         rows.close()
         assert not any(c._idle.values()), "a connection with an answer to come was kept"
 
@@ -298,7 +300,8 @@ class TwoNodes:
         return answer
 
     def read(self, rack: str = "here", **limits: int) -> list[bytes]:
-        config = {"request_timeout_ms": 60_000, "api_timeout_ms": 60_000, "retry_backoff_ms": 1} | limits
+        config: dict[str, Any] = {"request_timeout_ms": 60_000, "api_timeout_ms": 60_000}
+        config |= {"retry_backoff_ms": 1} | limits
         with (
             self.near,
             self.leader,

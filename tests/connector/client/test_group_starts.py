@@ -11,7 +11,7 @@ from eoslog.connector.offsets.offsets import COMMITTED, Offsets
 from eoslog.connector.options.both import source_options
 from eoslog.connector.source.discover import Log
 from eoslog.protocol.apis import ApiKey
-from tests.connector.client.fake_broker import FakeBroker
+from tests.connector.client.fake_broker import FakeBroker, Handler
 
 BY_US = Note("ours", "q", 4).text()
 
@@ -37,7 +37,7 @@ def start(notes: list[str], pending_seconds: float = 0) -> Offsets:
         ]
         return {"topics": [{"name": "t", "partitions": found}]}
 
-    handlers = {ApiKey.OFFSET_FETCH: committed, ApiKey.LIST_OFFSETS: ends}
+    handlers: dict[ApiKey, Handler] = {ApiKey.OFFSET_FETCH: committed, ApiKey.LIST_OFFSETS: ends}
     with FakeBroker(handlers, partitions=len(notes)) as broker:
         given = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "subscribe": "t"}
         given |= {"startingOffsets": "committed", "kafka.group.id": "g"}

@@ -26,7 +26,7 @@ from eoslog.protocol.batch import read_header
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import EncodedBatch, encode_batches
-from tests.connector.client.fake_broker import FakeBroker, FakeLog, Silence
+from tests.connector.client.fake_broker import FakeBroker, FakeLog, Handler, Silence
 from tests.kit.waiting import until
 
 FAULTS = ["", "lost request", "lost answer", "not leader"]
@@ -225,7 +225,7 @@ def test_tv1_enlists_each_partition_before_its_first_record() -> None:
             assert all((topic["name"], p["index"]) in enlisted for p in topic["partition_data"])
         return log.produce(version, body)
 
-    handlers = {ApiKey.PRODUCE: produce, ApiKey.ADD_PARTITIONS_TO_TXN: add}
+    handlers: dict[ApiKey, Handler] = {ApiKey.PRODUCE: produce, ApiKey.ADD_PARTITIONS_TO_TXN: add}
     with (
         FakeBroker(handlers, transaction_version=1) as broker,
         cluster(broker) as c,
@@ -240,7 +240,8 @@ def test_tv1_enlists_each_partition_before_its_first_record() -> None:
 
 def test_an_identity_forbids_what_would_void_it() -> None:
     c = Cluster(ClientConfig((("127.0.0.1", 1),)))
-    for wrong in ({"acks": 1}, {"max_in_flight": 6}):
+    every: tuple[dict[str, Any], ...] = ({"acks": 1}, {"max_in_flight": 6})
+    for wrong in every:
         with pytest.raises(ValueError, match="idempotent"):
             Producer(c, identity=ProducerIdentity(1, 0), **wrong)
     with pytest.raises(ValueError, match="InitProducerId"):

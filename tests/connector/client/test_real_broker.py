@@ -34,8 +34,9 @@ class At(Cluster):
 
 @pytest.fixture(params=[2, 1], ids=["TV2", "TV1"])
 def cluster(kafka: Kafka, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    with At(config(kafka.bootstrap)) as made:
-        made.level = request.param
+    made = At(config(kafka.bootstrap))
+    made.level = request.param
+    with made:
         yield made
 
 

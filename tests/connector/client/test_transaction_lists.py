@@ -78,7 +78,7 @@ class Two:
         return self._listed(2)
 
     def client(self) -> Cluster:
-        limits = {"request_timeout_ms": 1000 * PATIENCE_SECONDS, "retry_backoff_ms": 1}
+        limits: dict[str, Any] = {"request_timeout_ms": 1000 * PATIENCE_SECONDS, "retry_backoff_ms": 1}
         return Cluster(ClientConfig((("127.0.0.1", self.brokers[1].port),), **limits))
 
     def list(self) -> list[Listing]:

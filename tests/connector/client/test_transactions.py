@@ -208,6 +208,7 @@ def test_a_lost_answer_of_describe_keeps_what_was_learnt() -> None:
 
 
 def test_committed_offsets() -> None:
+    parts: list[dict[str, Any]]
     parts = [{"partition_index": 0, "committed_offset": 5, "metadata": "m", "error_code": 0},
              {"partition_index": 1, "committed_offset": -1, "metadata": None, "error_code": 0}]  # fmt: skip
     answers = scripted(

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.peer_cluster import ThreeNodes
 from eoslog.connector.client.admin import transactions

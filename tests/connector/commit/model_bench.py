@@ -1,7 +1,7 @@
 """One driver and its tasks on the model cluster, by hand: for tests that tell one story each."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.begin import begin
@@ -148,6 +148,6 @@ def decides(command: c.Command[Any]) -> bool:
     return isinstance(command, c.End) and command.commit and command.participants[0].name == "sink"
 
 
-def finishes(command: c.Command[Any]) -> bool:
+def finishes(command: c.Command[Any]) -> TypeGuard[c.End]:
     """Whether it commits participants."""
     return isinstance(command, c.End) and command.commit and not decides(command)

@@ -6,6 +6,7 @@ it is; model_spark.py decides what becomes of it.
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from eoslog.connector.checkpoint.crosscheck import Story, check_story
@@ -110,6 +111,7 @@ class Programs:
         self.slices = shape.batches
         self.ledger = Ledger()
         self.live: list[Process] = []
+        self.memory: dict[str, Run] = {}
         self.numbers: dict[tuple[int, int], tuple[int, int]] = {}
         self.used: list[Fault] = []
         self.disturbed = False
@@ -133,13 +135,11 @@ class Programs:
         try:
             while mine.first + batch_id < self.slices:
                 if not replay:
-                    yield from self._local(
-                        "Spark's offset log", lambda b=batch_id: self._log(mine.planned, b)
-                    )
+                    yield from self._local("Spark's offset log", partial(self._log, mine.planned, batch_id))
                 replay = False
                 batch = Batch(f"query {mine.query}", batch_id, f"slice {mine.first + batch_id}")
                 yield from self._batch(process, mine, batch)
-                yield from self._local("Spark's commit log", lambda b=batch_id: self._log(mine.completed, b))
+                yield from self._local("Spark's commit log", partial(self._log, mine.completed, batch_id))
                 batch_id += 1
         except (StartsElsewhere, DecisionGone, CheckpointOlder) as fault:
             self.faults.append(fault)
@@ -299,13 +299,12 @@ class Programs:
         if isinstance(command, c.End):
             answers = {}
             for name, identity in command.participants:
-                end = lambda n=name, i=identity: broker.end(n, i, command.commit)  # noqa: E731
-                answers[name] = yield Request(label, end)
+                answers[name] = yield Request(label, partial(broker.end, name, identity, command.commit))
             return answers
         if isinstance(command, c.Seal):
             kept = {}
             for name, _ in command.participants:
-                kept[name] = yield Request(label, lambda n=name: broker.keep(n))
+                kept[name] = yield Request(label, partial(broker.keep, name))
             return kept
         if isinstance(command, c.TransactionVersion):  # known without a request
             return broker.tv
@@ -314,12 +313,12 @@ class Programs:
         calls: dict[type, Callable[[Any], Any]] = {
             c.Acquire: lambda x: broker.go_on(x.name, x.current) if x.current else broker.init(x.name),
             c.FetchStored: lambda x: broker.fetch(x.group),
-            c.StageOffsets: lambda x: broker.stage(*x.sink, x.group, x.offsets),
+            c.StageOffsets: lambda x: broker.stage(x.sink.name, x.sink.identity, x.group, x.offsets),
             c.CommitOffsets: lambda x: broker.commit_offsets(x.group, x.offsets),
             c.AskOngoing: lambda x: broker.ongoing(x.prefix),
             c.ListOngoing: lambda x: broker.ongoing(x.prefix),
             c.Describe: lambda x: broker.describe(x.names),
-            c.FindHeld: lambda x: broker.settle_all() or (),
+            c.FindHeld: lambda x: broker.find_held(),
             c.FindOwn: lambda x: broker.find_own(x.producer_id),
             c.WriteMarkers: lambda x: broker.write_markers(x.held, x.commit),
         }

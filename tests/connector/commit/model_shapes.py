@@ -32,7 +32,7 @@ def _clusters() -> Iterator[tuple[str, bool | None, Shape]]:
 
 
 def _alter(shape: Shape, **changes: object) -> Shape:
-    return Shape(**{**shape.__dict__, **changes})  # type: ignore[arg-type]
+    return Shape(**{**shape.__dict__, **changes})
 
 
 def suite() -> list[Case]:
@@ -129,9 +129,9 @@ def suite() -> list[Case]:
     ]
     at_most_once = Shape(batches=1, kinds=(*LOSSES, Fault.REPEAT, Fault.SUSPEND), at_most_once=True)
     for tv in (1, 2):
-        lost = Shape(tv=tv, partitions=1, faults=2, kinds=(Fault.FORGET, Fault.KILL), late_markers=tv == 2)
+        forgets = Shape(tv=tv, partitions=1, faults=2, kinds=(Fault.FORGET, Fault.KILL), late_markers=tv == 2)
         held = ("held",) if tv == 1 else ()
-        cases.append(_case(f"2 batches of 1 task, markers of the sink are lost: TV{tv}", lost, *held))
+        cases.append(_case(f"2 batches of 1 task, markers of the sink are lost: TV{tv}", forgets, *held))
     return [*cases, _case("at most once", at_most_once, "dropped")]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.faults import CommitFault, MarkersMissing, ParticipantsLost
-from eoslog.connector.commit.messages import Report, Run
+from eoslog.connector.commit.messages import Report
 from tests.connector.commit.model_coverage import state_of
 from tests.connector.commit.model_history import Choices, Fault, Shape
 from tests.connector.commit.model_programs import (
@@ -32,7 +32,6 @@ class Simulation(Programs):
 
     def __init__(self, shape: Shape, choices: Choices) -> None:
         super().__init__(shape, choices)
-        self.memory: dict[str, Run] = {}
         self.budget, self.switches = shape.faults, shape.switches
         self.restarts, self.workers = 0, 0
         self.idle_workers: list[int] = []

@@ -61,7 +61,7 @@ class Writes(Simulation):
                 yield from self._client("note", write.note_finished(self.sink, done))
         except (CommitFault, TaskFailed):
             if begun is not None:
-                yield from self._abort(process, begun, reports)
+                yield from self._abort_write(process, begun, reports)
             raise
 
     def _begin_write(self, process: Process, token: str) -> Steps[Begun]:
@@ -78,7 +78,7 @@ class Writes(Simulation):
             assert not self.broker.ongoing(self.sink.prefix), "begin leaves readers held back"
         return begun
 
-    def _abort(self, process: Process, begun: Begun, reports: list[Report | None]) -> Steps[None]:
+    def _abort_write(self, process: Process, begun: Begun, reports: list[Report | None]) -> Steps[None]:
         if reports[0] is None:
             reports = [process.reports.get(p) for p in range(self.shape.partitions)]
         rules = end_of(self.sink, reports, begun)

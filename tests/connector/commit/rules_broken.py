@@ -11,18 +11,18 @@ import pytest
 from eoslog.connector.commit import begin, decide, finish, own, prepare, replay, seal
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decision import Decision, Stored
-from tests.connector.commit import model_bench
+from tests.connector.commit import model_bench, model_programs
 from tests.connector.commit import test_model_sees as sees
 
 
 def batches_told_by_number_alone(patch: pytest.MonkeyPatch) -> None:
     sees.skipped_by_number_alone(patch)
-    patch.setattr(model_bench, "judge", sees.model_programs.judge)
+    patch.setattr(model_bench, "judge", vars(model_programs)["judge"])
 
 
 def replays_written_again(patch: pytest.MonkeyPatch) -> None:
     sees.decided_batches_written_again(patch)
-    patch.setattr(model_bench, "judge", sees.model_programs.judge)
+    patch.setattr(model_bench, "judge", vars(model_programs)["judge"])
 
 
 def commit_acquires(patch: pytest.MonkeyPatch) -> None:
@@ -93,8 +93,8 @@ def part_of_a_decision_is_enough(patch: pytest.MonkeyPatch) -> None:
 
 def not_sealed(patch: pytest.MonkeyPatch) -> None:
     def leave(sink: Any, own: Any, decision: Decision, policy: Any) -> c.Rules[Decision]:
+        yield from ()
         return decision
-        yield
 
     patch.setattr(decide, "_seal", leave)
 
@@ -140,8 +140,8 @@ def who_does_not_answer_is_taken_over(patch: pytest.MonkeyPatch) -> None:
 
 def epoch_not_raised(patch: pytest.MonkeyPatch) -> None:
     def keep(sink: Any, identity: Any) -> c.Rules[Any]:
+        yield from ()
         return identity
-        yield
 
     patch.setattr(begin, "raise_epoch", keep)
 

@@ -9,6 +9,8 @@ import pytest
 from eoslog.connector.checkpoint import crosscheck
 from eoslog.connector.commit import begin, decide, decision, ending, finish, own, prepare, seal
 from eoslog.connector.commit import commands as c
+from eoslog.connector.commit.faults import BatchRefused
+from eoslog.connector.commit.names import Participant
 from eoslog.protocol.errors import ErrorCode
 from tests.connector.commit import model_bench, model_programs
 from tests.connector.commit.model_history import Fault, Shape
@@ -19,8 +21,7 @@ CRASHES = (Fault.KILL, Fault.TIMEOUT_LOST, Fault.TIMEOUT_DONE)
 
 def nothing(*args: Any, **kwargs: Any) -> c.Rules[None]:
     """A rule left out."""
-    return
-    yield
+    yield from ()
 
 
 def no_roll_forward(patch: pytest.MonkeyPatch) -> None:
@@ -39,7 +40,7 @@ def left_overs_cleared_before_the_roll_forward(patch: pytest.MonkeyPatch) -> Non
     def clear_first(last: decision.Decision) -> c.Rules[None]:
         names = yield c.ListOngoing("sink/")
         states = yield c.Describe(names)
-        yield c.End(False, tuple(finish.Participant(name, states[name].identity) for name in names))
+        yield c.End(False, tuple(Participant(name, states[name].identity) for name in names))
         yield from finish.finish(last)
 
     patch.setattr(begin, "finish", clear_first)
@@ -83,7 +84,7 @@ def abort_without_asking(patch: pytest.MonkeyPatch) -> None:
 def aborted_while_the_outcome_is_unknown(patch: pytest.MonkeyPatch) -> None:
     def find_out(sink: Any, own: Any, decision: Any, *more: Any) -> c.Rules[None]:
         yield c.End(False, decision.participants)
-        raise decide.BatchRefused("it did not answer")
+        raise BatchRefused("it did not answer")
 
     patch.setattr(decide, "_find_out", find_out)
 
@@ -110,7 +111,7 @@ def decision_asked_before_the_state(patch: pytest.MonkeyPatch) -> None:
 
 
 def losers_asked_for_before_the_decision(patch: pytest.MonkeyPatch) -> None:
-    look = decide.fetch_stored
+    look = own.fetch_stored
 
     def ask_first(sink: Any, *more: Any) -> c.Rules[Any]:
         yield c.AskOngoing(sink.prefix)
@@ -130,8 +131,8 @@ def refused_commit_taken_for_done(patch: pytest.MonkeyPatch) -> None:
 
 def sealed_leftovers_not_taken_over(patch: pytest.MonkeyPatch) -> None:
     def refuse(commit: bool, participants: Any) -> c.Rules[Any]:
+        yield from ()
         return {p.name: c.Refused(90, "fenced") for p in participants}
-        yield
 
     patch.setattr(finish, "end_sealed", refuse)
 

@@ -19,7 +19,7 @@ from eoslog.connector.commit.faults import (
     Unfinished,
 )
 from eoslog.connector.commit.finish import is_aborted
-from eoslog.connector.commit.messages import Empty
+from eoslog.connector.commit.messages import Decided, Empty, Prepared, Report
 from eoslog.connector.commit.names import Participant, Sink
 from eoslog.connector.commit.prove import prove_last
 from eoslog.connector.commit.replay import OnLost
@@ -32,6 +32,16 @@ from tests.connector.commit.model_broker import TIMEOUT_MS
 BOTH = pytest.mark.parametrize("tv", [1, 2])
 SOURCE = SourceOffsets("dashboards", {("source", 0): (1, "")})
 WROTE = Participant("sink/1.0/0/w.0", ProducerIdentity(7, 5))
+
+
+def prepared(report: Report) -> Prepared:
+    assert isinstance(report, Prepared)
+    return report
+
+
+def with_rows(report: Report) -> Prepared | Decided:
+    assert not isinstance(report, Empty)
+    return report
 
 
 @pytest.mark.parametrize("state", ["PrepareAbort", "CompleteAbort"])
@@ -332,27 +342,27 @@ def test_reports_of_another_sink_decide_nothing() -> None:
 def test_tasks_that_wrote_to_two_topics_of_one_name_decide_nothing() -> None:
     """The topic was deleted and created again between them: rows of one are gone with the old one."""
     bench = Bench()
-    first, second = bench.prepare_all(bench.begin(0))
-    one = replace(first, topic_ids=(("out", "old"),))  # type: ignore[type-var]
+    first, second = map(prepared, bench.prepare_all(bench.begin(0)))
+    one = replace(first, topic_ids=(("out", "old"),))
     for topics, fit in (((("out", "new"),), False), ((("out", "old"), ("more", "x")), True)):
-        reports = [one, replace(second, topic_ids=topics)]  # type: ignore[type-var]
+        reports: list[Report] = [one, replace(second, topic_ids=topics)]
         if fit:
-            bench.commit(reports, 0)  # type: ignore[arg-type]
+            bench.commit(reports, 0)
         else:
             with pytest.raises(BatchRefused, match="topic out was deleted and created again"):
-                bench.commit(reports, 0)  # type: ignore[arg-type]
+                bench.commit(reports, 0)
 
 
 def test_rows_and_checksums_are_recorded_of_all_tasks_or_of_none() -> None:
     """A later replay is compared with them, partition for partition."""
     bench = Bench()
-    first, second = bench.prepare_all(bench.begin(0))
-    summed = replace(first, checksum=7)  # type: ignore[type-var]
-    assert count(bench.sink, [summed, second], 0)[-2:] == ((1, 1), ())  # type: ignore[list-item]
-    both = [summed, replace(second, checksum=8)]  # type: ignore[type-var]
-    assert count(bench.sink, both, 0)[-2:] == ((1, 1), (7, 8))  # type: ignore[arg-type]
-    odd = [first, Empty(first.stamp, 4)]
-    assert count(bench.sink, odd, 0)[-2:] == ((), ())  # type: ignore[arg-type]
+    first, second = map(prepared, bench.prepare_all(bench.begin(0)))
+    summed = replace(first, checksum=7)
+    assert count(bench.sink, [summed, second], 0)[-2:] == ((1, 1), ())
+    both = [summed, replace(second, checksum=8)]
+    assert count(bench.sink, both, 0)[-2:] == ((1, 1), (7, 8))
+    odd: list[Report] = [first, Empty(first.stamp, 4)]
+    assert count(bench.sink, odd, 0)[-2:] == ((), ())
 
 
 @BOTH
@@ -363,8 +373,10 @@ def test_a_loss_that_was_not_expected_has_no_checksums_to_compare(tv: int) -> No
     with pytest.raises(Crash):
         bench.commit(reports, 0)
     bench.broker.expire(reports[1].participant.name)  # type: ignore[union-attr]
-    again = [replace(report, checksum=5) for report in bench.prepare_all(bench.begin(0))]  # type: ignore[type-var]
-    bench.commit(again, 0)  # type: ignore[arg-type]
+    again: list[Report] = [
+        replace(with_rows(report), checksum=5) for report in bench.prepare_all(bench.begin(0))
+    ]
+    bench.commit(again, 0)
     assert sorted(bench.broker.visible()) == ["q0p0", "q0p1"]
 
 

@@ -195,8 +195,8 @@ def test_trap_29_nothing_is_replayed_while_something_may_still_become_visible(tv
     def unreachable(command: c.Command[Any]) -> Any:
         if not finishes(command):
             return None
-        rest = [p for p in command.participants if p.name != away]  # type: ignore[attr-defined]
-        done = bench._perform(replace(command, participants=tuple(rest)))  # type: ignore[type-var]
+        rest = [p for p in command.participants if p.name != away]
+        done = bench._perform(replace(command, participants=tuple(rest)))
         return done | {away: c.Unknown("away")}
 
     bench.intercept = unreachable

@@ -1,7 +1,7 @@
 """The traps of sealing (KIP-939), one story each: on a cluster that keeps prepared transactions."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 import pytest
 
@@ -34,7 +34,7 @@ LOST = [
 SOURCE = SourceOffsets("dashboards", {("source", 0): (1, "")})
 
 
-def seals(command: c.Command[Any]) -> bool:
+def seals(command: c.Command[Any]) -> TypeGuard[c.Seal]:
     return isinstance(command, c.Seal)
 
 

@@ -1,5 +1,6 @@
 """The traps of the protocol, one story each. (What a source reads at a control record is the reader's.)"""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from eoslog.connector.commit import commands as c
 from eoslog.connector.commit.decide import SourceOffsets
+from eoslog.connector.commit.decision import Stored
 from eoslog.connector.commit.ending import Aborted
 from eoslog.connector.commit.faults import (
     BatchRefused,
@@ -462,7 +464,8 @@ def test_trap_13_a_partly_refused_decision_is_refused(tv: int) -> None:
     with pytest.raises(BatchRefused, match="metadata too large"):
         bench.commit(reports, 0)
     bench.intercept = None
-    assert bench.broker.fetch("sink").chunks == {} and bench.open() == ()
+    stored = bench.broker.fetch("sink")
+    assert isinstance(stored, Stored) and stored.chunks == {} and bench.open() == ()
 
 
 @BOTH
@@ -507,6 +510,7 @@ def test_trap_26_what_comes_late_of_the_last_batch_does_not_get_into_the_next_on
     transaction.version 1 a commit leaves the epoch as it is: raised by nobody, it would be let in."""
     bench = Bench(tv)
     bench.whole_batch(0)
+    copies: dict[str, Callable[[c.Command[Any]], bool]]
     copies = {"its commit": decides, "its decision": lambda command: isinstance(command, c.StageOffsets)}
     (copy,) = [command for command in bench.commands if copies[late](command)]
     reports = bench.prepare_all(bench.begin(1, run=bench.remembered, completed=0))

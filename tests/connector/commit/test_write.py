@@ -31,10 +31,10 @@ BOTH = pytest.mark.parametrize("tv", [1, 2])
 class WriteBench(Bench):
     """Writes of two tasks, each under a token. A row's checksum is its length."""
 
-    remembered: Run | None = None
+    last_run: Run | None = None
 
     def begin_token(self, token: str, run: Run | None = None) -> Begun:
-        begun, self.remembered = self.run(begin_write(self.sink, token, last_run=run))
+        begun, self.last_run = self.run(begin_write(self.sink, token, last_run=run))
         return begun
 
     def tasks(self, begun: Begun, rows: str = "") -> list[Report]:
@@ -52,7 +52,7 @@ class WriteBench(Bench):
         return self.run(commit(sink, reports, stamp.batch.batch_id, two_phase=self.two_phase, token=token))
 
     def write(self, token: str, rows: str = "", *, goes_on: bool = True) -> list[Report]:
-        reports = self.tasks(self.begin_token(token, self.remembered if goes_on else None), rows)
+        reports = self.tasks(self.begin_token(token, self.last_run if goes_on else None), rows)
         done = self.finish(token, reports)
         assert done is not None
         self.run(note_finished(self.sink, done))
@@ -154,7 +154,7 @@ def test_a_write_that_dies_is_written_once_by_the_next_run(
         bench.crash_at(stop, after=after)
         with pytest.raises(Crash):
             bench.write("job-1")
-        bench.remembered = None
+        bench.last_run = None
         bench.write(first)
         bench.write("job-1")
         assert [row for row in bench.broker.visible() if row.startswith("job-1")] == ["job-1p0", "job-1p1"]
@@ -167,8 +167,8 @@ def test_two_writes_side_by_side_never_decide_under_one_identity(tv: int) -> Non
     one acquires the sink, and the first one stops."""
     bench = WriteBench(tv)
     bench.write("job-0")
-    first = bench.tasks(bench.begin_token("job-1", bench.remembered))
-    second = bench.tasks(bench.begin_token("job-2", bench.remembered))
+    first = bench.tasks(bench.begin_token("job-1", bench.last_run))
+    second = bench.tasks(bench.begin_token("job-2", bench.last_run))
     assert first[0].stamp.identity != second[0].stamp.identity
     with pytest.raises(CommitFault):
         bench.finish("job-1", first)
@@ -183,9 +183,9 @@ def test_drivers_may_write_in_turns(tv: int) -> None:
     """One that remembers a sink which another has used since acquires it anew, and says nothing."""
     bench = WriteBench(tv)
     bench.write("job-0")
-    mine = bench.remembered
+    mine = bench.last_run
     bench.write("job-1", goes_on=False)
-    bench.remembered = mine
+    bench.last_run = mine
     bench.write("job-2")
     assert len(bench.broker.visible()) == 6
 
@@ -195,7 +195,7 @@ def test_a_driver_that_is_at_work_is_fenced_by_one_that_remembers(tv: int) -> No
     """Going on under its identity, both could decide in one transaction."""
     bench = WriteBench(tv)
     bench.write("job-0")
-    mine = bench.remembered
+    mine = bench.last_run
     other = bench.tasks(bench.begin_token("job-1"))
     begun = bench.begin_token("job-2", mine)
     assert begun.identity != other[0].stamp.identity
@@ -231,7 +231,7 @@ def test_a_note_of_another_token_says_nothing(tv: int) -> None:
     bench = WriteBench(tv)
     bench.write("job-7")
     bench.broker.groups.pop("sink")
-    bench.remembered = None
+    bench.last_run = None
     bench.crash_at(finishes)
     with pytest.raises(Crash):
         bench.write("job-8")
@@ -284,7 +284,7 @@ def test_the_next_write_has_the_other_half_of_the_names() -> None:
         assert last is not None
         halves = {bench.sink.slot_of(p.name).parity for p in last.participants}  # type: ignore[union-attr]
         assert halves == {reports[0].stamp.batch.batch_id % 2}
-    assert last.batch == Batch("job-5", 2)
+    assert last is not None and last.batch == Batch("job-5", 2)
 
 
 class OldBench(WriteBench):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import NewPartitions
+from confluent_kafka.cimpl import NewPartitions
 
 from tests.connector.executors.cluster import Copy, SparkCluster
 from tests.connector.spark_application import PATIENCE_SECONDS

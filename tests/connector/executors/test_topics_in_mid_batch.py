@@ -4,7 +4,7 @@ stands still in the middle of its rows meanwhile."""
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import NewPartitions
+from confluent_kafka.cimpl import NewPartitions
 
 from eoslog.testing import EmbeddedBroker
 from tests.connector.crash_query import ROWS, Crash, Query, Running, start

@@ -32,4 +32,4 @@ class _Watch:
 
 
 if "EOSLOG_IMPORTS" in os.environ:
-    sys.meta_path.insert(0, _Watch())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Watch())

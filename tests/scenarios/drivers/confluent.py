@@ -9,17 +9,13 @@ from typing import Any
 
 import confluent_kafka
 from confluent_kafka import ConsumerGroupState, IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
-    OffsetSpec,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from tests.offset_specs import EARLIEST, LATEST, MAX_TIMESTAMP
 from tests.scenarios.drivers.base import (
     HEARTBEAT_MS,
     SESSION_MS,
@@ -38,7 +34,7 @@ from tests.scenarios.drivers.base import (
 
 # No re-bootstrap, which librdkafka begins when all brokers are down, here always: it may hang afterwards
 # (librdkafka issue 5511, seen with 2.16). And look for a broker that was cut off often.
-_COMMON = {
+_COMMON: dict[str, str | int | float | bool] = {
     "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20,
     "metadata.recovery.strategy": "none",
 }  # fmt: skip
@@ -298,10 +294,10 @@ class _Admin(Admin):
 
     def list_offsets(self, place: Place, spec: str | int, *, committed: bool = False) -> int:
         asked = {
-            "earliest": OffsetSpec.earliest, "latest": OffsetSpec.latest,
-            "max-timestamp": OffsetSpec.max_timestamp,
+            "earliest": EARLIEST, "latest": LATEST,
+            "max-timestamp": MAX_TIMESTAMP,
         }  # fmt: skip
-        what = asked[spec]() if isinstance(spec, str) else OffsetSpec.for_timestamp(spec)
+        what = asked[spec] if isinstance(spec, str) else OffsetSpec.for_timestamp(spec)
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         found = self._one(self._admin.list_offsets({TopicPartition(*place): what}, isolation_level=level))
         return int(found.offset)
