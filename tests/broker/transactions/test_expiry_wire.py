@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -22,6 +23,10 @@ SOON = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
 EXPIRY_S = 1.0
+
+
+def _is_forgotten(producer: Producer) -> bool:
+    return producer.describe()["error_code"] == E.TRANSACTIONAL_ID_NOT_FOUND
 
 
 def before_expiry(steps: Callable[[], None], first: Callable[[], None] | None = None) -> None:
@@ -59,7 +64,7 @@ def test_idle_transactional_ids_are_forgotten(cluster: Cluster) -> None:
         assert producer.init(6, enable2_pc=two) == 0
         assert producer.produce(version=12) == 0
     for producer in idle.values():
-        until(lambda producer=producer: producer.describe()["error_code"] == E.TRANSACTIONAL_ID_NOT_FOUND)
+        until(partial(_is_forgotten, producer))
         assert producer.list(transactional_id_pattern=producer.name) == {}
         old_pid, old_epoch = producer.pid, producer.epoch
         for again in (producer.end(True, 5), producer.end(False, 5), producer.add(), producer.add_offsets()):

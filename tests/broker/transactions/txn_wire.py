@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from typing import Any, Self
 
 from eoslog.protocol.apis import ApiKey
@@ -31,12 +32,11 @@ class Cluster:
             ApiKey.CREATE_TOPICS, 5, topics=topics, timeout_ms=10_000, validate_only=False
         )  # fmt: skip
         assert [topic["error_code"] for topic in made["topics"]] == [0, 0]
-        for kind in (TRANSACTION, GROUP):
-            until(lambda kind=kind: self._coordinator(kind) == 0)
+        until(lambda: all(self._coordinator(kind) == 0 for kind in (TRANSACTION, GROUP)))
         first = Producer(self, "first")
         until(lambda: first.init() == 0)
         for place in [(topic, index) for topic in (0, 1) for index in (0, 1)]:
-            until(lambda place=place: first.produce(transactional=False, place=place) == 0)
+            until(partial(_written, first, place))
 
     def reconnect(self) -> None:
         """Connect anew: the broker was restarted."""
@@ -52,6 +52,10 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         self.wire.socket.close()
+
+
+def _written(producer: Producer, place: tuple[int, int]) -> bool:
+    return producer.produce(transactional=False, place=place) == 0
 
 
 class Producer:
