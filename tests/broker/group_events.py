@@ -59,7 +59,7 @@ def leave(*members: str) -> Leave:
 
 
 @dataclass
-class World:
+class ClassicBench:
     """One group under test, its time, and what it has answered; steps must not change their input."""
 
     settings: Settings = field(default_factory=lambda: Settings(group_initial_rebalance_delay_ms=3_000))
@@ -137,7 +137,7 @@ class World:
         """What is persisted from now on can be told from what was before."""
         self.persisted = None
 
-    def stable(self, *members: str) -> World:
+    def stable(self, *members: str) -> ClassicBench:
         """Bring the group to Stable, generation 1, with these dynamic members, the first leading."""
         for member in members:
             self.do(join(new=member))

@@ -27,7 +27,7 @@ from eoslog.broker.rules.classic.group import resume
 from eoslog.broker.rules.classic.state import Group, GroupState, Settings
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.plain_records import Record
-from tests.broker.group_events import World, beat, join, sync
+from tests.broker.group_events import ClassicBench, beat, join, sync
 
 LONGEST_MS = 60_000
 """The longest rebalance time-out in these runs, and so the longest any request may be parked."""
@@ -53,7 +53,7 @@ CHANGES_NOTHING = {
 class GroupMachine(RuleBasedStateMachine):
     @initialize(delay=st.sampled_from([0, 500, 3_000]), size=st.sampled_from([3, 100]))
     def begin(self, delay: int, size: int) -> None:
-        self.world = World(Settings(group_initial_rebalance_delay_ms=delay, group_max_size=size))
+        self.bench = ClassicBench(Settings(group_initial_rebalance_delay_ms=delay, group_max_size=size))
         self.generation = 0
         self.assigners: dict[int, str] = {}
         self.names: list[str] = []
@@ -61,17 +61,17 @@ class GroupMachine(RuleBasedStateMachine):
 
     def apply(self, event: Event) -> int:
         """Apply an event and check what must hold of this one step."""
-        world, before = self.world, self.world.group
-        ticket = world.do(event)
-        after, answer = world.group, world.answers.get(ticket)
-        self.on_record = world.persisted
+        bench, before = self.bench, self.bench.group
+        ticket = bench.do(event)
+        after, answer = bench.group, bench.answers.get(ticket)
+        self.on_record = bench.persisted
         if isinstance(answer, JoinAnswer | SyncAnswer | HeartbeatAnswer) and answer.error in CHANGES_NOTHING:
             assert after == before, f"{event} was refused with {answer.error.name} and changed the group"
         if after.state is GroupState.STABLE and before.state is not GroupState.STABLE:
             assert isinstance(event, Sync) and event.member_id == before.leader
-            assert world.persisted == after, "stable, but not on record"
+            assert bench.persisted == after, "stable, but not on record"
         if after.state is GroupState.EMPTY and before.state is not GroupState.EMPTY:
-            assert world.persisted == after
+            assert bench.persisted == after
         if isinstance(event, Heartbeat) and isinstance(answer, HeartbeatAnswer) and answer.error is E.NONE:
             assert event.member_id in before.members and event.generation == before.generation
         return ticket
@@ -108,13 +108,13 @@ class GroupMachine(RuleBasedStateMachine):
 
     def who(self, pick: int) -> str:
         """One that is in the group or expected, mostly; now and then one that once heard of an id."""
-        group = self.world.group
+        group = self.bench.group
         present = [*group.members, *group.pending]
         choice = present if present and pick % 5 else self.names or ["nobody"]
         return choice[pick % len(choice)]
 
     def instance_of(self, member: str, lies: bool) -> str | None:
-        known = self.world.group.members.get(member)
+        known = self.bench.group.members.get(member)
         if lies:
             return "i1"
         return None if known is None else known.instance_id
@@ -122,7 +122,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(pick=PICK, protocols=st.sampled_from(PROTOCOLS), same=st.booleans(), lies=SELDOM)
     def join_again(self, pick: int, protocols: tuple[tuple[str, bytes], ...], same: bool, lies: bool) -> None:
         member = self.who(pick)
-        known = self.world.group.members.get(member)
+        known = self.bench.group.members.get(member)
         event = join(member, instance=self.instance_of(member, lies), protocols=protocols)
         if known is not None and same:
             event = replace(event, protocols=known.protocols)
@@ -133,7 +133,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.ask_for_assignment(self.who(pick), old, lies)
 
     def ask_for_assignment(self, member: str, old: bool, lies: bool) -> None:
-        group = self.world.group
+        group = self.bench.group
         assignments = {m: m.encode() for m in group.members}
         event = sync(member, group.generation - old, self.instance_of(member, lies), assignments)
         self.apply(replace(event, protocol_type=None, protocol=None))
@@ -141,16 +141,16 @@ class GroupMachine(RuleBasedStateMachine):
     @rule()
     def all_behave(self) -> None:
         """Everybody does what a good client would do next, so that runs reach Stable often."""
-        for expected in list(self.world.group.pending):
+        for expected in list(self.bench.group.pending):
             self.apply(join(expected, session_timeout_ms=45_000))
-        if self.world.group.initial:
-            self.world.advance(3_000)
-        for member in list(self.world.group.members.values()):
-            group = self.world.group
+        if self.bench.group.initial:
+            self.bench.advance(3_000)
+        for member in list(self.bench.group.members.values()):
+            group = self.bench.group
             if group.state is GroupState.PREPARING and member.join_ticket is None:
                 again = join(member.member_id, instance=member.instance_id, protocols=member.protocols)
                 self.apply(replace(again, rebalance_timeout_ms=member.rebalance_timeout_ms))
-        group = self.world.group
+        group = self.bench.group
         if group.state is GroupState.COMPLETING:
             for member in list(group.members.values()):
                 self.ask_for_assignment(member.member_id, old=False, lies=False)
@@ -158,31 +158,31 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(pick=PICK, old=SELDOM, lies=SELDOM)
     def heartbeat(self, pick: int, old: bool, lies: bool) -> None:
         member = self.who(pick)
-        self.apply(beat(member, self.world.group.generation - old, self.instance_of(member, lies)))
+        self.apply(beat(member, self.bench.group.generation - old, self.instance_of(member, lies)))
 
     @rule(pick=PICK)
     def leave(self, pick: int) -> None:
         member = self.who(pick)
         self.apply(Leave(((member, None),)))
-        assert member not in self.world.group.members
-        assert member not in self.world.group.pending
+        assert member not in self.bench.group.members
+        assert member not in self.bench.group.pending
 
     @rule(instance=st.sampled_from(["i1", "i2"]))
     def leave_by_instance(self, instance: str) -> None:
         self.apply(Leave((("", instance),)))
-        assert self.world.group.static_member(instance) is None
+        assert self.bench.group.static_member(instance) is None
 
     @rule(ms=st.integers(1, 15_000))
     def time_passes(self, ms: int) -> None:
-        self.world.advance(ms)
-        self.on_record = self.world.persisted
+        self.bench.advance(ms)
+        self.on_record = self.bench.persisted
 
     @rule()
     def broker_restarts(self) -> None:
         """Only what is on record is left, and the connections with their parked requests are gone."""
-        world = self.world
-        world.asked_at.clear()
-        world.group = Group("g")
+        bench = self.bench
+        bench.asked_at.clear()
+        bench.group = Group("g")
         if self.on_record is not None:
             key, value = encode_group(self.on_record, 1)
             record = decode(Record(0, 0, key, value, []))
@@ -193,22 +193,22 @@ class GroupMachine(RuleBasedStateMachine):
                 same = group.members[name]
                 assert (same.assignment, same.instance_id) == (member.assignment, member.instance_id)
                 assert same.metadata(group.protocol or "") == member.metadata(kept.protocol or "")
-            world.group = resume(group, world.now)
-        self.generation = world.group.generation
+            bench.group = resume(group, bench.now)
+        self.generation = bench.group.generation
         self.assigners.clear()
 
     @invariant()
     def parked_requests_are_answered_in_time(self) -> None:
-        world = self.world
-        late = {t: world.now - at for t, at in world.asked_at.items() if world.now - at > LONGEST_MS}
+        bench = self.bench
+        late = {t: bench.now - at for t, at in bench.asked_at.items() if bench.now - at > LONGEST_MS}
         assert not late, f"still parked after ms: {late}"
-        group = world.group
+        group = bench.group
         parked = {t for m in group.members.values() for t in (m.join_ticket, m.sync_ticket) if t is not None}
-        assert set(world.asked_at) == parked, "a request is neither answered nor parked"
+        assert set(bench.asked_at) == parked, "a request is neither answered nor parked"
 
     @invariant()
     def one_leads(self) -> None:
-        group = self.world.group
+        group = self.bench.group
         if group.members:
             assert group.leader in group.members
             common = group.candidates()
@@ -217,25 +217,25 @@ class GroupMachine(RuleBasedStateMachine):
                 assert group.protocol in common
         elif group.state is not GroupState.PREPARING:
             assert group.leader is None
-        for ticket, answer in self.world.answers.items():
+        for ticket, answer in self.bench.answers.items():
             if isinstance(answer, JoinAnswer) and answer.members and not answer.skip_assignment:
                 holder = self.assigners.setdefault(answer.generation, answer.member_id)
                 assert holder == answer.member_id, f"ticket {ticket}: a second one is asked to assign"
-        self.world.answers.clear()
+        self.bench.answers.clear()
 
     @invariant()
     def generations_only_go_up(self) -> None:
-        assert self.world.group.generation >= self.generation
-        self.generation = self.world.group.generation
+        assert self.bench.group.generation >= self.generation
+        self.generation = self.bench.group.generation
 
     @invariant()
     def static_ids_are_held_once(self) -> None:
-        held = [m.instance_id for m in self.world.group.members.values() if m.instance_id is not None]
+        held = [m.instance_id for m in self.bench.group.members.values() if m.instance_id is not None]
         assert len(held) == len(set(held))
 
     @invariant()
     def states_and_members_agree(self) -> None:
-        group = self.world.group
+        group = self.bench.group
         if group.state in (GroupState.EMPTY, GroupState.DEAD):
             assert not group.members
         elif group.state is not GroupState.PREPARING:
@@ -248,11 +248,11 @@ class GroupMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Left alone, everything is answered and everybody is gone."""
-        if hasattr(self, "world"):
-            self.world.advance(20 * LONGEST_MS)
-            assert not self.world.asked_at
-            assert self.world.group.state is GroupState.EMPTY
-            assert not self.world.group.pending
+        if hasattr(self, "bench"):
+            self.bench.advance(20 * LONGEST_MS)
+            assert not self.bench.asked_at
+            assert self.bench.group.state is GroupState.EMPTY
+            assert not self.bench.group.pending
 
 
 TestGroupMachine = GroupMachine.TestCase

@@ -19,7 +19,7 @@ from eoslog.broker.rules.offsets import (
     validate_commit,
 )
 from eoslog.protocol.errors import ErrorCode as E
-from tests.broker.group_events import World
+from tests.broker.group_events import ClassicBench
 
 P = ("t", 0)
 Q = ("t", 1)
@@ -159,13 +159,13 @@ def test_groups_without_members(group: Group | None, who: Committer, plain: E, t
     ],
 )
 def test_a_group_with_members(who: Committer, plain: E, transactional: E) -> None:
-    group = World().stable("a", "b").group
+    group = ClassicBench().stable("a", "b").group
     assert validate_commit(group, who, transactional=False) is plain
     assert validate_commit(group, who, transactional=True) is transactional
 
 
 def test_a_static_member_s_older_process_is_fenced() -> None:
-    group = World().stable("a").group
+    group = ClassicBench().stable("a").group
     group.members["a"] = replace(group.members["a"], instance_id="i")
     assert validate_commit(group, committer("old", 1, "i"), transactional=False) is E.FENCED_INSTANCE_ID
     assert validate_commit(group, committer("a", 1, "i"), transactional=False) is E.NONE
@@ -175,7 +175,7 @@ def test_a_static_member_s_older_process_is_fenced() -> None:
     ("state", "plain"), [(GroupState.PREPARING, E.NONE), (GroupState.COMPLETING, E.REBALANCE_IN_PROGRESS)]
 )
 def test_commits_during_a_rebalance(state: GroupState, plain: E) -> None:
-    group = World().stable("a").group
+    group = ClassicBench().stable("a").group
     group.state = state
     assert validate_commit(group, committer(), transactional=False) is plain
     assert validate_commit(group, committer(), transactional=True) is E.NONE

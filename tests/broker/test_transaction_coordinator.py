@@ -28,7 +28,7 @@ from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.transaction_log import TRANSACTION_KEY, TRANSACTION_VALUE
 from eoslog.protocol.plain_records import encode_records
 from tests.broker.log.fakefs import Directory, FakeClock, Outcome
-from tests.broker.transaction_world import DATA, Client, Machine, PowerCut, after_crash, fresh_disk
+from tests.broker.transaction_machine import DATA, Client, Machine, PowerCut, after_crash, fresh_disk
 
 A, B = ("a", 0), ("b", 0)
 LOG = ("__transaction_state", 0)

@@ -27,7 +27,7 @@ from eoslog.broker.rules.transactions.state import COMPLETE, PREPARED, Metadata,
 from eoslog.protocol.control import COMMIT, read_control
 from eoslog.protocol.plain_records import iter_records
 from tests.broker.log.fakefs import Directory, Outcome
-from tests.broker.transaction_world import (
+from tests.broker.transaction_machine import (
     GROUP_TOPIC,
     Client,
     Machine,

@@ -18,7 +18,7 @@ from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.frames import RequestHeader
 from eoslog.protocol.schema import Message
 from tests.broker.log.fakefs import Directory
-from tests.broker.transaction_world import CONFIG, Client, Machine, PowerCut, fresh_disk
+from tests.broker.transaction_machine import CONFIG, Client, Machine, PowerCut, fresh_disk
 
 INIT, ADD, OFFSETS, END, MARKERS, DESCRIBE, LIST, PRODUCERS = (
     ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN,

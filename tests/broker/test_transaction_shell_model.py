@@ -19,7 +19,7 @@ from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.plain_records import iter_records
 from tests.broker.log.fakefs import Outcome
-from tests.broker.transaction_world import Client, Machine, Place, PowerCut, after_crash, fresh_disk
+from tests.broker.transaction_machine import Client, Machine, Place, PowerCut, after_crash, fresh_disk
 
 Token = tuple[int, int]
 

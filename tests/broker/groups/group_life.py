@@ -22,7 +22,7 @@ from eoslog.protocol.messages.consumer_protocol import (
 )
 from tests.broker.log.fakefs import FakeClock, FakeFileSystem, Outcome, PowerLoss
 
-__all__ = ["FakeFileSystem", "Life", "Outcome", "PowerLoss", "assignment", "subscription", "world"]
+__all__ = ["FakeFileSystem", "Life", "Outcome", "PowerLoss", "assignment", "disk_with_topics", "subscription"]
 
 START_MS = 1_700_000_000_000
 
@@ -113,7 +113,7 @@ class Life:
         return consumer, members, offsets
 
 
-def world() -> FakeFileSystem:
+def disk_with_topics() -> FakeFileSystem:
     """A disk with a topic of four partitions and the coordinator's own."""
     fs = FakeFileSystem()
     fs.make_dir("/data")

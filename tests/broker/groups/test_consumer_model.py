@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from eoslog.broker.rules.consumer.events import Beat, Settings
 from eoslog.broker.rules.consumer.state import GroupState
 from eoslog.protocol.errors import ErrorCode as E
-from tests.broker.groups.consumer_world import Client, World, settle
+from tests.broker.groups.consumer_bench import Client, ConsumerBench, settle
 
 SESSION_MS = 45_000
 NAMES = ("a", "b", "c")
@@ -26,8 +26,8 @@ PICK = st.integers(0, 99)
 class ConsumerGroupMachine(RuleBasedStateMachine):
     @initialize(size=st.sampled_from([3, 100]))
     def begin(self, size: int) -> None:
-        self.world = World(settings=Settings(session_timeout_ms=SESSION_MS, max_size=size))
-        self.clients = [Client(self.world, f"m{number}", frozenset({"a", "b"})) for number in range(2)]
+        self.bench = ConsumerBench(settings=Settings(session_timeout_ms=SESSION_MS, max_size=size))
+        self.clients = [Client(self.bench, f"m{number}", frozenset({"a", "b"})) for number in range(2)]
         settle(self.clients)
         self.names = 2
 
@@ -36,7 +36,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     def living(self) -> list[Client]:
         """Clients that the group counts as members; others were timed out and will hear of it."""
-        return [client for client in self.clients if client.member_id in self.world.group.members]
+        return [client for client in self.clients if client.member_id in self.bench.group.members]
 
     @rule(
         topics=SUBSCRIPTIONS,
@@ -54,7 +54,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         timeout: int,
     ) -> None:
         self.names += 1
-        client = Client(self.world, f"m{self.names}", topics, regex, instance, assignor)
+        client = Client(self.bench, f"m{self.names}", topics, regex, instance, assignor)
         client.rebalance_timeout_ms = timeout
         if client.beat() is E.NONE:
             self.clients = [c for c in self.clients if instance is None or c.instance_id != instance]
@@ -95,7 +95,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @rule(pick=PICK, for_a_while=st.booleans())
     def leave(self, pick: int, for_a_while: bool) -> None:
         client = self.client(pick)
-        if client is None or client.member_id not in self.world.group.members or pick > 60:
+        if client is None or client.member_id not in self.bench.group.members or pick > 60:
             return
         if client.epoch == 0:  # It has been fenced and does not know its epoch: it has to come back first.
             client.beat()
@@ -114,11 +114,11 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         client = self.client(pick)
         known = client is not None and pick % 2 == 0
         name = client.member_id if client is not None and known else "stranger"
-        member = self.world.group.members.get(name)
+        member = self.bench.group.members.get(name)
         right = member is not None and epoch in (member.current.epoch, member.current.previous_epoch)
         if epoch <= 0 or right:
             return
-        refusal = self.world.refused(Beat(name, epoch, instance_id=instance))
+        refusal = self.bench.refused(Beat(name, epoch, instance_id=instance))
         assert refusal in (
             E.UNKNOWN_MEMBER_ID,
             E.FENCED_MEMBER_EPOCH,
@@ -128,59 +128,59 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([500, 500, 500, 500, 5_000, 20_000, SESSION_MS]))
     def time_passes(self, ms: int) -> None:
-        self.world.advance(ms)
+        self.bench.advance(ms)
 
     @rule(name=st.sampled_from(NAMES), grows=st.booleans())
     def topics_change(self, name: str, grows: bool) -> None:
-        found = self.world.topics.topic(name)
+        found = self.bench.topics.topic(name)
         if found is None:
-            self.world.topics.set(name, 2)
+            self.bench.topics.set(name, 2)
         elif grows:
-            self.world.topics.set(name, min(found.partitions + 2, 8))
+            self.bench.topics.set(name, min(found.partitions + 2, 8))
         elif name == "c":
-            self.world.topics.set(name, None)
+            self.bench.topics.set(name, None)
 
     @rule()
     def restart(self) -> None:
         """The broker is killed and started: what is in the log is all it knows; sessions begin anew."""
-        self.world.check_compaction()
-        self.world.group = self.world.replayed()
-        self.world.deadlines = {
-            key: self.world.now + SESSION_MS if key[0].name == "SESSION" else deadline
-            for key, deadline in self.world.deadlines.items()
+        self.bench.check_compaction()
+        self.bench.group = self.bench.replayed()
+        self.bench.deadlines = {
+            key: self.bench.now + SESSION_MS if key[0].name == "SESSION" else deadline
+            for key, deadline in self.bench.deadlines.items()
         }
 
     @rule()
     def heartbeats_settle_it(self) -> None:
-        world, clients = self.world, self.clients
+        bench, clients = self.bench, self.clients
         gone = SESSION_MS + 1
         for client in clients:  # Whoever is silent loses its place; who speaks keeps it.
             client.beat()
-        world.advance(gone - 1)
+        bench.advance(gone - 1)
         for client in clients:
             client.beat()
-        world.advance(gone - 1)
+        bench.advance(gone - 1)
         settle(clients)
         inside = self.living()
-        state = world.group.state
+        state = bench.group.state
         assert state is (GroupState.STABLE if inside else GroupState.EMPTY), state
         read = [part for client in inside for part in client.reading]
-        wanted = {name for client in inside for name in world.group.members[client.member_id].profile.topics}
+        wanted = {name for client in inside for name in bench.group.members[client.member_id].profile.topics}
         for client in inside:
-            regex = world.group.members[client.member_id].profile.regex
-            wanted |= world.topics.matching(regex) if regex else set()
-        assert sorted(read) == sorted(world.everything(*wanted))
+            regex = bench.group.members[client.member_id].profile.regex
+            wanted |= bench.topics.matching(regex) if regex else set()
+        assert sorted(read) == sorted(bench.everything(*wanted))
         for client in inside:
-            assert client.reading == world.group.target(client.member_id)
+            assert client.reading == bench.group.target(client.member_id)
 
     @invariant()
     def consistent(self) -> None:
-        if hasattr(self, "world"):
-            self.world.check()
+        if hasattr(self, "bench"):
+            self.bench.check()
 
     @invariant()
     def nothing_is_read_twice(self) -> None:
-        if not hasattr(self, "world"):
+        if not hasattr(self, "bench"):
             return
         read = [part for client in self.living() for part in client.reading]
         assert len(read) == len(set(read)), "two members read one partition"

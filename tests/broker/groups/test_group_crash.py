@@ -21,7 +21,7 @@ from tests.broker.groups.group_life import (
     Life,
     Outcome,
     PowerLoss,
-    world,
+    disk_with_topics,
 )
 
 
@@ -101,13 +101,13 @@ async def told(fs: FakeFileSystem, story: Story, steps: int | None) -> tuple[lis
 
 @pytest.mark.parametrize("story", [new_protocol, both_protocols])
 def test_a_crash_at_every_point(story: Story) -> None:
-    whole, ended = asyncio.run(told(world(), story, None))
+    whole, ended = asyncio.run(told(disk_with_topics(), story, None))
     assert ended and len({repr(seen) for seen in whole}) > 6
     crashes, steps = 0, 0
     while True:
         finished = False
         for seed, outcome in enumerate((Outcome.NOTHING, Outcome.ALL, Outcome.PREFIX, Outcome.PAGES)):
-            fs = world()
+            fs = disk_with_topics()
             seen, finished = asyncio.run(told(fs, story, steps))
             fs.crash(outcome, Random(steps * 10 + seed))
             asyncio.run(check(fs, seen, finished))

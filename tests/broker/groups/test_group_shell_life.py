@@ -17,7 +17,7 @@ from eoslog.broker.rules.consumer.events import Beat
 from eoslog.broker.rules.offsets import Committer
 from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
-from tests.broker.groups.group_life import MINUTE_MS, START_MS, Life, subscription, world
+from tests.broker.groups.group_life import MINUTE_MS, START_MS, Life, disk_with_topics, subscription
 
 
 def on_loop(test: Callable[[Life], Coroutine[Any, Any, None]]) -> Callable[[], None]:
@@ -25,7 +25,7 @@ def on_loop(test: Callable[[Life], Coroutine[Any, Any, None]]) -> Callable[[], N
 
     def on_its_loop() -> None:
         async def whole() -> None:
-            life = Life(world())
+            life = Life(disk_with_topics())
             try:
                 await asyncio.wait_for(test(life), 20)
             finally:

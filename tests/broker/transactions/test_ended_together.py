@@ -24,9 +24,9 @@ from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.frames import RequestHeader
 from eoslog.protocol.schema import Message
-from tests.broker import transaction_world
+from tests.broker import transaction_machine
 from tests.broker.log.fakefs import Directory, Outcome
-from tests.broker.transaction_world import Client, Machine, PowerCut, after_crash, fresh_disk
+from tests.broker.transaction_machine import Client, Machine, PowerCut, after_crash, fresh_disk
 
 A, B, C = ("a", 0), ("b", 0), ("c", 0)
 PLACES = (A, B, C)
@@ -336,7 +336,7 @@ async def _recovered(fs: PowerCut, seed: int) -> tuple[bool, ...]:
 @pytest.fixture
 def spread(monkeypatch: pytest.MonkeyPatch) -> Directory:
     """A disk on which the records of different ids lie in different files."""
-    monkeypatch.setitem(transaction_world.CONFIG, "transaction.state.log.num.partitions", "4")
+    monkeypatch.setitem(transaction_machine.CONFIG, "transaction.state.log.num.partitions", "4")
     return fresh_disk("a", "b", "c")
 
 

@@ -26,7 +26,7 @@ EXPIRY_S = 1.0
 
 
 def _is_forgotten(producer: Producer) -> bool:
-    return producer.describe()["error_code"] == E.TRANSACTIONAL_ID_NOT_FOUND
+    return bool(producer.describe()["error_code"] == E.TRANSACTIONAL_ID_NOT_FOUND)
 
 
 def before_expiry(steps: Callable[[], None], first: Callable[[], None] | None = None) -> None:

@@ -14,7 +14,7 @@ from eoslog.protocol.errors import ErrorCode as E
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.plain_records import iter_records
 from tests.broker.log.fakefs import Directory, Outcome
-from tests.broker.transaction_world import CONFIG, Client, Machine, PowerCut, after_crash, fresh_disk
+from tests.broker.transaction_machine import CONFIG, Client, Machine, PowerCut, after_crash, fresh_disk
 
 A, LOG = ("a", 0), ("__transaction_state", 0)
 WEEK_MS = 604_800_000

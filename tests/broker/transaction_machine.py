@@ -1,4 +1,4 @@
-"""A small world for the transaction coordinator: real logs on a disk in memory that loses its power.
+"""A machine with a transaction coordinator: real logs on a disk in memory that loses its power.
 
 `Machine` is one life of the coordinators over a disk. A crash does not stop it: from then on the disk that
 is looked at later stays as it was, and answers count for nothing, as nobody hears them.

@@ -54,7 +54,7 @@ def encoded(pairs: Pairs, codec: int, timestamp: int, pid: int, sequence: int, t
     )  # fmt: skip
 
 
-class World:
+class UpkeptPartition:
     """See the head of this file. Whatever may be cut short by a crash is in the model before it begins."""
 
     def __init__(self, settings: LogSettings, seed: int) -> None:
@@ -248,11 +248,11 @@ class World:
                 self.partition.append(sent[-1].data, now_ms=self.now)
 
 
-def survive(world: World, steps: list[tuple[object, ...]]) -> bool:
+def survive(upkept: UpkeptPartition, steps: list[tuple[object, ...]]) -> bool:
     """Do the steps; True if a power loss came in their midst."""
     try:
         for name, *arguments in steps:
-            getattr(world, str(name))(*arguments)
+            getattr(upkept, str(name))(*arguments)
     except PowerLoss:
         return True
     return False

@@ -49,7 +49,7 @@ class Topics:
 
 
 @dataclass
-class World:
+class ConsumerBench:
     topics: Topics = field(default_factory=lambda: Topics(a=4, b=2))
     settings: Settings = field(default_factory=Settings)
     group: Group = field(default_factory=lambda: Group("g"))
@@ -157,7 +157,7 @@ class World:
 class Client:
     """A member of the consumer protocol: it reads what is new at once, unless it has to give back first."""
 
-    world: World
+    bench: ConsumerBench
     member_id: str
     topics: frozenset[str] | None = frozenset({"a"})
     regex: str | None = None
@@ -196,7 +196,7 @@ class Client:
         """Send a heartbeat and take in the answer, unless that is lost: then everything is said again."""
         request = self.request()
         try:
-            answer = self.world.beat(request)
+            answer = self.bench.beat(request)
         except KafkaError as error:
             if error.code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
                 self.epoch, self.reading, self.told, self.said = 0, set(), frozenset(), None
@@ -217,7 +217,7 @@ class Client:
         self.reading &= self.told
 
     def leave(self, epoch: int = -1) -> None:
-        self.world.beat(Beat(self.member_id, epoch, instance_id=self.instance_id))
+        self.bench.beat(Beat(self.member_id, epoch, instance_id=self.instance_id))
         self.epoch, self.reading, self.told, self.said = 0, set(), frozenset(), None
 
 

@@ -107,7 +107,7 @@ class Watch(logging.Handler):
         self.faults[where] += 1
 
 
-class World:
+class FuzzedBroker:
     """A broker, and connections to it."""
 
     def __init__(self, data: Path, listener: Listener | None = None, **options: Any) -> None:
