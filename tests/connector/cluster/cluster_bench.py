@@ -8,8 +8,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.peer_cluster import ThreeNodes
 from eoslog.connector.client.admin import transactions
-from tests.connector.crash_query import Crash, Query, Running, start
-from tests.connector.test_crash_table import Bench
+from tests.connector.crashes.crash_query import Crash, Query, Running, start
+from tests.connector.crashes.test_crash_table import Bench
 from tests.kit.waiting import until
 
 POINTS = (

@@ -18,8 +18,8 @@ from eoslog.connector.errors import DataLoss
 from eoslog.connector.offsets.offsets import epochs_from_json
 from eoslog.connector.source.reader import StreamReader
 from tests.connector.brokers import FORMATTING
+from tests.connector.source.test_source_stream import reader
 from tests.connector.stock_kafka import Kafka, bare
-from tests.connector.test_source_stream import reader
 from tests.kit.waiting import until
 from tests.scenarios.apache_kafka import JARS, check
 
