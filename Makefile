@@ -175,7 +175,7 @@ test-differential: setup $(KAFKA) $(SPARK_KAFKA)  ## the same queries through Sp
 test-connector-kafka: setup $(KAFKA)  ## the connector's tests on Apache Kafka; the crash table and the writer by both transaction protocols
 	EOSLOG_TEST_BROKER=kafka $(BIN)/python -m pytest -q --timeout 600 tests/connector $(TEST_ARGS)
 	EOSLOG_TEST_BROKER=kafka EOSLOG_TEST_TRANSACTION_VERSION=1 $(BIN)/python -m pytest -q --timeout 600 \
-		$(addprefix tests/connector/,test_crash_table.py test_writer_spark.py test_writer_markers.py test_writer_disturbed.py) $(TEST_ARGS)
+		$(addprefix tests/connector/,crashes/test_crash_table.py sink/test_writer_spark.py sink/test_writer_disturbed.py run/test_writer_markers.py) $(TEST_ARGS)
 
 test-connector-cluster: setup $(KAFKA) $(OLD_KAFKA)  ## queries on three Apache Kafka nodes that are killed, upgraded, or whose leaders move, in mid-batch
 	$(BIN)/python -m pytest -q -s --timeout 900 -m kafka tests/connector/cluster $(TEST_ARGS)

@@ -60,7 +60,7 @@ MUTANTS: list[Mutant] = [
             "lost brokers are not noted",
             "            cluster.note(error)\n",
             "",
-            (*RETRY, "tests/connector/test_writer_disturbed.py"),
+            (*RETRY, "tests/connector/sink/test_writer_disturbed.py"),
         ),
         Break(
             "pauses go beyond the deadline",
@@ -101,7 +101,7 @@ MUTANTS: list[Mutant] = [
             "a topic that is gone is created",
             "create=topic not in self.topic_ids",
             "create=True",
-            (*PRODUCE, "tests/connector/test_writer_routing.py"),
+            (*PRODUCE, "tests/connector/sink/test_writer_routing.py"),
         ),
         Break("half of a batch in the old topic", "if pinned is not None and any(", "if False and any("),
         Break("another topic of the name is not noticed", "if now == pinned or now is None:", "if True:"),
@@ -265,7 +265,7 @@ MUTANTS: list[Mutant] = [
         (
             f"{HERE}test_transactions.py",
             f"{HERE}test_real_broker.py",
-            "tests/connector/test_trap_defences_outside.py",
+            "tests/connector/run/test_trap_defences_outside.py",
         ),
         Break("a broker that cannot wait is asked", "_REQUIRE_STABLE if require_stable else 2", "2"),
         Break("pending offsets do not count", '"require_stable": require_stable', '"require_stable": False'),
@@ -292,7 +292,7 @@ MUTANTS: list[Mutant] = [
             "a decision on its way is not waited for",
             "max(cluster.config.api_timeout_ms, least_ms)",
             "cluster.config.api_timeout_ms",
-            (f"{HERE}test_transactions.py", "tests/connector/test_source_stream.py"),
+            (f"{HERE}test_transactions.py", "tests/connector/source/test_source_stream.py"),
         ),
     ),
     *mutants_of(
