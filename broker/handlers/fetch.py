@@ -4,7 +4,7 @@ A fetch is answered at once when it has `min_bytes`, an error or nothing to wait
 partition's readable end moves, at most `max_wait_ms`. Partitions are read in the request's order until
 `max_bytes` are found; the first that has data gives at least one whole batch (KIP-74). Sessions (KIP-227)
 hear only of partitions with news; where authorization is on, none are given, so that every fetch names what
-it reads.
+it reads. KAFKA_STORAGE_ERROR is NOT_LEADER_OR_FOLLOWER before version 6.
 
 Left out: fetches of replicas (there are no followers) are refused with NOT_LEADER_OR_FOLLOWER; a diverging
 epoch is not reported, for only they tell in which one they fetched last (consumers ask OffsetForLeaderEpoch).

@@ -3,6 +3,7 @@
 They show when the transaction's commit marker is in `__consumer_offsets`, and never if it aborts. Up to
 version 4 AddOffsetsToTxn must have come before: else TRANSACTION_ABORTABLE (version 4) or
 INVALID_TXN_STATE. From version 5 the group's partition joins the transaction here (KIP-890).
+COORDINATOR_LOAD_IN_PROGRESS is COORDINATOR_NOT_AVAILABLE before version 2.
 A topic or partition that does not exist refuses the whole request with UNKNOWN_TOPIC_OR_PARTITION, so
 that what belongs together is not half committed; metadata that is too long is refused by itself.
 
