@@ -28,14 +28,14 @@ from eoslog.broker.log.recovery.reading_back import Durable, ReadBack, prepare, 
 from eoslog.broker.log.recovery.recovery import Known
 from eoslog.broker.log.segment.answers import Appended, Place, ReadResult, Unchecked
 from eoslog.broker.log.segment.checkpoint import Checkpoints
-from eoslog.broker.log.segment.checks import check_batch, with_append_time
+from eoslog.broker.log.segment.checks import check_batch
 from eoslog.broker.log.segment.flush import GroupFlush
 from eoslog.broker.log.segment.segment import Segment
 from eoslog.broker.log.segment.segments import Segments
 from eoslog.broker.log.segment.settings import LogSettings
 from eoslog.broker.ports.ports import Buffer, FileSystem
 from eoslog.broker.rules.producer import ProducerState, ProducerStates
-from eoslog.protocol.batch import BatchHeader, read_header
+from eoslog.protocol.batch import BatchHeader, read_header, with_append_time
 from eoslog.protocol.control import ABORT, COMMIT, control_batch, read_control
 from eoslog.protocol.errors import KafkaError
 
@@ -145,9 +145,15 @@ class Partition:
     # -- writing -------------------------------------------------------------------------------
 
     def append(
-        self, batch: Buffer, *, now_ms: int, coordinator: bool = False, from_zero: bool = False
+        self,
+        batch: Buffer,
+        *,
+        now_ms: int,
+        coordinator: bool = False,
+        from_zero: bool = False,
+        header: BatchHeader | None = None,
     ) -> Appended:
-        """Write one record batch at the end of the log.
+        """Write one record batch at the end of the log. `header`: its own, if it was read already.
 
         With `coordinator` it is the broker's own: control batches are allowed, sequences not looked at.
         With `from_zero` a producer not known here has to begin with sequence 0 (transactions of KIP-890).
@@ -156,7 +162,7 @@ class Partition:
         """
         self._log.check_online()
         view = memoryview(batch)
-        header = check_batch(view, self._log.settings, now_ms, coordinator=coordinator)
+        header = check_batch(view, self._log.settings, now_ms, coordinator=coordinator, header=header)
         if header.is_control:
             control = read_control(view, 0, header)
             if control.type in (COMMIT, ABORT):
@@ -169,8 +175,8 @@ class Partition:
                 return Appended(written.first_offset, written.last_offset, -1, self._log.start, True)
         append_time = -1
         if self._log.settings.log_append_time and not coordinator:
-            view = memoryview(with_append_time(view, now_ms))
-            header, append_time = read_header(view), now_ms
+            stamped, header = with_append_time(view, header, now_ms)
+            view, append_time = memoryview(stamped), now_ms
         try:
             base = self._tail.write(view, header)
         except KafkaError:
