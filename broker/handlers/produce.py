@@ -230,7 +230,9 @@ class _Produce:
             if not item.live or item.partition is None or item.records is None:
                 continue
             try:
-                done = item.partition.append(item.records, now_ms=now_ms, from_zero=from_zero)
+                done = item.partition.append(
+                    item.records, now_ms=now_ms, from_zero=from_zero, header=item.header
+                )
             except KafkaError as error:
                 item.refuse(error)
                 continue

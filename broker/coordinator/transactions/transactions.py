@@ -26,6 +26,7 @@ import logging
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from eoslog.broker.coordinator.transactions import transaction_start
 from eoslog.broker.coordinator.transactions.producer_ids import ProducerIds
 from eoslog.broker.coordinator.transactions.transaction_changes import (
     Changes,
@@ -34,7 +35,7 @@ from eoslog.broker.coordinator.transactions.transaction_changes import (
 )
 from eoslog.broker.coordinator.transactions.transaction_entries import Entries
 from eoslog.broker.coordinator.transactions.transaction_entry import Description, Entry
-from eoslog.broker.coordinator.transactions.transaction_journal import TOPIC, TransactionJournal
+from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
 from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter, OnMarker
 from eoslog.broker.rules.transactions import transaction as rules
 from eoslog.broker.rules.transactions.end import EndRequest, decided_with, end_txn
@@ -78,49 +79,12 @@ class TransactionCoordinator:
     # -- start ---------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Rebuild what is known from `__transaction_state`. Raises DamagedTransactionLog, KafkaError.
-
-        A producer's transaction that is open on a partition, but that no transactional id knows of,
-        is reported: nobody would ever end it.
-        """
-        used = -1
-        for transactional_id, metadata in self._journal.replay():
-            if metadata is not None:
-                self._entries.take_over(Entry(transactional_id), metadata)
-                used = max(used, metadata.producer_id, metadata.next_producer_id)
-        for name in self._topics.names():
-            topic = self._topics.get(name)
-            for partition in topic.partitions if topic is not None else ():
-                used = max([used, *(producer.producer_id for producer in partition.producers())])
-                self._report_orphans(partition)
-        self._ids.above(used)
+        """Rebuild what is known from the log, see `transaction_start.load`."""
+        self._ids.above(transaction_start.load(self._entries, self._journal, self._topics))
 
     def read_again(self, partition: Partition) -> None:
-        """A partition was offline: its transactional ids, if it keeps any, are what it says now.
-
-        A change on its way has found its own part of the log durable, and knows better. Raises
-        DamagedTransactionLog, KafkaError.
-        """
-        if partition.topic != TOPIC:
-            return
-        said = dict(self._journal.read(partition))
-        for entry in [entry for entry in self._entries if self._journal.keeps(partition, entry.id)]:
-            if not entry.busy and said.get(entry.id) is None:
-                self._entries.forget(entry)
-        for transactional_id, metadata in said.items():
-            entry = self._entries.get(transactional_id) or Entry(transactional_id)
-            if metadata is not None and not entry.busy:
-                self._entries.take_over(entry, metadata)
-
-    def _report_orphans(self, partition: Partition) -> None:
-        for producer_id, first in partition.open_transactions():
-            if self.owner_of(producer_id, partition.topic, partition.index) is None:
-                _log.error(
-                    "%s-%d: the transaction of producer id %d, open since offset %d, belongs to no "
-                    "transactional id: readers of committed data stop there. Look at it with "
-                    "DescribeProducers and end it with WriteTxnMarkers",
-                    partition.topic, partition.index, producer_id, first,
-                )  # fmt: skip
+        """See `transaction_start.read_again`."""
+        transaction_start.read_again(self._entries, self._journal, partition)
 
     async def complete(self) -> None:
         """Finish what is decided, since the last stop or a failure: its markers again, then the completion.
