@@ -284,21 +284,22 @@ class Connection(asyncio.BufferedProtocol):
         return told
 
     def _fill(self, slot: Slot, message: Message | None) -> None:
-        """It is known what a request is answered: encode it, if it still reaches somebody."""
+        """The answer of a request is known: encode it, if it can still reach the client."""
         parts: list[Buffer] | None = []
         if self.machine.sends:
-            self._count(slot, errors_in(slot.header.api_key, message))
             if message is not None:
                 parts = encoded(slot.header, self.peer, message)
+            if parts is not None:  # an answer that fits its schema: its errors can be counted
+                self._count(slot, errors_in(slot.header.api_key, message))
         self._filled(slot, parts)
 
     async def _fill_beside(self, slot: Slot, message: Message) -> None:
-        """As `_fill`; what takes the longer the longer the answer is, is done in a thread."""
+        """As `_fill`, for a long answer: the work on it is done in a thread."""
         parts: list[Buffer] | None = []
-        errors = await asyncio.to_thread(errors_in, slot.header.api_key, message)
         if self.machine.sends:
-            self._count(slot, errors)
             parts = await asyncio.to_thread(encoded_in_few, slot.header, self.peer, message)
+            if parts is not None:
+                self._count(slot, await asyncio.to_thread(errors_in, slot.header.api_key, message))
         self._filled(slot, parts)
 
     def _count(self, slot: Slot, errors: Mapping[int, int]) -> None:
