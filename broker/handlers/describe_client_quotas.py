@@ -17,5 +17,5 @@ VERSIONS = (0, 1)
 
 
 def handle(context: RequestContext, request: Message) -> Message:
-    """Answer that there is none."""
+    """Return an empty list."""
     return {"error_code": ErrorCode.NONE, "error_message": None, "entries": []}

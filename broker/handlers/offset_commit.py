@@ -1,10 +1,10 @@
-"""OffsetCommit (key 8, versions 2-10): remember how far a group has read.
+"""OffsetCommit (key 8, versions 2-10): store how far a group has read.
 
 Unknown topics and partitions are refused one by one, as is metadata that is too long; a wrong member or
-generation refuses all. Members of a consumer group (KIP-848) come with their epoch, from version 9 on; an
-older one is taken for partitions that the member has had since then (KIP-1251), else it is
-STALE_MEMBER_EPOCH. From version 10 topics are named by id. Versions 2-4 may ask for a retention time of
-their own. A group that does not exist: GROUP_ID_NOT_FOUND from version 9, ILLEGAL_GENERATION before.
+generation refuses all. Members of a consumer group (KIP-848) send their epoch, from version 9. An older epoch
+is accepted for partitions that the member has had since then (KIP-1251), else it is STALE_MEMBER_EPOCH. From
+version 10 topics are named by id. Versions 2-4 may ask for their own retention time. A group that does not
+exist: GROUP_ID_NOT_FOUND from version 9, ILLEGAL_GENERATION before.
 
 Complete.
 """
@@ -31,7 +31,7 @@ _TOPIC_IDS = 10
 
 
 def handle(context: RequestContext, request: Message) -> Message | Settled:
-    """Commit what names an existing partition; the others are refused in the answer."""
+    """Commit offsets of existing partitions; the others are refused in the answer."""
     named = Named(context, request, by_id=context.header.api_version >= _TOPIC_IDS)
     if not named.offsets:
         return named.body({})
@@ -44,7 +44,7 @@ def handle(context: RequestContext, request: Message) -> Message | Settled:
 
 
 def committer(request: Message, generation: int) -> Committer:
-    """Return who commits, of OffsetCommit or TxnOffsetCommit (which name the generation differently)."""
+    """Return the committer in an OffsetCommit or TxnOffsetCommit, which name the generation differently."""
     return Committer(
         group_id=request["group_id"],
         member_id=request["member_id"],
@@ -62,7 +62,7 @@ async def answer(named: Named, pending: Awaitable[Results]) -> Message:
 
 
 class Named:
-    """The partitions a commit names: those that exist as `offsets`, the others in `unknown`."""
+    """The partitions in a commit: existing ones in `offsets`, the others in `unknown`."""
 
     def __init__(self, context: RequestContext, request: Message, *, by_id: bool) -> None:
         self._request = request
@@ -101,7 +101,7 @@ class Named:
         return {"topics": [self._topic(asked, results) for asked in self._request["topics"]]}
 
     def refuse(self, error: ErrorCode) -> Message:
-        """Return the answer that refuses all that exists with `error`."""
+        """Return the answer that refuses all existing partitions with `error`."""
         return self.body({new.place: error for new in self.offsets})
 
     def _topic(self, asked: Message, results: Results) -> Message:
@@ -113,6 +113,6 @@ class Named:
                 error = results[asked["name"], index]
             partitions.append({"partition_index": index, "error_code": error})
         answer = {"name": asked["name"], "partitions": partitions}
-        if "topic_id" in asked:  # TxnOffsetCommit knows names only
+        if "topic_id" in asked:  # TxnOffsetCommit has names only
             answer["topic_id"] = asked["topic_id"]
         return answer

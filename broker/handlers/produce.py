@@ -1,16 +1,16 @@
-"""Produce (key 0, versions 3-13): append one record batch to each partition named.
+"""Produce (key 0, versions 3-13): append one record batch to each partition in the request.
 
-The batch goes from the request's bytes to the partition's segment as it came; nothing here looks into
-records. All partitions are appended first, then one wait until all of it is durable. acks=1 waits as acks=all
-does: with a single copy there is no weaker promise worth giving. acks=0 gets no answer, and a closed
-connection where an error would have been the answer, as from Kafka.
+The batch goes from the request's bytes to the partition's segment unchanged; nothing here reads records. All
+partitions are appended to first, then one wait until all of it is durable. acks=1 waits as acks=all does:
+with a single copy there is no weaker promise worth making. acks=0 gets no answer; where the answer would have
+been an error, the connection is closed, as by Kafka.
 
 Transactional batches are checked against the transaction first: up to version 11 the partition must already
-be in it, from version 12 on it is added here (KIP-890). From version 13 topics are named by id (KIP-516). A
-batch outside of transactions under the producer id of a transactional id, with an epoch that was never given
-out, is INVALID_PRODUCER_EPOCH; Kafka takes it, and the rightful producer is shut out.
+be in it, from version 12 it is added here (KIP-890). From version 13 topics are named by id (KIP-516). A
+batch outside of a transaction, with the producer id of a transactional id and an epoch that was never given
+out, is INVALID_PRODUCER_EPOCH; Kafka accepts it, and then refuses the real producer.
 
-Left out: batches are never compressed anew, whatever compression.type says.
+Left out: batches are never compressed again, whatever compression.type says.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 KEY = ApiKey.PRODUCE
 VERSIONS = (3, 13)
 NAMED_FROM = 0
-"""librdkafka drops features (compression, idempotence) where the range named does not begin at 0."""
+"""librdkafka drops features (compression, idempotence) if the listed range does not begin at 0."""
 
-# What changed with a version.
+# First versions with a change.
 _ZSTD_SINCE = 7
 _ABORTABLE_SINCE = 11
 _ADDS_PARTITION_SINCE = 12
@@ -45,8 +45,8 @@ _ZSTD = 4
 _NO_ACKS = 0
 _ACKS = (-1, _NO_ACKS, 1)
 
-# What the coordinator may say that not every producer knows how to try again after. NOT_ENOUGH_REPLICAS
-# all of them do, and without asking for new metadata first.
+# Errors of the coordinator after which not every producer tries again. After NOT_ENOUGH_REPLICAS all of them
+# do, without asking for new metadata first.
 _TRY_AGAIN = frozenset({
     ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
@@ -54,7 +54,7 @@ _TRY_AGAIN = frozenset({
 
 
 def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message | None] | None:
-    """Append now unless a transaction has to be asked first; then wait for the disk."""
+    """Append now, unless a transaction must be checked first; then wait for the disk."""
     produce = _Produce(context, request)
     verdicts = produce.verify()
     if verdicts:
@@ -65,7 +65,7 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
 
 @dataclass(slots=True, eq=False)
 class _Item:
-    """One partition's batch on its way. `answer` is its part of the response, an error once it is refused."""
+    """One partition's batch. `answer` is its part of the response, an error once the batch is refused."""
 
     partition: Partition | None
     records: memoryview | None
@@ -75,7 +75,7 @@ class _Item:
     live: bool = True
 
     def refuse(self, error: KafkaError) -> None:
-        """Make the answer this error."""
+        """Set the answer to this error."""
         self.live = False
         self.answer.update(error_code=error.code, base_offset=-1, error_message=error.message or None)
         if isinstance(error, RejectedRecords):
@@ -89,7 +89,7 @@ _Verdicts = list[tuple[_Item, Awaitable[None]]]
 
 
 class _Produce:
-    """One Produce request, from its check to its answer."""
+    """One Produce request, from the checks to the answer."""
 
     def __init__(self, context: RequestContext, request: Message) -> None:
         self._broker = context.broker
@@ -101,7 +101,7 @@ class _Produce:
         self.appended: list[_Item] = []
         self._check_all()
 
-    # Which partitions, and whether the request may be served at all
+    # Partitions and checks
 
     def _topic(self, data: Message) -> Message:
         topics, by_id = self._broker.topics, self._version >= _TOPIC_IDS_SINCE
@@ -166,7 +166,7 @@ class _Produce:
     # The transaction
 
     def verify(self) -> _Verdicts:
-        """Ask whether each transactional batch may be appended; returns what cannot be said at once."""
+        """Check whether each transactional batch may be appended; returns the checks that have to wait."""
         verdicts: _Verdicts = []
         for item in self._items:
             if not item.live or item.header is None or item.partition is None:
@@ -196,11 +196,11 @@ class _Produce:
         return None
 
     async def append_after(self, verdicts: _Verdicts) -> Message | None:
-        """Append once every transaction has agreed, and at no later moment than that.
+        """Append at the moment at which every transaction allows it.
 
-        While one is awaited another may be ended from elsewhere, so all are asked anew until all agree at
-        once: a batch appended after its transaction's marker would open one that nobody ends. An ended
-        transaction is refused (it has another epoch or state), so this comes to an end.
+        While one check waits, another transaction may be ended from elsewhere. So all are checked again until
+        all allow it at once: a batch appended after its transaction's marker would open a transaction that
+        nothing ends. An ended transaction is refused (it has another epoch or state), so this loop ends.
         """
         while verdicts:
             for item, verdict in verdicts:
@@ -227,7 +227,7 @@ class _Produce:
     def append(self) -> None:
         """Append what has not been refused."""
         now_ms = self._broker.clock.now_ms()
-        # KIP-890: a first batch that was lost on the way must not be skipped by the second.
+        # KIP-890: if the first batch was lost on the way, the second must not be accepted.
         from_zero = self._transactional_id is not None and self._version >= _ADDS_PARTITION_SINCE
         for item in self._items:
             if not item.live or item.partition is None or item.records is None:
@@ -246,11 +246,11 @@ class _Produce:
             self.appended.append(item)
 
     def durable(self) -> bool:
-        """Whether nothing has to be waited for: with flush.mode=os, or when all were repetitions."""
+        """Whether there is nothing to wait for: with flush.mode=os, or if all batches were retries."""
         return all(i.partition and i.last_offset < i.partition.high_watermark for i in self.appended)
 
     async def settle(self) -> Message | None:
-        """Wait until all that was appended is durable, then answer. The flush is one for all partitions."""
+        """Wait until all appended batches are durable, then answer. All partitions share one flush."""
         for item in self.appended:
             assert item.partition is not None
             try:
@@ -260,7 +260,7 @@ class _Produce:
         return self.answer()
 
     def answer(self) -> Message | None:
-        """The response; with acks=0 none, or CloseConnection if there is an error that would be in it."""
+        """The response. With acks=0 there is none; raises CloseConnection if it would have an error."""
         if self._acks != _NO_ACKS:
             return {"responses": self._responses}
         failed = [item for item in self._items if not item.live]
