@@ -72,7 +72,7 @@ def check_taken_over(
     raise TakenOver(
         f"sink {sink}: query {by} has taken the place of query {batch.query_id}: group {group} is where that "
         f"query has written to ({said}). {batch} would write rows again. Nothing was written. Stop this "
-        "query for good; or, to replace the other query by this one, start this one with a new checkpoint, "
+        "query for good; or, to go back from the other one to this, start this one with a new checkpoint, "
         f"kafka.group.id={group} and transactional.id={sink} in source and sink, and "
         "startingOffsets=committed. If these are two queries, and this one is to write those rows as "
         "well, give each a transactional.id and a kafka.group.id of its own, and "
@@ -255,7 +255,7 @@ def _refuse_offsets(story: Story, left: list[str], what: str) -> NoReturn:
         f"sink {story.sink}: the checkpoint is new, and {what}. What another query has "
         "read would be left out here. Nothing was written. If this query takes that one's place, give it "
         f"transactional.id={left[0]}, in source and sink: it then stops the old one first. Otherwise begin "
-        "with another new checkpoint, its own startingOffsets and its own kafka.group.id. If the "
+        "with another new checkpoint, with startingOffsets and with a kafka.group.id of its own. If the "
         f"other one has ended and the name is to change, set "
         f"{to_accept(f'offsets-of:{left[0]}', story.accepted)}"
     )
