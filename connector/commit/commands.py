@@ -190,7 +190,8 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True)
 class FindHeld(Command[tuple[Held, ...]]):
-    """DescribeProducers: which participants are still open on which of the places, after time for markers."""
+    """DescribeProducers: where participants are open. Partitions are asked again until late markers have had
+    time to arrive."""
 
     places: tuple[TopicPartition, ...]
     participants: tuple[Participant, ...]
@@ -199,7 +200,7 @@ class FindHeld(Command[tuple[Held, ...]]):
 @dataclass(frozen=True)
 class FindOwn(Command[tuple[Held, ...]]):
     """DescribeProducers of every partition of the anchor topic: where a transaction of the sink's producer id
-    is still open, under any epoch, after time for markers."""
+    is open, under any epoch. Partitions are asked again until late markers have had time to arrive."""
 
     name: str
     producer_id: int

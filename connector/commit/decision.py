@@ -98,7 +98,7 @@ class Decision(NamedTuple):
 
     @property
     def unsealed(self) -> "Decision":
-        """This decision without holders: equal for a batch that was sealed twice."""
+        """This decision without holders. If a batch was sealed twice, these are equal."""
         return self._replace(winners=tuple(winner._replace(holder=None) for winner in self.winners))
 
     @property

@@ -161,9 +161,9 @@ def clear(
 ) -> Rules[tuple[str, ...]]:
     """Abort this sink's open participants except `keep`. Returns which of `keep` are open.
 
-    `only` limits this to one run's names of one parity (incarnation, parity). Otherwise pass `owner`, the
-    sink's own identity, which is looked up after the list was made: if the sink is still ours then, no newer
-    driver had begun when the list was made, so no name in it can be a newer driver's. `asked`: the list was
+    `only` limits this to one run's names of one parity (incarnation, parity). Otherwise pass `owner`, this
+    driver's identity of the sink. It is compared after the list was made: if the sink is still ours then, no
+    newer driver had begun before, so no name in the list can be a newer driver's. `asked`: the list was
     requested earlier (AskOngoing); transactions that were opened since are left to the next begin.
 
     Raises SinkFenced, or CommitFault if a transaction stays open.

@@ -45,9 +45,8 @@ own transaction times out (OWN_TIMEOUT_MS), and brokers look for such transactio
 class Log:
     """The topics of one query as they are now. Every call asks the brokers.
 
-    `lenient`: topics and partitions that the options name and the cluster does not have are left out, and
-    kept in `absent`; a query that continues from a checkpoint compares what it has lost. Otherwise they raise
-    UnknownTopic.
+    `lenient`: topics and partitions that the options name and the cluster does not have are left out and kept
+    in `absent`; the caller then finds out what the query has lost. Otherwise they raise UnknownTopic.
     """
 
     def __init__(self, options: SourceOptions, *, lenient: bool = False) -> None:
