@@ -112,7 +112,7 @@ def _nothing(context: RequestContext, request: Message) -> None:
     """Neither carried out nor answered."""
 
 
-class Wrapped(Settled):
+class Wrapped(Settled["Message | None"]):
     """A settled answer that passes through our hands, and is put away with it."""
 
     __slots__ = ("_inner",)
@@ -189,7 +189,7 @@ def _begun_later(handler: Handler, seconds: float) -> Handler:
 def _with_error(handler: Handler, rule: Rule) -> Handler:
     def refused(context: RequestContext, request: Message) -> Message | Awaitable[Message | None] | None:
         header = context.header
-        answer = error_answer(header.api_key, header.api_version, request, rule.code)
+        answer: Message | None = error_answer(header.api_key, header.api_version, request, rule.code)
         if answer is None:
             name = APIS[ApiKey(header.api_key)].name
             raise CloseConnection(f"no answer to this {name} v{header.api_version} can say error {rule.code}")

@@ -16,13 +16,13 @@ LOGINS = (
     f"{SECURITY}test_exchanges.py", f"{SECURITY}test_sasl_clients.py", f"{SECURITY}test_scram_users.py", f"{SECURITY}test_listeners.py",
 )  # fmt: skip
 COORDINATOR = (
-    f"{B}test_transaction_coordinator.py",
-    f"{B}transactions/test_strangers_epoch_wire.py",
-    f"{B}test_transaction_shell_model.py",
+    f"{B}coordinator/transactions/test_transaction_coordinator.py",
+    f"{B}coordinator/transactions/test_strangers_epoch_wire.py",
+    f"{B}coordinator/transactions/test_transaction_shell_model.py",
 )
 MACHINE = tuple(f"{B}network/test_wire_machine{part}.py" for part in ("", "_life", "_model"))
 RETURN = (f"{LOG}test_log_return.py",)
-GROUPS_RETURN = (f"{B}groups/test_groups_return.py",)
+GROUPS_RETURN = (f"{B}coordinator/groups/test_groups_return.py",)
 
 MUTANTS: list[Mutant] = [
     # A partition that comes back
@@ -45,7 +45,7 @@ MUTANTS: list[Mutant] = [
         RETURN,
         Break(
             "a job of before writes on",
-            "        if self._progress.is_running or self.durability.is_busy:",
+            "        if self.progress.is_running or self.durability.is_busy:",
             "        if self.durability.is_busy:",
         ),
         Break(
@@ -105,18 +105,22 @@ MUTANTS: list[Mutant] = [
         Break("sessions do not begin again", "        self.consumers.start(partition)\n", ""),
     ),
     *mutants_of(
-        "broker/coordinator/transactions/transactions.py",
+        "broker/coordinator/transactions/transaction_start.py",
         COORDINATOR,
         Break(
             "ids that were never recorded stay",
-            "            if not entry.busy and said.get(entry.id) is None:",
-            "            if False:",
+            "        if not entry.busy and said.get(entry.id) is None:",
+            "        if False:",
         ),
         Break(
             "ids stay uncertain",
-            "            if metadata is not None and not entry.busy:",
-            "            if False:",
+            "        if metadata is not None and not entry.busy:",
+            "        if False:",
         ),
+    ),
+    *mutants_of(
+        "broker/coordinator/transactions/transactions.py",
+        COORDINATOR,
         Break(
             "a stranger's epoch is taken",
             "        if newest is not None and epoch > newest:",
@@ -286,7 +290,7 @@ MUTANTS: list[Mutant] = [
     # What a fault is answered
     *mutants_of(
         "protocol/error_places.py",
-        (f"{B}test_server_connection.py", "tests/protocol/test_error_places.py"),
+        (f"{B}network/test_server_connection.py", "tests/protocol/test_error_places.py"),
         Break(
             "a code that would be misread is told",
             "return None if key in MISREAD else _of_all(",
@@ -303,7 +307,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "broker/network/connection.py",
-        (f"{B}test_server_connection.py",),
+        (f"{B}network/test_server_connection.py",),
         Break(
             "a fault that cannot be told leaves the client waiting",
             "        if told is None:\n",
@@ -529,7 +533,7 @@ MUTANTS: list[Mutant] = [
     # Who waits for whom
     *mutants_of(
         "broker/fairness/memory.py",
-        (f"{B}test_server_limits.py",),
+        (f"{B}fairness/test_server_limits.py",),
         Break(
             "nothing is kept for those who hold nothing",
             "return self.answers >= self._answer_limit + self._answer_reserve",
@@ -538,7 +542,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "broker/network/large_requests.py",
-        (f"{B}test_server_steps.py", f"{B}test_server_connection.py"),
+        (f"{B}network/test_server_steps.py", f"{B}network/test_server_connection.py"),
         Break(
             "many things are served at once",
             "    start, size = 0, _FIRST\n",
@@ -553,7 +557,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "broker/handlers/fetch.py",
-        (f"{B}test_server_steps.py",),
+        (f"{B}network/test_server_steps.py",),
         Break(
             "all that is asked for is read in one round",
             "fetch.is_long or context.broker.turns.has_read_enough:",
@@ -562,7 +566,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "broker/rules/fetch_session.py",
-        (f"{B}test_fetch_session.py",),
+        (f"{B}rules/test_fetch_session.py",),
         Break(
             "a new session follows any number",
             "        session.take(request)\n        if self._follow_too_many():",
@@ -582,7 +586,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "broker/fairness/garbage.py",
-        (f"{B}test_garbage.py",),
+        (f"{B}fairness/test_garbage.py",),
         Break("in the midst of large requests", "        if busy and now", "        if False and now"),
         Break("Python looks as well", "gc.set_threshold(youngest, middle, _NEVER)", "pass"),
     ),
