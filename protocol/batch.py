@@ -242,7 +242,7 @@ def length_with(section_size: int) -> int:
 
 
 def with_append_time(batch: memoryview, header: BatchHeader, now_ms: int) -> tuple[bytearray, BatchHeader]:
-    """A copy of the batch that carries the broker's time for all its records (LogAppendTime), its header."""
+    """A copy of the batch with the broker's time for all its records (LogAppendTime), and its header."""
     base_offset, length, leader_epoch, magic, _, attributes, delta, base_timestamp, _, *rest = header
     before, covered = (base_offset, length, leader_epoch, magic), (delta, base_timestamp, now_ms, *rest)
     copy, attributes = bytearray(batch), attributes | _LOG_APPEND_TIME

@@ -59,7 +59,7 @@ def check_batch(
     if header.size != len(batch):
         if header.size < len(batch):
             follow = len(batch) - header.size
-            raise _invalid(f"{follow} bytes follow the first batch: one batch a partition, please")
+            raise _invalid(f"{follow} bytes follow the first batch: send one batch per partition")
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"batch of {header.size} bytes is cut at {len(batch)}")
     if not coordinator:
         _check_client(header, settings)
@@ -75,7 +75,7 @@ def check_batch(
 def _header_of(batch: memoryview) -> BatchHeader:
     magic = magic_of(batch)
     if magic not in (None, MAGIC):
-        raise _invalid(f"batch has magic {magic}, only {MAGIC} is taken")
+        raise _invalid(f"batch has magic {magic}, only {MAGIC} is accepted")
     try:
         return read_header(batch)
     except CorruptBatch as error:
