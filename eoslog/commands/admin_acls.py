@@ -1,4 +1,4 @@
-"""Access rules of a cluster (KIP-11, KIP-290): listed, added and removed by the standard requests."""
+"""Access rules of a cluster (KIP-11, KIP-290): list, add and remove them with the standard requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SWITCHED_OFF = (
 
 
 def list_acls(cluster: Cluster, wanted: AclFilter) -> list[Acl]:
-    """The rules that a filter means, in order. Raises KafkaError, EoslogError."""
+    """The rules that match a filter, in order. Raises KafkaError, EoslogError."""
 
     def attempt() -> list[Acl]:
         answer = cluster.any_broker().call(ApiKey.DESCRIBE_ACLS, _filter(wanted))
@@ -40,7 +40,7 @@ def list_acls(cluster: Cluster, wanted: AclFilter) -> list[Acl]:
 
 
 def add_acls(cluster: Cluster, acls: Sequence[Acl]) -> list[KafkaError | None]:
-    """Add rules; why each was refused, None for those that were added. Raises EoslogError."""
+    """Add rules. Returns why each was refused, None for each that was added. Raises EoslogError."""
     creations = [
         {
             "resource_type": acl.resource,
@@ -58,7 +58,7 @@ def add_acls(cluster: Cluster, acls: Sequence[Acl]) -> list[KafkaError | None]:
 
 
 def remove_acls(cluster: Cluster, filters: Sequence[AclFilter]) -> tuple[list[Acl], list[KafkaError]]:
-    """Remove the rules that the filters mean: those gone, and what was refused. Raises EoslogError."""
+    """Remove the rules that match the filters. Returns these and the refusals. Raises EoslogError."""
     body = {"filters": [_filter(wanted) for wanted in filters]}
     answer = ask_controller(cluster, ApiKey.DELETE_ACLS, body, _first_of("filter_results"))
     gone: list[Acl] = []
@@ -89,29 +89,32 @@ def _filter(wanted: AclFilter) -> Message:
     }
 
 
-def _acl(told: Message) -> Acl:
+def _acl(result: Message) -> Acl:
     return Acl(
-        _known(ResourceType, told["resource_type"]),
-        told["resource_name"],
-        _known(Pattern, told["pattern_type"]),
-        told["principal"],
-        told["host"],
-        _known(Operation, told["operation"]),
-        _known(Permission, told["permission_type"]),
+        _known(ResourceType, result["resource_type"]),
+        result["resource_name"],
+        _known(Pattern, result["pattern_type"]),
+        result["principal"],
+        result["host"],
+        _known(Operation, result["operation"]),
+        _known(Permission, result["permission_type"]),
     )
 
 
 def _known(kind: type[_Kind], number: int) -> _Kind:
-    """A number by its name; UNKNOWN for one of a later version of Kafka."""
+    """The member with this number; UNKNOWN for one of a later version of Kafka."""
     return kind(number) if number in kind.__members__.values() else kind(0)
 
 
-def _refusal(told: Message, right: str) -> KafkaError | None:
-    """Why it was refused. Raises EoslogError where everything would be: rules are switched off, or the user
-    lacks this right on the cluster."""
-    code = told["error_code"]
+def _refusal(result: Message, right: str) -> KafkaError | None:
+    """The error in one result, if any.
+
+    Raises EoslogError if every rule would be refused: rules are switched off, or the user lacks this right on
+    the cluster.
+    """
+    code = result["error_code"]
     if code == ErrorCode.SECURITY_DISABLED:
         raise EoslogError(_SWITCHED_OFF)
     if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         raise not_allowed("access rules", right)
-    return KafkaError(code, told["error_message"] or "") if code else None
+    return KafkaError(code, result["error_message"] or "") if code else None
