@@ -1,4 +1,4 @@
-"""The APIs we speak: their keys, and from them their names and where their schemas are."""
+"""The APIs that eoslog speaks: their keys, and from these their names and the modules of their schemas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eoslog.protocol.schema import Schema
 
 
 class ApiKey(IntEnum):
-    """Kafka's numbers for the APIs we speak."""
+    """Kafka's numbers of the APIs that eoslog speaks."""
 
     PRODUCE = 0
     FETCH = 1
@@ -70,17 +70,17 @@ class ApiKey(IntEnum):
 
 @dataclass(frozen=True)
 class Api:
-    """What we know of an API: its messages, in all versions that we can speak.
+    """One API: its messages, in all versions that eoslog can speak.
 
-    They stand in the module that has its name, which is imported when it is first spoken or served: a process
-    of Spark's speaks a dozen of them.
+    They are in the module with the API's name, which is imported when the API is first used: a Spark process
+    uses a dozen APIs.
     """
 
     key: ApiKey
 
     @cached_property
     def name(self) -> str:
-        """As Kafka writes it: "InitProducerId"."""
+        """Kafka's spelling: "InitProducerId"."""
         return "".join(word.capitalize() for word in self.key.name.split("_"))
 
     @cached_property
@@ -97,12 +97,12 @@ class Api:
 
     @property
     def min_version(self) -> int:
-        """The lowest version we can speak."""
+        """The lowest version that eoslog can speak."""
         return self.request.versions.first
 
     @property
     def max_version(self) -> int:
-        """The highest version we can speak."""
+        """The highest version that eoslog can speak."""
         return self.request.versions.last
 
     @cached_property
