@@ -10,7 +10,7 @@ OLD_KAFKA := .peers/kafka-3.9.1
 SPARK_KAFKA := .peers/spark-kafka-4.2.0
 DEMO_DATA ?= .demo
 
-.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends map
+.PHONY: help setup compiled java demo test mutants test-java test-java-tools test-rights test-kafka test-differential test-connector-kafka test-connector-cluster audit-million top-picture demo-picture test-console model lint bench bench-quick bench-starts bench-tasks bench-participants bench-cost trace-micro-batch bench-codec bench-broker bench-scale dump-segments dump-upkept docs docs-pages test-docs newcomer stories fuzz clean crash-log soak-crash soak-kill9 soak-stateful soak-hostile soak-copy soak-copy-cluster histories histories-spark soak-kill test-ends map typed
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -175,7 +175,7 @@ test-differential: setup $(KAFKA) $(SPARK_KAFKA)  ## the same queries through Sp
 test-connector-kafka: setup $(KAFKA)  ## the connector's tests on Apache Kafka; the crash table and the writer by both transaction protocols
 	EOSLOG_TEST_BROKER=kafka $(BIN)/python -m pytest -q --timeout 600 tests/connector $(TEST_ARGS)
 	EOSLOG_TEST_BROKER=kafka EOSLOG_TEST_TRANSACTION_VERSION=1 $(BIN)/python -m pytest -q --timeout 600 \
-		$(addprefix tests/connector/,test_crash_table.py test_writer_spark.py test_writer_markers.py test_writer_disturbed.py) $(TEST_ARGS)
+		$(addprefix tests/connector/,crashes/test_crash_table.py sink/test_writer_spark.py sink/test_writer_disturbed.py run/test_writer_markers.py) $(TEST_ARGS)
 
 test-connector-cluster: setup $(KAFKA) $(OLD_KAFKA)  ## queries on three Apache Kafka nodes that are killed, upgraded, or whose leaders move, in mid-batch
 	$(BIN)/python -m pytest -q -s --timeout 900 -m kafka tests/connector/cluster $(TEST_ARGS)
@@ -199,7 +199,10 @@ test-console: setup  ## the web console in a real headless browser; makes its pi
 		else echo "the browser test needs Chromium and its driver: install them (Debian: apt-get install chromium chromium-driver)"; exit 1; fi; fi
 	$(BIN)/python -m pytest -q --timeout 600 -m browser tests/console $(TEST_ARGS)
 
-docs-pages: $(READY)  ## make docs/apis.md, options.md and connector-*.md from the code
+typed: $(READY)  ## protocol/typed, the messages as types for mypy, made from their schemas
+	$(BIN)/python -m tests.house.typed_source
+
+docs-pages: $(READY)  ## docs/apis.md, options.md and connector-*.md, made from the code
 	$(BIN)/python -m docs.pages
 
 .PHONY: test-examples

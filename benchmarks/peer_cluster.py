@@ -14,16 +14,23 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from benchmarks.peer_kafka import cluster_id, free_port
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.errors import EoslogError
-from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.schema import Message
+from eoslog.protocol.apis import Api
+from eoslog.protocol.typed.apis import FIND_COORDINATOR, METADATA
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.find_coordinator import FindCoordinatorRequestDraft
+    from eoslog.protocol.typed.metadata import MetadataRequestDraft, MetadataResponse
+
 
 T = TypeVar("T")
+RequestDraft = TypeVar("RequestDraft")
+Response = TypeVar("Response")
 
 SMALL = ("-Xmx384m", "-Xms128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 HOST = "127.0.0.1"
@@ -212,10 +219,13 @@ class ThreeNodes:
 
     def coordinator_of(self, kind: Literal["group", "transaction"], key: str) -> int:
         """The node that coordinates a group or a transactional id; waits while none that is alive does."""
-        body = {"key_type": int(kind == "transaction"), "coordinator_keys": [key]}
+        body: FindCoordinatorRequestDraft = {
+            "key_type": int(kind == "transaction"),
+            "coordinator_keys": [key],
+        }
 
         def ask() -> int | None:
-            found = self._ask(self._any_alive(), ApiKey.FIND_COORDINATOR, body, 4)["coordinators"][0]
+            found = self._ask(self._any_alive(), FIND_COORDINATOR, body, 4)["coordinators"][0]
             alive = not found["error_code"] and found["node_id"] in self.alive
             return int(found["node_id"]) if alive else None
 
@@ -254,12 +264,16 @@ class ThreeNodes:
     def _seats(self, node: int, topics: Iterable[str] | None) -> dict[tuple[str, int], Seat]:
         return _seats_of(self._metadata(node, topics))
 
-    def _metadata(self, node: int, topics: Iterable[str] | None) -> Message:
-        names = None if topics is None else [{"name": name} for name in topics]
-        body = {"topics": names, "allow_auto_topic_creation": False}
-        return self._ask(node, ApiKey.METADATA, body, _METADATA)
+    def _metadata(self, node: int, topics: Iterable[str] | None) -> MetadataResponse:
+        body: MetadataRequestDraft = {
+            "topics": None if topics is None else [{"name": name} for name in topics],
+            "allow_auto_topic_creation": False,
+        }
+        return self._ask(node, METADATA, body, _METADATA)
 
-    def _ask(self, node: int, api: ApiKey, body: Message, version: int) -> Message:
+    def _ask(
+        self, node: int, api: Api[Any, RequestDraft, Response, Any], body: RequestDraft, version: int
+    ) -> Response:
         address = (HOST, self._brokers[node].port)
         connection = Connection(*address, ClientConfig((address,), request_timeout_ms=10_000))
         try:
@@ -293,9 +307,9 @@ class ThreeNodes:
         return "\n".join(f"-- {p.number}, alive: {p.alive}\n{p.output()}" for p in self._all())
 
 
-def _seats_of(answer: Message) -> dict[tuple[str, int], Seat]:
+def _seats_of(answer: MetadataResponse) -> dict[tuple[str, int], Seat]:
     return {
-        (topic["name"], part["partition_index"]): Seat(
+        (topic["name"] or "", part["partition_index"]): Seat(
             part["leader_id"], frozenset(part["replica_nodes"]), frozenset(part["isr_nodes"])
         )
         for topic in answer["topics"]

@@ -41,7 +41,8 @@ class Client:
 
     def receive(self, key: ApiKey, version: int) -> dict[str, Any]:
         (size,) = struct.unpack(">i", self._file.read(4))
-        return decode_response(key, version, self._file.read(size))[1]
+        message: dict[str, Any] = decode_response(key, version, self._file.read(size))[1]
+        return message
 
     def call(self, key: ApiKey, version: int, **body: Any) -> dict[str, Any]:
         self.send(key, version, **body)

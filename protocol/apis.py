@@ -6,8 +6,22 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic
 
 from eoslog.protocol.schema import Schema
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Request = TypeVar("Request", default=Any)
+    RequestDraft = TypeVar("RequestDraft", default=Any)
+    Response = TypeVar("Response", default=Any)
+    ResponseDraft = TypeVar("ResponseDraft", default=Any)
+else:
+    from typing import TypeVar
+
+    Request, RequestDraft = TypeVar("Request"), TypeVar("RequestDraft")
+    Response, ResponseDraft = TypeVar("Response"), TypeVar("ResponseDraft")
 
 
 class ApiKey(IntEnum):
@@ -69,11 +83,13 @@ class ApiKey(IntEnum):
 
 
 @dataclass(frozen=True)
-class Api:
-    """One API: its messages, in all versions that eoslog can speak.
+class Api(Generic[Request, RequestDraft, Response, ResponseDraft]):
+    """What we know of an API: its messages, in all versions that we can speak.
 
-    They are in the module with the API's name, which is imported when the API is first used: a Spark process
-    uses a dozen APIs.
+    `typed/apis.py` says for each of which types they are, as they are read and to be written.
+
+    They stand in the module that has its name, which is imported when it is first spoken or served: a process
+    of Spark's speaks a dozen of them.
     """
 
     key: ApiKey
@@ -84,15 +100,15 @@ class Api:
         return "".join(word.capitalize() for word in self.key.name.split("_"))
 
     @cached_property
-    def request(self) -> Schema:
+    def request(self) -> Schema[Request, RequestDraft]:
         """The schema of requests."""
-        found: Schema = import_module(self._module).REQUEST
+        found: Schema[Request, RequestDraft] = import_module(self._module).REQUEST
         return found
 
     @cached_property
-    def response(self) -> Schema:
+    def response(self) -> Schema[Response, ResponseDraft]:
         """The schema of responses."""
-        found: Schema = import_module(self._module).RESPONSE
+        found: Schema[Response, ResponseDraft] = import_module(self._module).RESPONSE
         return found
 
     @property

@@ -10,6 +10,7 @@ Layout (KIP-98, "RecordBatch" of Kafka's log format; big-endian), offsets in byt
 offset and the leader epoch of a batch and store the rest as it came. All integers are signed but the CRC.
 """
 
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -27,8 +28,16 @@ NO_PRODUCER_EPOCH = -1
 NO_LEADER_EPOCH = -1
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_CRC_FROM = 21  # the first byte that the CRC covers
-_LOG_OVERHEAD = 12  # base offset and length: `length` does not count them
+_CRC = struct.Struct(">I")
+_STORED_START = struct.Struct(">qii")
+_MAGIC_AT = 16
+_CRC_AT = 17
+_CRC_FROM = 21  # the first byte under the CRC
+# How headers are found among other bytes: by their magic, with the first bytes of an offset, a leader epoch
+# that is not negative before it, and of the attributes after it.
+_LIKE_A_HEADER = re.compile(rb"(?s)\x02(?<=\x00\x00.{10}[\x00-\x7f].{3}\x02)(?=.{4}\x00)")
+STORED_START = _MAGIC_AT  # bytes of `stored_start`; the rest of a batch is stored as it came
+_LOG_OVERHEAD = 12  # base offset and length, which `length` does not count
 
 CODEC_MASK = 0x07
 _LOG_APPEND_TIME = 0x08
@@ -141,6 +150,16 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     return header
 
 
+def magic_of(buf: Buffer) -> int | None:
+    """The magic that a batch of any version has at this place; None if `buf` ends before it."""
+    return buf[_MAGIC_AT] if len(buf) > _MAGIC_AT else None
+
+
+def likely_headers(buf: bytes) -> Iterator[int]:
+    """Positions of bytes that look like a header, wherever they lie; each may be none, see `read_header`."""
+    return (hit.start() - _MAGIC_AT for hit in _LIKE_A_HEADER.finditer(buf, _MAGIC_AT))
+
+
 def iter_headers(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of each complete batch in `buf`.
 
@@ -211,11 +230,31 @@ def build_header(
 
 
 def seal(section: Sequence[Buffer], header: BatchHeader) -> bytes:
-    """The bytes of a header, with the length and CRC that its records section needs."""
-    length = HEADER_SIZE - _LOG_OVERHEAD + sum(map(len, section))
-    header = header._replace(length=length, crc=0)
+    """The bytes of a header whose length and CRC are made right for its records section."""
+    header = header._replace(length=length_with(sum(map(len, section))), crc=0)
     crc = crc32c(section, crc32c([_HEADER.pack(*header)[_CRC_FROM:]]))
     return _HEADER.pack(*header._replace(crc=crc))
+
+
+def length_with(section_size: int) -> int:
+    """The `length` of a batch whose records section has so many bytes."""
+    return HEADER_SIZE - _LOG_OVERHEAD + section_size
+
+
+def with_append_time(batch: memoryview, header: BatchHeader, now_ms: int) -> tuple[bytearray, BatchHeader]:
+    """A copy of the batch that carries the broker's time for all its records (LogAppendTime), its header."""
+    base_offset, length, leader_epoch, magic, _, attributes, delta, base_timestamp, _, *rest = header
+    before, covered = (base_offset, length, leader_epoch, magic), (delta, base_timestamp, now_ms, *rest)
+    copy, attributes = bytearray(batch), attributes | _LOG_APPEND_TIME
+    _HEADER.pack_into(copy, 0, *before, 0, attributes, *covered)
+    crc = crc32c([memoryview(copy)[_CRC_FROM:]])
+    _CRC.pack_into(copy, _CRC_AT, crc)
+    return copy, BatchHeader(*before, crc, attributes, *covered)
+
+
+def stored_start(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
+    """The bytes before the magic of a batch as it is stored: base offset, length, leader epoch."""
+    return _STORED_START.pack(base_offset, header.length, leader_epoch)
 
 
 def build_batch(
@@ -241,9 +280,3 @@ def build_batch(
         transactional=transactional, control=control, base_offset=base_offset, leader_epoch=leader_epoch,
     )  # fmt: skip
     return [header, *section]
-
-
-def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Write base offset and leader epoch into a batch in place; its CRC remains right."""
-    struct.pack_into(">q", batch, 0, base_offset)
-    struct.pack_into(">i", batch, _LOG_OVERHEAD, leader_epoch)

@@ -6,7 +6,7 @@ or resource, each of those that the request names gets the error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -89,16 +89,16 @@ def error_of_all(key: int, version: int, code: int, message: str | None = None) 
 
 
 def error_of_parts(
-    key: int, version: int, request: Message, code: int, message: str | None = None
+    key: int, version: int, request: Mapping[str, Any], code: int, message: str | None = None
 ) -> Message:
     """The answer's lists of parts that can have errors: an item for each part of the request."""
     return _parts(APIS[ApiKey(key)].response.struct, version, request, code, message)
 
 
 def error_answer(
-    key: int, version: int, request: Message, code: int, message: str | None = None
-) -> Message | None:
-    """The answer with an error for all that the request asked about.
+    key: int, version: int, request: Mapping[str, Any], code: int, message: str | None = None
+) -> Any:
+    """The answer, of the API's type, that says an error for all that the request asked about.
 
     None if that is not possible: this version has no field for it and the request names nothing, or the
     request wants no answer (Produce with acks=0).
@@ -140,7 +140,7 @@ def _own(struct: Struct, version: int, code: int, message: str | None) -> Messag
     return found
 
 
-def _parts(struct: Struct, version: int, asked: Message, code: int, message: str | None) -> Message:
+def _parts(struct: Struct, version: int, asked: Mapping[str, Any], code: int, message: str | None) -> Message:
     return {
         field.name: [_part(item, version, one, code, message) for one in _asked(field.name, asked)]
         for field in struct.fields
@@ -169,12 +169,12 @@ def _item(field: Field) -> Struct | None:
     return kind.of if isinstance(kind, Array) and isinstance(kind.of, Struct) else None
 
 
-def _asked(name: str, asked: Message) -> Iterator[Any]:
+def _asked(name: str, asked: Mapping[str, Any]) -> Iterator[Any]:
     for path in (name, *_ASKED_AS.get(name, ())):
         yield from _at(path, asked)
 
 
-def _at(path: str, asked: Message) -> Iterator[Any]:
+def _at(path: str, asked: Mapping[str, Any]) -> Iterator[Any]:
     head, _, rest = path.partition(".")
     for item in asked.get(head) or ():
         if rest:

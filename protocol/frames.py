@@ -8,11 +8,11 @@ the API (KIP-482): in flexible versions a request header has tagged fields (v2),
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.primitives import read_uvarint
-from eoslog.protocol.schema import Buffer, Message, ProtocolError
+from eoslog.protocol.schema import Buffer, ProtocolError
 
 _SIZE = struct.Struct(">i")
 _REQUEST_HEADER = struct.Struct(">hhih")  # API key, version, correlation id, size of the client id
@@ -95,7 +95,7 @@ _BY_NUMBER: dict[int, Api] = {int(key): api for key, api in APIS.items()}
 
 
 def encode_request(
-    api_key: int, version: int, correlation_id: int, client_id: str | None, body: Message
+    api_key: int, version: int, correlation_id: int, client_id: str | None, body: object
 ) -> list[Buffer]:
     """A whole request frame as parts, size prefix included. ProtocolError for values that do not fit."""
     api = api_of(api_key)
@@ -156,7 +156,7 @@ def _skip_tags(frame: memoryview, pos: int) -> int:
     return pos
 
 
-def encode_response(api_key: int, version: int, correlation_id: int, body: Message) -> list[Buffer]:
+def encode_response(api_key: int, version: int, correlation_id: int, body: object) -> list[Buffer]:
     """A whole response frame as parts, size prefix included."""
     api = api_of(api_key)
     header = _CORRELATION_ID.pack(correlation_id)
@@ -165,8 +165,8 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Messa
     return _framed(header, api.response.write(version, body))
 
 
-def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Message]:
-    """Read a response frame (without size prefix). Returns correlation id and message. No byte may remain."""
+def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Any]:
+    """Read a response frame (without size prefix): correlation id and message. No byte may be left over."""
     api = api_of(api_key)
     if len(frame) < _CORRELATION_ID.size:
         raise ProtocolError(f"a response of {len(frame)} bytes is too short for its header")

@@ -28,16 +28,6 @@ _POSITIVE = 0x7FFFFFFF
 _TOGETHER_LEAST = 16
 
 
-def murmur2(data: bytes) -> int:
-    """Hash one key as Kafka does; the result is the unsigned 32-bit form of the Java client's int."""
-    whole = len(data) & ~3
-    h = _mix(_SEED ^ len(data), data[:whole])
-    if whole < len(data):
-        h = (h ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
-    h = (h ^ h >> 13) * _MULTIPLIER & _MASK
-    return h ^ h >> 15
-
-
 def _mix(h: int, data: bytes) -> int:
     """Mix all complete steps of four bytes into the hash."""
     for (word,) in struct.iter_unpack("<I", data):

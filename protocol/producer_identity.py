@@ -13,3 +13,7 @@ class ProducerIdentity(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.producer_id}.{self.epoch}"
+
+
+NOBODY = ProducerIdentity(-1, -1)
+"""What stands where there is no producer."""

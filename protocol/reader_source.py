@@ -16,7 +16,7 @@ from typing import Any
 from eoslog.protocol import primitives
 from eoslog.protocol.fields import Array, Blob, Field, Fixed, Struct, Text, Type, default_source, least_size
 
-Reader = Callable[[memoryview, int, int], tuple[dict[str, Any], int]]
+Reader = Callable[[memoryview, int, int], tuple[Any, int]]
 
 
 def compile_reader(name: str, struct_type: Struct, version: int, flexible: bool) -> Reader:

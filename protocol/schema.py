@@ -7,24 +7,39 @@ and a writer are compiled once, on first use.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeAlias
 
 from eoslog.protocol.fields import LATEST, Array, Field, Struct, Versions
 from eoslog.protocol.primitives import MAX_LENGTH, Buffer, ProtocolError
 from eoslog.protocol.reader_source import Reader, compile_reader
 from eoslog.protocol.writer_source import Writer, compile_writer
 
-__all__ = ["Buffer", "Message", "ProtocolError", "Schema"]
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Read = TypeVar("Read", default=Any)
+    Draft = TypeVar("Draft", default=Any)
+else:
+    from typing import TypeVar
+
+    Read, Draft = TypeVar("Read"), TypeVar("Draft")
+
+__all__ = ["Buffer", "Given", "Message", "ProtocolError", "Schema"]
 
 Message = dict[str, Any]
+"""A message of whatever kind, for what serves all kinds alike; `typed/` has a type for each."""
+
+Given: TypeAlias = "Draft | Callable[[Never], Draft]"
+"""A draft beside the API or schema that says of which type: mypy gives a dict display that type only where
+the parameter could be a function, too. None can be called, so none is ever meant."""
 
 _CUT = (struct.error, IndexError)
 _MISFIT = (struct.error, TypeError, AttributeError, ValueError, OverflowError)
 
 
-class Schema:
-    """One kind of message.
+class Schema(Generic[Read, Draft]):
+    """One kind of message: of type `Read` as it is read, and `Draft` to be written.
 
     Values are plain: int, bool, str, bytes, float, lists and dicts; a topic id is 16 bytes; records are a
     memoryview of the bytes read, or any buffer or list of buffers to write.
@@ -48,8 +63,8 @@ class Schema:
         """Whether `version` has compact lengths and tagged fields."""
         return version >= self.flexible_from
 
-    def read(self, version: int, buf: Buffer, pos: int = 0, most: int = MAX_LENGTH) -> tuple[Message, int]:
-        """Read a message at `pos` whose arrays have at most `most` items. Returns it and where it ends.
+    def read(self, version: int, buf: Buffer, pos: int = 0, most: int = MAX_LENGTH) -> tuple[Read, int]:
+        """Read a message at `pos` whose arrays hold at most `most` things; answers it and where it ends.
 
         The message has every field of the schema: those that `version` lacks have their defaults. Records are
         views of `buf`. Raises only ProtocolError, for bytes that are incomplete or not valid.
@@ -69,8 +84,8 @@ class Schema:
         except ProtocolError as error:
             raise ProtocolError(self._complaint(version, view, pos, str(error))) from error
 
-    def write(self, version: int, value: Message) -> list[Buffer]:
-        """Write a message as consecutive parts.
+    def write(self, version: int, value: Given[Draft]) -> list[Buffer]:
+        """Write a message as parts that belong one after the other.
 
         A missing key gets its default. ProtocolError, which names the field, for a value that does not fit, a
         key that the schema does not know, or a value that `version` cannot carry and that may not be dropped.

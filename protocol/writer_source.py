@@ -15,7 +15,7 @@ from eoslog.protocol import primitives
 from eoslog.protocol.fields import Array, Blob, Field, Fixed, Struct, Text, Type, default_source
 from eoslog.protocol.primitives import Buffer, ProtocolError
 
-Writer = Callable[[dict[str, Any]], list[Buffer]]
+Writer = Callable[[Any], list[Buffer]]
 
 
 def compile_writer(name: str, struct_type: Struct, version: int, flexible: bool) -> Writer:

@@ -22,10 +22,10 @@ settings.load_profile("without a clock")
 
 LONG = (
     "tests/e2e/",
-    "tests/connector/test_crash_table.py",
+    "tests/connector/crashes/test_crash_table.py",
     "tests/stateful/",
     "tests/connector/executors/",
-    "tests/connector/test_orderly_end.py",
+    "tests/connector/run/test_orderly_end.py",
     "tests/kills/",
 )
 """Files of few tests that take a minute each: begun last, one worker would wait for the other."""

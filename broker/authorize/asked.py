@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from eoslog.broker.authorize.audit import Audit
 from eoslog.broker.rules.acls import CLUSTER_NAME, SUPPORTED, Client, Operation, ResourceType
 from eoslog.broker.stored.authorizer import Authorizer
-from eoslog.protocol.schema import Message
 
 if TYPE_CHECKING:
     from eoslog.broker.topics.topics import Topics
 
-Mend = Callable[[Message], Message]
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+
+Mend: TypeAlias = Callable[[Answer], Answer]
 """Adds to an answer what was removed from its request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Generic[Answer]):
     """The whole request is refused with this answer; None where the API has no answer for that."""
 
-    answer: Message | None
+    answer: Answer | None
 
 
-class Asked:
+class Asked(Generic[Request]):
     """A request to authorize, and its client."""
 
     __slots__ = ("_audit", "_authorizer", "client", "key", "request", "topics", "version")
@@ -37,7 +39,7 @@ class Asked:
         client: Client,
         key: int,
         version: int,
-        request: Message,
+        request: Request,
         topics: Topics,
     ) -> None:
         """Checks remove from `request` what is not allowed."""
@@ -69,13 +71,13 @@ class Asked:
         """All operations that the client may do to a resource, as bits by their numbers."""
         return sum(1 << o for o in SUPPORTED[resource] if self.may(o, resource, name, told=False))
 
-    def topic_name(self, topic: Message, field: str = "name") -> str | None:
+    def topic_name(self, topic: Mapping[str, object], field: str = "name") -> str | None:
         """The name of a topic that the request has by name or id; None for an unknown id."""
-        name: str | None = topic.get(field)
-        if name:
+        name, topic_id = topic.get(field), topic.get("topic_id")
+        if name and isinstance(name, str):
             return name
-        found = self.topics.by_id(topic["topic_id"]) if "topic_id" in topic else None
+        found = self.topics.by_id(topic_id) if isinstance(topic_id, bytes) else None
         return None if found is None else found.name
 
 
-Check = Callable[[Asked], Refused | Mend | None]
+Check = Callable[[Asked[Any]], Refused[Any] | Mend[Any] | None]

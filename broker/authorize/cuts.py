@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from eoslog.broker.authorize.asked import Asked, Check, Mend, Refused
 from eoslog.broker.rules.acls import CLUSTER_NAME, Operation, ResourceType
@@ -26,23 +26,25 @@ TRANSACTION_DENIED = CODES[ResourceType.TRANSACTIONAL_ID]
 
 NO_ID = bytes(16)
 
+Item = TypeVar("Item")
 
-def split(items: Iterable[Any], allowed: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:
+
+def split(items: Iterable[Item], allowed: Callable[[Item], bool]) -> tuple[list[Item], list[Item]]:
     """The items that are allowed, and those that are not."""
-    kept: list[Any] = []
-    denied: list[Any] = []
+    kept: list[Item] = []
+    denied: list[Item] = []
     for item in items:
         (kept if allowed(item) else denied).append(item)
     return kept, denied
 
 
 def cut(
-    asked: Asked,
+    asked: Asked[Any],
     field: str,
     allowed: Callable[[Any], bool],
     code: ErrorCode | Callable[[Any], ErrorCode],
     message: str | None = None,
-) -> Mend | None:
+) -> Mend[Any] | None:
     """Remove the items of `field` that are not allowed; the answer has `code`, or its result, for each."""
     kept, denied = split(asked.request[field] or (), allowed)
     if not denied:
@@ -52,12 +54,12 @@ def cut(
 
 
 def told(
-    asked: Asked,
+    asked: Asked[Any],
     field: str,
     items: Iterable[Any],
     code: ErrorCode | Callable[[Any], ErrorCode],
     message: str | None = None,
-) -> Message:
+) -> Any:
     """The lists of the answer that have an error for each of these items of `field`."""
     lists: Message = {}
     for item in items:
@@ -68,7 +70,7 @@ def told(
     return lists
 
 
-def appended(lists: Message) -> Mend:
+def appended(lists: Message) -> Mend[Any]:
     """Adds entries to lists of the answer."""
 
     def mend(answer: Message) -> Message:
@@ -78,7 +80,7 @@ def appended(lists: Message) -> Mend:
     return mend
 
 
-def refusal(asked: Asked, code: ErrorCode) -> Refused:
+def refusal(asked: Asked[Any], code: ErrorCode) -> Refused[Any]:
     """An answer that refuses everything in the request; empty where the request is."""
     return Refused(error_answer(asked.key, asked.version, asked.request, code) or {})
 
@@ -86,8 +88,8 @@ def refusal(asked: Asked, code: ErrorCode) -> Refused:
 def topics(operation: Operation, name: str = "name", field: str = "topics") -> Check:
     """A check for APIs that name topics with partitions: each topic is checked by itself."""
 
-    def check(asked: Asked) -> Mend | None:
-        def allowed(topic: Message) -> bool:
+    def check(asked: Asked[Any]) -> Mend[Any] | None:
+        def allowed(topic: Mapping[str, object]) -> bool:
             found = asked.topic_name(topic, name)
             return found is None or asked.may_topic(operation, found)
 
@@ -100,11 +102,11 @@ def needs(
     operation: Operation,
     resource: ResourceType,
     name: str | None = None,
-    refuse: Callable[[Asked, ErrorCode], Refused] = refusal,
+    refuse: Callable[[Asked[Any], ErrorCode], Refused[Any]] = refusal,
 ) -> Check:
     """A check for APIs about one resource, named in the field `name`; without `name`, the cluster."""
 
-    def check(asked: Asked) -> Refused | None:
+    def check(asked: Asked[Any]) -> Refused[Any] | None:
         which = CLUSTER_NAME if name is None else asked.request[name]
         if asked.may(operation, resource, which):
             return None
@@ -113,15 +115,15 @@ def needs(
     return check
 
 
-def everybody(asked: Asked) -> None:
+def everybody(asked: Asked[Any]) -> None:
     """A check for APIs that are open to all."""
 
 
 def in_turn(*checks: Check) -> Check:
     """All of these checks in order; the first that refuses the whole request ends it."""
 
-    def check(asked: Asked) -> Refused | Mend | None:
-        mends: list[Mend] = []
+    def check(asked: Asked[Any]) -> Refused[Any] | Mend[Any] | None:
+        mends: list[Mend[Any]] = []
         for one in checks:
             verdict = one(asked)
             if isinstance(verdict, Refused):
@@ -133,7 +135,7 @@ def in_turn(*checks: Check) -> Check:
     return check
 
 
-def _chained(mends: list[Mend]) -> Mend:
+def _chained(mends: list[Mend[Any]]) -> Mend[Any]:
     def mend(answer: Message) -> Message:
         for one in mends:
             answer = one(answer)

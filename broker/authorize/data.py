@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.authorize.asked import Asked, Mend, Refused
 from eoslog.broker.authorize.cuts import (
     TOPIC_DENIED,
@@ -13,10 +15,17 @@ from eoslog.broker.authorize.cuts import (
 from eoslog.broker.rules.acls import Operation, ResourceType
 from eoslog.protocol.batch import CorruptBatch, read_header
 from eoslog.protocol.error_places import error_answer
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.fetch import FetchRequest, FetchResponseDraft
+    from eoslog.protocol.typed.offset_for_leader_epoch import (
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderEpochResponseDraft,
+    )
+    from eoslog.protocol.typed.produce import ProduceRequest, ProduceResponseDraft
 
 
-def _transactional_id(asked: Asked) -> Refused | None:
+def _transactional_id(asked: Asked[ProduceRequest]) -> Refused[ProduceResponseDraft] | None:
     """A client that writes transactional batches needs WRITE on their id, or nothing is appended."""
     transactional_id = asked.request["transactional_id"]
     if not _has_transactional(asked.request) or (
@@ -27,7 +36,7 @@ def _transactional_id(asked: Asked) -> Refused | None:
     return Refused(error_answer(asked.key, asked.version, asked.request, TRANSACTION_DENIED))
 
 
-def _has_transactional(request: Message) -> bool:
+def _has_transactional(request: ProduceRequest) -> bool:
     """Whether one of the batches is transactional. Malformed batches are refused later."""
     for topic in request["topic_data"]:
         for part in topic["partition_data"]:
@@ -48,11 +57,12 @@ produce = in_turn(
 _fetched = topics(Operation.READ, name="topic")
 
 
-def fetch(asked: Asked) -> Refused | Mend | None:
+def fetch(
+    asked: Asked[FetchRequest],
+) -> Refused[FetchResponseDraft] | Mend[FetchResponseDraft] | None:
     """Consumers need READ on each topic. A client that claims to be a follower needs CLUSTER_ACTION."""
     request = asked.request
-    newer: Message = request.get("replica_state", {})
-    if max(request.get("replica_id", -1), newer.get("replica_id", -1)) < 0:
+    if max(request["replica_id"], request["replica_state"]["replica_id"]) < 0:
         return _fetched(asked)
     if asked.may_cluster(Operation.CLUSTER_ACTION):
         return None
@@ -64,7 +74,9 @@ list_offsets = topics(Operation.DESCRIBE)
 _epochs = topics(Operation.DESCRIBE, name="topic")
 
 
-def offset_for_leader_epoch(asked: Asked) -> Refused | Mend | None:
+def offset_for_leader_epoch(
+    asked: Asked[OffsetForLeaderEpochRequest],
+) -> Refused[OffsetForLeaderEpochResponseDraft] | Mend[OffsetForLeaderEpochResponseDraft] | None:
     """Needs DESCRIBE on each topic; with CLUSTER_ACTION all topics are allowed."""
     if asked.may_cluster(Operation.CLUSTER_ACTION, told=False):
         return None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from eoslog.broker.authorize.asked import Asked, Check, Mend, Refused
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from eoslog.broker.authorize.asked import Asked, Mend, Refused
 from eoslog.broker.authorize.cuts import (
     GROUP_DENIED,
     TOPIC_DENIED,
@@ -15,9 +18,41 @@ from eoslog.broker.authorize.cuts import (
     topics,
 )
 from eoslog.broker.rules.acls import Operation, ResourceType
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.consumer_group_describe import (
+        ConsumerGroupDescribeRequest,
+        ConsumerGroupDescribeResponseDraft,
+        ConsumerGroupDescribeResponseGroupDraft,
+    )
+    from eoslog.protocol.typed.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponseDraft,
+    )
+    from eoslog.protocol.typed.delete_groups import DeleteGroupsRequest, DeleteGroupsResponseDraft
+    from eoslog.protocol.typed.describe_groups import (
+        DescribeGroupsRequest,
+        DescribeGroupsResponseDraft,
+        DescribeGroupsResponseGroupDraft,
+    )
+    from eoslog.protocol.typed.list_groups import ListGroupsRequest, ListGroupsResponseDraft
+    from eoslog.protocol.typed.offset_delete import OffsetDeleteRequest, OffsetDeleteResponseDraft
+    from eoslog.protocol.typed.offset_fetch import (
+        OffsetFetchRequest,
+        OffsetFetchRequestGroup,
+        OffsetFetchRequestGroupTopic,
+        OffsetFetchResponseDraft,
+        OffsetFetchResponseGroupDraft,
+        OffsetFetchResponseGroupTopicDraft,
+        OffsetFetchResponseGroupTopicPartitionDraft,
+        OffsetFetchResponseTopicDraft,
+    )
+
 
 _GROUP = ResourceType.GROUP
+
+_Told = TypeVar("_Told", "OffsetFetchResponseTopicDraft", "OffsetFetchResponseGroupTopicDraft")
+_Group: TypeAlias = "DescribeGroupsResponseGroupDraft | ConsumerGroupDescribeResponseGroupDraft"
 
 member = needs(Operation.READ, _GROUP, "group_id")
 """Joining, leaving and everything in between."""
@@ -29,12 +64,19 @@ read_topics = topics(Operation.READ)
 offset_commit = in_turn(needs(Operation.READ, _GROUP, "group_id"), read_topics)
 
 
-def _deleted(asked: Asked) -> Refused | Mend | None:
+def _deleted(
+    asked: Asked[OffsetDeleteRequest],
+) -> Refused[OffsetDeleteResponseDraft] | Mend[OffsetDeleteResponseDraft] | None:
     """As `read_topics`; where the whole request is refused (a group with members) no topic is named."""
     verdict = read_topics(asked)
     if verdict is None or isinstance(verdict, Refused):
         return verdict
-    return lambda answer: answer if answer.get("error_code") else verdict(answer)
+
+    def mend(answer: OffsetDeleteResponseDraft) -> OffsetDeleteResponseDraft:
+        told: OffsetDeleteResponseDraft = answer if answer.get("error_code") else verdict(answer)
+        return told
+
+    return mend
 
 
 offset_delete = in_turn(needs(Operation.DELETE, _GROUP, "group_id"), _deleted)
@@ -48,7 +90,9 @@ _BATCHED = 8
 _seen_topics = topics(Operation.DESCRIBE)
 
 
-def offset_fetch(asked: Asked) -> Refused | Mend | None:
+def offset_fetch(
+    asked: Asked[OffsetFetchRequest],
+) -> Refused[OffsetFetchResponseDraft] | Mend[OffsetFetchResponseDraft] | None:
     """Needs DESCRIBE on the group and each topic; a fetch of all topics omits what may not be described."""
     if asked.version >= _BATCHED:
         return _fetch_groups(asked)
@@ -60,7 +104,7 @@ def offset_fetch(asked: Asked) -> Refused | Mend | None:
     return _seen_topics(asked)
 
 
-def _seen(asked: Asked, told: list[Message]) -> list[Message]:
+def _seen(asked: Asked[OffsetFetchRequest], told: Iterable[_Told]) -> list[_Told]:
     return [
         topic
         for topic in told
@@ -68,17 +112,19 @@ def _seen(asked: Asked, told: list[Message]) -> list[Message]:
     ]
 
 
-def _fetch_groups(asked: Asked) -> Mend:
+def _fetch_groups(asked: Asked[OffsetFetchRequest]) -> Mend[OffsetFetchResponseDraft]:
     kept, denied = split(
         asked.request["groups"], lambda group: asked.may(Operation.DESCRIBE, _GROUP, group["group_id"])
     )
     asked.request["groups"] = kept
     whole = [group["topics"] is None for group in kept]
     cuts = [_cut_group(asked, group) for group in kept]
-    refused = told(asked, "groups", denied, GROUP_DENIED)["groups"] if denied else []
+    refused: list[OffsetFetchResponseGroupDraft] = (
+        told(asked, "groups", denied, GROUP_DENIED)["groups"] if denied else []
+    )
 
-    def mend(answer: Message) -> Message:
-        groups = []
+    def mend(answer: OffsetFetchResponseDraft) -> OffsetFetchResponseDraft:
+        groups: list[OffsetFetchResponseGroupDraft] = []
         for group, everything, refused_topics in zip(answer["groups"], whole, cuts, strict=True):
             seen = _seen(asked, group["topics"]) if everything else [*group["topics"], *refused_topics]
             groups.append(group | {"topics": seen if not group.get("error_code") else group["topics"]})
@@ -87,24 +133,26 @@ def _fetch_groups(asked: Asked) -> Mend:
     return mend
 
 
-def _no_offset(index: int) -> Message:
+def _no_offset(index: int) -> OffsetFetchResponseGroupTopicPartitionDraft:
     return {"partition_index": index, "committed_offset": -1, "error_code": TOPIC_DENIED}
 
 
-def _cut_group(asked: Asked, group: Message) -> list[Message]:
+def _cut_group(
+    asked: Asked[OffsetFetchRequest], group: OffsetFetchRequestGroup
+) -> list[OffsetFetchResponseGroupTopicDraft]:
     """Remove a group's topics that may not be described; returns their entries for the answer."""
     if group["topics"] is None:
         return []
 
-    def allowed(topic: Message) -> bool:
+    def allowed(topic: OffsetFetchRequestGroupTopic) -> bool:
         name = asked.topic_name(topic)
         return name is None or asked.may_topic(Operation.DESCRIBE, name)
 
     group["topics"], denied = split(group["topics"], allowed)
     return [
         {
-            "name": topic.get("name") or "",
-            "topic_id": topic.get("topic_id", bytes(16)),
+            "name": topic["name"],
+            "topic_id": topic["topic_id"],
             "partitions": [_no_offset(index) for index in topic["partition_indexes"]],
         }
         for topic in denied
@@ -114,35 +162,52 @@ def _cut_group(asked: Asked, group: Message) -> list[Message]:
 # Describing, listing, deleting
 
 
-def describe(field: str) -> Check:
+def describe_groups(asked: Asked[DescribeGroupsRequest]) -> Mend[DescribeGroupsResponseDraft]:
     """Needs DESCRIBE on each group; adds the authorized operations where the request asks for them."""
+    cutting = cut(asked, "groups", lambda group: asked.may(Operation.DESCRIBE, _GROUP, group), GROUP_DENIED)
+    ask = asked.request["include_authorized_operations"]
 
-    def check(asked: Asked) -> Mend:
-        cutting = cut(asked, field, lambda group: asked.may(Operation.DESCRIBE, _GROUP, group), GROUP_DENIED)
-        ask = asked.request["include_authorized_operations"]
+    def mend(answer: DescribeGroupsResponseDraft) -> DescribeGroupsResponseDraft:
+        if ask:
+            _tell_operations(asked, answer["groups"])
+        return cutting(answer) if cutting else answer
 
-        def mend(answer: Message) -> Message:
-            groups = [_hidden(asked, group) for group in answer["groups"]]
-            if ask:
-                for group in groups:
-                    if not group.get("error_code"):
-                        group["authorized_operations"] = asked.operations(_GROUP, group["group_id"])
-            answer = answer | {"groups": groups}
-            return cutting(answer) if cutting else answer
-
-        return mend
-
-    return check
+    return mend
 
 
-def _hidden(asked: Asked, group: Message) -> Message:
-    """A KIP-848 group with an assigned topic that the client may not describe is not described at all."""
+def describe_consumer_groups(
+    asked: Asked[ConsumerGroupDescribeRequest],
+) -> Mend[ConsumerGroupDescribeResponseDraft]:
+    """The same for groups of KIP-848; one with a topic that may not be described is not told at all."""
+    cutting = cut(
+        asked, "group_ids", lambda group: asked.may(Operation.DESCRIBE, _GROUP, group), GROUP_DENIED
+    )
+    ask = asked.request["include_authorized_operations"]
+
+    def mend(answer: ConsumerGroupDescribeResponseDraft) -> ConsumerGroupDescribeResponseDraft:
+        groups = [_hidden(asked, group) for group in answer["groups"]]
+        if ask:
+            _tell_operations(asked, groups)
+        answer = answer | {"groups": groups}
+        return cutting(answer) if cutting else answer
+
+    return mend
+
+
+def _tell_operations(asked: Asked[Any], groups: Iterable[_Group]) -> None:
+    for group in groups:
+        if not group.get("error_code"):
+            group["authorized_operations"] = asked.operations(_GROUP, group["group_id"])
+
+
+def _hidden(
+    asked: Asked[ConsumerGroupDescribeRequest], group: ConsumerGroupDescribeResponseGroupDraft
+) -> ConsumerGroupDescribeResponseGroupDraft:
     names = {
         part["topic_name"]
         for one in group.get("members", ())
-        for held in ("assignment", "target_assignment")
-        if isinstance(one.get(held), dict)
-        for part in one[held]["topic_partitions"]
+        for held in (one["assignment"], one["target_assignment"])
+        for part in held["topic_partitions"]
     }
     if all(asked.may(Operation.DESCRIBE, ResourceType.TOPIC, name, told=False) for name in names):
         return group
@@ -153,12 +218,12 @@ def _hidden(asked: Asked, group: Message) -> Message:
     }
 
 
-def list_groups(asked: Asked) -> Mend | None:
+def list_groups(asked: Asked[ListGroupsRequest]) -> Mend[ListGroupsResponseDraft] | None:
     """With DESCRIBE on the cluster all groups are listed, else those that the client may describe."""
     if asked.may_cluster(Operation.DESCRIBE, told=False):
         return None
 
-    def mend(answer: Message) -> Message:
+    def mend(answer: ListGroupsResponseDraft) -> ListGroupsResponseDraft:
         groups = [
             group
             for group in answer["groups"]
@@ -169,12 +234,14 @@ def list_groups(asked: Asked) -> Mend | None:
     return mend
 
 
-def delete_groups(asked: Asked) -> Mend | None:
+def delete_groups(asked: Asked[DeleteGroupsRequest]) -> Mend[DeleteGroupsResponseDraft] | None:
     """Needs DELETE on each group."""
     return cut(asked, "groups_names", lambda group: asked.may(Operation.DELETE, _GROUP, group), GROUP_DENIED)
 
 
-def consumer_heartbeat(asked: Asked) -> Refused | None:
+def consumer_heartbeat(
+    asked: Asked[ConsumerGroupHeartbeatRequest],
+) -> Refused[ConsumerGroupHeartbeatResponseDraft] | None:
     """Needs READ on the group, and DESCRIBE on every topic that is subscribed to by name."""
     if not asked.may(Operation.READ, _GROUP, asked.request["group_id"]):
         return refusal(asked, GROUP_DENIED)

@@ -47,7 +47,7 @@ class Guard:
 
         return guarded
 
-    def asked(self, context: RequestContext, request: Message) -> Asked:
+    def asked(self, context: RequestContext, request: Message) -> Asked[Any]:
         """The request, as checks get it."""
         header = context.header
         client = Client(context.principal, context.client_host)
@@ -57,7 +57,7 @@ class Guard:
         )
 
 
-def _mended(result: Message | Awaitable[Message | None] | None, mend: Mend) -> Any:
+def _mended(result: Message | Awaitable[Message | None] | None, mend: Mend[Any]) -> Any:
     """What a handler returned, with the refusals added to its answer, now or later."""
     if isinstance(result, Settled):
         return Settled(_later(result, mend))
@@ -66,7 +66,7 @@ def _mended(result: Message | Awaitable[Message | None] | None, mend: Mend) -> A
     return _unanswered() if result is None else mend(result)
 
 
-def _later(result: Awaitable[Message | None], mend: Mend) -> Coroutine[Any, Any, Message | None]:
+def _later(result: Awaitable[Message | None], mend: Mend[Any]) -> Coroutine[Any, Any, Message | None]:
     async def answer() -> Message | None:
         message = await result
         return _unanswered() if message is None else mend(message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from ipaddress import ip_network
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from eoslog.broker.rules.acls import (
     CLUSTER_NAME,
@@ -17,7 +17,12 @@ from eoslog.broker.rules.acls import (
 )
 from eoslog.broker.stored.authorizer import Authorizer
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.create_acls import CreateAclsRequestCreation
+    from eoslog.protocol.typed.delete_acls import DeleteAclsRequestFilter
+    from eoslog.protocol.typed.describe_acls import DescribeAclsRequest, DescribeAclsResponseAclDraft
+
 
 NO_AUTHORIZER = "No Authorizer is configured. Start the broker with authorizer.class.name."
 
@@ -31,7 +36,7 @@ def existing(authorizer: Authorizer | None) -> Authorizer:
     return authorizer
 
 
-def filter_of(wanted: Message) -> AclFilter:
+def filter_of(wanted: DescribeAclsRequest | DeleteAclsRequestFilter) -> AclFilter:
     """A filter. Raises KafkaError INVALID_REQUEST."""
     return AclFilter(
         _known(ResourceType, wanted["resource_type_filter"], "resource type"),
@@ -44,7 +49,7 @@ def filter_of(wanted: Message) -> AclFilter:
     )
 
 
-def acl_of(wanted: Message) -> Acl:
+def acl_of(wanted: CreateAclsRequestCreation) -> Acl:
     """A rule to create. Raises KafkaError INVALID_REQUEST that says what is wrong with it."""
     acl = Acl(
         _known(ResourceType, wanted["resource_type"], "resource type"),
@@ -59,7 +64,7 @@ def acl_of(wanted: Message) -> Acl:
     return acl
 
 
-def message_of(acl: Acl) -> Message:
+def message_of(acl: Acl) -> DescribeAclsResponseAclDraft:
     """The fields of a rule that all answers have."""
     return {
         "principal": acl.principal,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.authorize import data, groups, topics, transactions
 from eoslog.broker.authorize.asked import Asked, Check, Refused
 from eoslog.broker.authorize.cuts import everybody, needs
@@ -9,17 +11,29 @@ from eoslog.broker.rules.acls import Operation, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.alter_user_scram_credentials import (
+        AlterUserScramCredentialsRequest,
+        AlterUserScramCredentialsResponseDraft,
+    )
+    from eoslog.protocol.typed.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponseDraft
+
+
 _O, _CLUSTER = Operation, ResourceType.CLUSTER
 
 
-def _credentials_refused(asked: Asked, code: ErrorCode) -> Refused:
+def _credentials_refused(
+    asked: Asked[AlterUserScramCredentialsRequest], code: ErrorCode
+) -> Refused[AlterUserScramCredentialsResponseDraft]:
     """A user appears once in the answer, however many changes were requested."""
     changes = [*asked.request["deletions"], *asked.request["upsertions"]]
     names = dict.fromkeys(change["name"] for change in changes)
     return Refused({"results": [{"user": name, "error_code": code} for name in names]})
 
 
-def _log_dirs_hidden(asked: Asked, code: ErrorCode) -> Refused:
+def _log_dirs_hidden(
+    asked: Asked[DescribeLogDirsRequest], code: ErrorCode
+) -> Refused[DescribeLogDirsResponseDraft]:
     """The answer lists directories, which no request names; before version 3 it is empty."""
     return Refused({"error_code": code})
 
@@ -36,7 +50,7 @@ TABLE: dict[int, Check] = {
     ApiKey.HEARTBEAT: groups.member,
     ApiKey.LEAVE_GROUP: groups.member,
     ApiKey.SYNC_GROUP: groups.member,
-    ApiKey.DESCRIBE_GROUPS: groups.describe("groups"),
+    ApiKey.DESCRIBE_GROUPS: groups.describe_groups,
     ApiKey.LIST_GROUPS: groups.list_groups,
     ApiKey.SASL_HANDSHAKE: everybody,
     ApiKey.API_VERSIONS: everybody,
@@ -75,7 +89,7 @@ TABLE: dict[int, Check] = {
     ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
     ApiKey.LIST_TRANSACTIONS: transactions.list_transactions,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: groups.consumer_heartbeat,
-    ApiKey.CONSUMER_GROUP_DESCRIBE: groups.describe("group_ids"),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: groups.describe_consumer_groups,
     ApiKey.LIST_CONFIG_RESOURCES: needs(_O.DESCRIBE_CONFIGS, _CLUSTER),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: topics.describe_topic_partitions,
 }

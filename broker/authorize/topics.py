@@ -2,36 +2,73 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from eoslog.broker.authorize.asked import Asked, Check, Mend
 from eoslog.broker.authorize.cuts import CODES, NO_ID, TOPIC_DENIED, appended, cut, split, told
 from eoslog.broker.rules.acls import CLUSTER_NAME, Operation, ResourceType
 from eoslog.protocol.errors import ErrorCode
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.alter_configs import AlterConfigsRequestResource
+    from eoslog.protocol.typed.create_partitions import (
+        CreatePartitionsRequest,
+        CreatePartitionsRequestTopic,
+        CreatePartitionsResponseDraft,
+    )
+    from eoslog.protocol.typed.create_topics import (
+        CreateTopicsRequest,
+        CreateTopicsRequestTopic,
+        CreateTopicsResponseDraft,
+        CreateTopicsResponseTopicDraft,
+    )
+    from eoslog.protocol.typed.delete_topics import (
+        DeleteTopicsRequest,
+        DeleteTopicsRequestTopic,
+        DeleteTopicsResponseDraft,
+        DeleteTopicsResponseResponseDraft,
+    )
+    from eoslog.protocol.typed.describe_cluster import DescribeClusterRequest, DescribeClusterResponseDraft
+    from eoslog.protocol.typed.describe_configs import DescribeConfigsRequestResource
+    from eoslog.protocol.typed.describe_topic_partitions import (
+        DescribeTopicPartitionsRequest,
+        DescribeTopicPartitionsRequestTopic,
+        DescribeTopicPartitionsResponseDraft,
+        DescribeTopicPartitionsResponseTopicDraft,
+    )
+    from eoslog.protocol.typed.incremental_alter_configs import IncrementalAlterConfigsRequestResource
+    from eoslog.protocol.typed.metadata import (
+        MetadataRequest,
+        MetadataRequestTopic,
+        MetadataResponseDraft,
+        MetadataResponseTopicDraft,
+    )
+
 
 _TOPIC, _CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
 
 
-def metadata(asked: Asked) -> Mend:
+def metadata(asked: Asked[MetadataRequest]) -> Mend[MetadataResponseDraft]:
     """Topics that may not be described are refused if the request names them, else omitted."""
     request = asked.request
     wanted = request["topics"]
     everything = wanted is None or (asked.version == 0 and not wanted)
-    denied: list[Message] = []
+    denied: list[MetadataRequestTopic] = []
     if not everything:
-        request["topics"], denied = split(wanted, lambda topic: _may_see(asked, topic))
+        request["topics"], denied = split(wanted or (), lambda topic: _may_see(asked, topic))
     ask_topics = bool(request["include_topic_authorized_operations"])
     ask_cluster = bool(request["include_cluster_authorized_operations"])
     nothing_left = not everything and not request["topics"] and asked.version == 0
     refused = told(asked, "topics", denied, TOPIC_DENIED)
 
-    def mend(answer: Message) -> Message:
+    def mend(answer: MetadataResponseDraft) -> MetadataResponseDraft:
         topics = [] if nothing_left else answer["topics"]
         if everything:
-            topics = [t for t in topics if asked.may(Operation.DESCRIBE, _TOPIC, t["name"], told=False)]
+            topics = [t for t in topics if asked.may(Operation.DESCRIBE, _TOPIC, t["name"] or "", told=False)]
         if ask_topics:
             for topic in topics:
                 _tell_operations(asked, topic)
-        mended = appended(refused)(answer | {"topics": topics})
+        mended: MetadataResponseDraft = appended(refused)(answer | {"topics": topics})
         if ask_cluster:
             mended["cluster_authorized_operations"] = cluster_operations(asked)
         return mended
@@ -39,7 +76,7 @@ def metadata(asked: Asked) -> Mend:
     return mend
 
 
-def _may_see(asked: Asked, topic: Message) -> bool:
+def _may_see(asked: Asked[MetadataRequest], topic: MetadataRequestTopic) -> bool:
     name = asked.topic_name(topic)
     if name is None:
         return True  # an unknown id: the handler answers that
@@ -50,28 +87,33 @@ def _may_see(asked: Asked, topic: Message) -> bool:
     return _may_create(asked, name)
 
 
-def _may_create(asked: Asked, name: str) -> bool:
+def _may_create(asked: Asked[Any], name: str) -> bool:
     return asked.may_cluster(Operation.CREATE, told=False) or asked.may_topic(Operation.CREATE, name)
 
 
-def _tell_operations(asked: Asked, topic: Message) -> None:
-    if topic.get("name") and not topic.get("error_code"):
-        topic["topic_authorized_operations"] = asked.operations(_TOPIC, topic["name"])
+def _tell_operations(
+    asked: Asked[Any], topic: MetadataResponseTopicDraft | DescribeTopicPartitionsResponseTopicDraft
+) -> None:
+    name = topic.get("name")
+    if name and not topic.get("error_code"):
+        topic["topic_authorized_operations"] = asked.operations(_TOPIC, name)
 
 
-def cluster_operations(asked: Asked) -> int:
+def cluster_operations(asked: Asked[Any]) -> int:
     """The operations that the client may do to the cluster, as bits; none if it may not describe it."""
     if not asked.may_cluster(Operation.DESCRIBE):
         return 0
     return asked.operations(_CLUSTER, CLUSTER_NAME)
 
 
-def describe_cluster(asked: Asked) -> Mend | None:
+def describe_cluster(
+    asked: Asked[DescribeClusterRequest],
+) -> Mend[DescribeClusterResponseDraft] | None:
     """Open to all, except for the authorized operations."""
     if not asked.request["include_cluster_authorized_operations"]:
         return None
 
-    def mend(answer: Message) -> Message:
+    def mend(answer: DescribeClusterResponseDraft) -> DescribeClusterResponseDraft:
         if answer.get("error_code"):
             return answer
         return answer | {"cluster_authorized_operations": cluster_operations(asked)}
@@ -79,14 +121,16 @@ def describe_cluster(asked: Asked) -> Mend | None:
     return mend
 
 
-def describe_topic_partitions(asked: Asked) -> Mend:
-    """As for Metadata: named topics are refused; a request for all omits those that may not be described.
+def describe_topic_partitions(
+    asked: Asked[DescribeTopicPartitionsRequest],
+) -> Mend[DescribeTopicPartitionsResponseDraft]:
+    """As Metadata: named topics are refused, of all topics those that may not be seen are left out.
 
     A request for all topics gets the visible names filled in, so that the answer's limit counts only these.
     """
     request = asked.request
     named = request["topics"]
-    denied: list[Message] = []
+    denied: list[DescribeTopicPartitionsRequestTopic] = []
     if named:
         request["topics"], denied = split(
             named, lambda topic: asked.may_topic(Operation.DESCRIBE, topic["name"])
@@ -97,23 +141,27 @@ def describe_topic_partitions(asked: Asked) -> Mend:
     nothing_left = not request["topics"]
     refused = told(asked, "topics", denied, TOPIC_DENIED)
 
-    def mend(answer: Message) -> Message:
+    def mend(answer: DescribeTopicPartitionsResponseDraft) -> DescribeTopicPartitionsResponseDraft:
         topics = [] if nothing_left else answer["topics"]
         for topic in topics:
             _tell_operations(asked, topic)
         cursor = None if nothing_left else answer.get("next_cursor")
-        return appended(refused)(answer | {"topics": topics, "next_cursor": cursor})
+        mended: DescribeTopicPartitionsResponseDraft = answer | {"topics": topics, "next_cursor": cursor}
+        told: DescribeTopicPartitionsResponseDraft = appended(refused)(mended)
+        return told
 
     return mend
 
 
-def create_topics(asked: Asked) -> Mend | None:
+def create_topics(asked: Asked[CreateTopicsRequest]) -> Mend[CreateTopicsResponseDraft] | None:
     """Needs CREATE on the cluster or the topic; the answer has configs if the client may describe them."""
-    cutting = cut(
-        asked, "topics", lambda t: _may_create(asked, t["name"]), TOPIC_DENIED, "Authorization failed."
-    )
 
-    def mend(answer: Message) -> Message:
+    def allowed(topic: CreateTopicsRequestTopic) -> bool:
+        return _may_create(asked, topic["name"])
+
+    cutting = cut(asked, "topics", allowed, TOPIC_DENIED, "Authorization failed.")
+
+    def mend(answer: CreateTopicsResponseDraft) -> CreateTopicsResponseDraft:
         shown = [_without_configs(asked, topic) for topic in answer["topics"]]
         answer = answer | {"topics": shown}
         return cutting(answer) if cutting else answer
@@ -124,25 +172,31 @@ def create_topics(asked: Asked) -> Mend | None:
 _CONFIGS_SINCE = 5
 
 
-def _without_configs(asked: Asked, topic: Message) -> Message:
+def _without_configs(
+    asked: Asked[CreateTopicsRequest], topic: CreateTopicsResponseTopicDraft
+) -> CreateTopicsResponseTopicDraft:
     if asked.version < _CONFIGS_SINCE or topic.get("error_code"):
         return topic
     if asked.may(Operation.DESCRIBE_CONFIGS, _TOPIC, topic["name"], told=False):
         return topic
-    hidden = {"topic_config_error_code": TOPIC_DENIED, "num_partitions": -1, "replication_factor": -1}
-    return topic | hidden | {"configs": None}
+    return topic | {
+        "topic_config_error_code": TOPIC_DENIED,
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "configs": None,
+    }
 
 
-def delete_topics(asked: Asked) -> Mend | None:
+def delete_topics(asked: Asked[DeleteTopicsRequest]) -> Mend[DeleteTopicsResponseDraft] | None:
     """Needs DELETE. The id of a topic that may not be described is answered like an unknown id."""
     if asked.version < 6:
         return cut(asked, "topic_names", lambda name: asked.may_topic(Operation.DELETE, name), TOPIC_DENIED)
 
-    def allowed(topic: Message) -> bool:
+    def allowed(topic: DeleteTopicsRequestTopic) -> bool:
         name = asked.topic_name(topic)
         return name is None or asked.may_topic(Operation.DELETE, name)
 
-    def refuse(topic: Message) -> Message:
+    def refuse(topic: DeleteTopicsRequestTopic) -> DeleteTopicsResponseResponseDraft:
         if topic["name"] is not None:
             return {"name": topic["name"], "topic_id": NO_ID, "error_code": TOPIC_DENIED}
         name = asked.topic_name(topic)
@@ -154,9 +208,15 @@ def delete_topics(asked: Asked) -> Mend | None:
     return appended({"responses": [refuse(topic) for topic in denied]}) if denied else None
 
 
-def create_partitions(asked: Asked) -> Mend | None:
+def create_partitions(
+    asked: Asked[CreatePartitionsRequest],
+) -> Mend[CreatePartitionsResponseDraft] | None:
     """Needs ALTER on the topic."""
-    return cut(asked, "topics", lambda topic: asked.may_topic(Operation.ALTER, topic["name"]), TOPIC_DENIED)
+
+    def allowed(topic: CreatePartitionsRequestTopic) -> bool:
+        return asked.may_topic(Operation.ALTER, topic["name"])
+
+    return cut(asked, "topics", allowed, TOPIC_DENIED)
 
 
 # Resource types of the config APIs -> the type whose ACLs apply; all others: the cluster's.
@@ -166,11 +226,15 @@ _CONFIG_OF = {2: ResourceType.TOPIC, 32: ResourceType.GROUP}
 def configs(operation: Operation) -> Check:
     """Needs the operation on each topic or group, and on the cluster for all other resources."""
 
-    def where(resource: Message) -> tuple[ResourceType, str]:
+    def where(
+        resource: AlterConfigsRequestResource
+        | DescribeConfigsRequestResource
+        | IncrementalAlterConfigsRequestResource,
+    ) -> tuple[ResourceType, str]:
         kind = _CONFIG_OF.get(resource["resource_type"], _CLUSTER)
         return kind, CLUSTER_NAME if kind is _CLUSTER else resource["resource_name"]
 
-    def check(asked: Asked) -> Mend | None:
+    def check(asked: Asked[Any]) -> Mend[Any] | None:
         return cut(
             asked,
             "resources",

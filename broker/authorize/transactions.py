@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.authorize.asked import Asked, Mend, Refused
 from eoslog.broker.authorize.cuts import (
     CLUSTER_DENIED,
@@ -17,20 +19,34 @@ from eoslog.broker.authorize.cuts import (
 from eoslog.broker.authorize.groups import read_topics
 from eoslog.broker.rules.acls import Operation, ResourceType
 from eoslog.protocol.errors import ErrorCode
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.add_partitions_to_txn import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnRequestV3AndBelowTopic,
+        AddPartitionsToTxnResponseDraft,
+    )
+    from eoslog.protocol.typed.describe_transactions import (
+        DescribeTransactionsRequest,
+        DescribeTransactionsResponseDraft,
+    )
+    from eoslog.protocol.typed.end_txn import EndTxnRequest, EndTxnRequestTogether, EndTxnResponseDraft
+    from eoslog.protocol.typed.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponseDraft
+    from eoslog.protocol.typed.init_producer_id import InitProducerIdRequest, InitProducerIdResponseDraft
+    from eoslog.protocol.typed.list_transactions import ListTransactionsRequest, ListTransactionsResponseDraft
+    from eoslog.protocol.typed.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponseDraft
+
 
 _ID = ResourceType.TRANSACTIONAL_ID
 
 _writes = needs(Operation.WRITE, _ID, "transactional_id")
 
 
-def _together(asked: Asked) -> Mend | None:
-    return cut(
-        asked,
-        "together",
-        lambda named: asked.may(Operation.WRITE, _ID, named["transactional_id"]),
-        TRANSACTION_DENIED,
-    )
+def _together(asked: Asked[EndTxnRequest]) -> Mend[EndTxnResponseDraft] | None:
+    def allowed(named: EndTxnRequestTogether) -> bool:
+        return asked.may(Operation.WRITE, _ID, named["transactional_id"])
+
+    return cut(asked, "together", allowed, TRANSACTION_DENIED)
 
 
 end_txn = in_turn(_writes, _together)
@@ -44,7 +60,9 @@ txn_offset_commit = in_turn(
 )
 
 
-def init_producer_id(asked: Asked) -> Refused | None:
+def init_producer_id(
+    asked: Asked[InitProducerIdRequest],
+) -> Refused[InitProducerIdResponseDraft] | None:
     """Needs WRITE on the transactional id; without an id, IDEMPOTENT_WRITE or WRITE on some topic."""
     name = asked.request["transactional_id"]
     if name is None:
@@ -63,7 +81,9 @@ def init_producer_id(asked: Asked) -> Refused | None:
 _BATCHED = 4
 
 
-def add_partitions_to_txn(asked: Asked) -> Refused | None:
+def add_partitions_to_txn(
+    asked: Asked[AddPartitionsToTxnRequest],
+) -> Refused[AddPartitionsToTxnResponseDraft] | None:
     """Needs WRITE on the id and on every topic, or nothing is added. From version 4 for brokers only."""
     request = asked.request
     if asked.version >= _BATCHED:
@@ -77,20 +97,24 @@ def add_partitions_to_txn(asked: Asked) -> Refused | None:
     if not denied:
         return None
 
-    def code(topic: Message) -> ErrorCode:
+    def code(topic: AddPartitionsToTxnRequestV3AndBelowTopic) -> ErrorCode:
         return TOPIC_DENIED if topic["name"] in denied else ErrorCode.OPERATION_NOT_ATTEMPTED
 
     return Refused(told(asked, "v3_and_below_topics", topics, code))
 
 
-def write_txn_markers(asked: Asked) -> Refused | None:
+def write_txn_markers(
+    asked: Asked[WriteTxnMarkersRequest],
+) -> Refused[WriteTxnMarkersResponseDraft] | None:
     """Needs ALTER or CLUSTER_ACTION on the cluster."""
     if asked.may_cluster(Operation.ALTER, told=False) or asked.may_cluster(Operation.CLUSTER_ACTION):
         return None
     return refusal(asked, CLUSTER_DENIED)
 
 
-def describe_transactions(asked: Asked) -> Mend:
+def describe_transactions(
+    asked: Asked[DescribeTransactionsRequest],
+) -> Mend[DescribeTransactionsResponseDraft]:
     """Needs DESCRIBE on each id; topics that may not be described are omitted."""
     cutting = cut(
         asked,
@@ -99,7 +123,7 @@ def describe_transactions(asked: Asked) -> Mend:
         TRANSACTION_DENIED,
     )
 
-    def mend(answer: Message) -> Message:
+    def mend(answer: DescribeTransactionsResponseDraft) -> DescribeTransactionsResponseDraft:
         states = [
             state
             | {
@@ -117,10 +141,10 @@ def describe_transactions(asked: Asked) -> Mend:
     return mend
 
 
-def list_transactions(asked: Asked) -> Mend:
+def list_transactions(asked: Asked[ListTransactionsRequest]) -> Mend[ListTransactionsResponseDraft]:
     """Lists the ids that the client may describe."""
 
-    def mend(answer: Message) -> Message:
+    def mend(answer: ListTransactionsResponseDraft) -> ListTransactionsResponseDraft:
         states = [
             state
             for state in answer["transaction_states"]
@@ -131,7 +155,9 @@ def list_transactions(asked: Asked) -> Mend:
     return mend
 
 
-def find_coordinator(asked: Asked) -> Refused | Mend | None:
+def find_coordinator(
+    asked: Asked[FindCoordinatorRequest],
+) -> Refused[FindCoordinatorResponseDraft] | Mend[FindCoordinatorResponseDraft] | None:
     """Needs DESCRIBE on the group or the transactional id."""
     kinds = {0: (ResourceType.GROUP, GROUP_DENIED), 1: (_ID, TRANSACTION_DENIED)}
     found = kinds.get(asked.request["key_type"])

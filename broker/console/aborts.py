@@ -9,14 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eoslog.broker.console.inside import Caller, Inside
 from eoslog.broker.console.transactions import describe, producers_of, refusal
 from eoslog.broker.rules.transactions.state import PREPARED, State
-from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+from eoslog.protocol.typed.apis import INIT_PRODUCER_ID, WRITE_TXN_MARKERS
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.describe_transactions import DescribeTransactionsResponseTransactionState
+    from eoslog.protocol.typed.init_producer_id import InitProducerIdRequestDraft
+    from eoslog.protocol.typed.write_txn_markers import WriteTxnMarkersRequestMarkerDraft
 
 log = logging.getLogger(__name__)
 
@@ -50,11 +54,15 @@ async def abort_id(inside: Inside, caller: Caller, seen: Seen) -> Row:
     if why_not is not None:
         raise Changed(f"{name}: {why_not}")
     timeout_ms = min(told["transaction_timeout_ms"], _LONGEST_TIMEOUT_MS)
+    body: InitProducerIdRequestDraft = {
+        "transactional_id": name,
+        "transaction_timeout_ms": timeout_ms,
+        "producer_id": -1,
+        "producer_epoch": -1,
+    }
     for _ in range(_TRIES):
-        answer = await inside.ask(
-            caller, ApiKey.INIT_PRODUCER_ID, 4, partial(_check_same, inside, seen),
-            transactional_id=name, transaction_timeout_ms=timeout_ms, producer_id=-1, producer_epoch=-1,
-        )  # fmt: skip
+        same = partial(_check_same, inside, seen)
+        answer = await inside.ask(caller, INIT_PRODUCER_ID, 4, body, first=same)
         if answer["error_code"] not in _AGAIN:
             _check(answer["error_code"], f"transactional id {name}")
         told = await _ended(inside, caller, seen)
@@ -66,7 +74,7 @@ async def abort_id(inside: Inside, caller: Caller, seen: Seen) -> Row:
     return {"transactional_id": name, "state": told["transaction_state"]}
 
 
-async def _told(inside: Inside, caller: Caller, seen: Seen) -> Message:
+async def _told(inside: Inside, caller: Caller, seen: Seen) -> DescribeTransactionsResponseTransactionState:
     found = await describe(inside, caller, [seen.transactional_id])
     if not found:
         raise Changed(f"there is no transactional id {seen.transactional_id}, or you may not describe it")
@@ -82,7 +90,7 @@ def _check_same(inside: Inside, seen: Seen) -> None:
         raise Changed(f"{seen.transactional_id} has another transaction by now, or none; look again")
 
 
-async def _ended(inside: Inside, caller: Caller, seen: Seen) -> Message:
+async def _ended(inside: Inside, caller: Caller, seen: Seen) -> DescribeTransactionsResponseTransactionState:
     """Wait for a while until the decided end is complete; returns the coordinator's description then."""
     for _ in range(_TRIES):
         told = await _told(inside, caller, seen)
@@ -109,7 +117,7 @@ async def abort_place(
         raise Changed(
             f"producer id {producer_id} has no transaction open on {name} from offset {start_offset}"
         )
-    answer = await inside.ask(caller, ApiKey.WRITE_TXN_MARKERS, 1, markers=[_marker(found[0])])
+    answer = await inside.ask(caller, WRITE_TXN_MARKERS, 1, {"markers": [_marker(found[0])]})
     for done in answer["markers"][0]["topics"]:
         for part in done["partitions"]:
             _check(part["error_code"], f"producer id {producer_id} on {name}")
@@ -120,7 +128,7 @@ async def abort_place(
     return {"topic": topic, "partition": partition, "state": "aborted"}
 
 
-def _marker(producer: Row) -> Message:
+def _marker(producer: Row) -> WriteTxnMarkersRequestMarkerDraft:
     return {
         "producer_id": producer["producer_id"],
         "producer_epoch": producer["epoch"],

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.console.inside import Caller, Inside
 from eoslog.broker.console.offsets import END, Place, offsets
 from eoslog.broker.console.paging import MOST, MOST_LOOKED_AT, NAME, Want, arranged, chosen, matching
-from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.internal_topics.coordinator_records import assigned_partitions
-from eoslog.protocol.schema import Message
 from eoslog.protocol.sink_names import made, sinks_of_groups
+from eoslog.protocol.typed.apis import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, LIST_GROUPS, OFFSET_FETCH
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.consumer_group_describe import ConsumerGroupDescribeResponseMember
+    from eoslog.protocol.typed.describe_groups import DescribeGroupsResponseMember
+    from eoslog.protocol.typed.list_groups import ListGroupsResponseGroup
+    from eoslog.protocol.typed.offset_fetch import OffsetFetchRequestGroupDraft, OffsetFetchResponseGroup
 
 MOST_MEMBERS = 500
 MOST_OFFSETS = 2000
@@ -33,7 +38,7 @@ async def groups(inside: Inside, caller: Caller, want: Want) -> Row:
     `lag`: offsets behind the high watermarks, of the partitions that the caller may describe; None for a
     group that holds a sink's decisions: it has `sink` instead.
     """
-    answer = await inside.ask(caller, ApiKey.LIST_GROUPS, 5, states_filter=[], types_filter=[])
+    answer = await inside.ask(caller, LIST_GROUPS, 5, {"states_filter": [], "types_filter": []})
     _check(answer["error_code"], "groups")
     known = answer["groups"]
     found = matching(known, _name, want.contains)
@@ -60,9 +65,8 @@ async def groups(inside: Inside, caller: Caller, want: Want) -> Row:
     return told
 
 
-def _name(listed: Message) -> str:
-    name: str = listed["group_id"]
-    return name
+def _name(listed: ListGroupsResponseGroup) -> str:
+    return listed["group_id"]
 
 
 def _is_wanted(sink: str | None, want: Want) -> bool:
@@ -74,7 +78,10 @@ def _sinks(committed: dict[str, dict[Place, int]]) -> dict[str, str]:
 
 
 async def _rows(
-    inside: Inside, caller: Caller, listed: list[Message], committed: dict[str, dict[Place, int]]
+    inside: Inside,
+    caller: Caller,
+    listed: list[ListGroupsResponseGroup],
+    committed: dict[str, dict[Place, int]],
 ) -> list[Row]:
     names = [_name(one) for one in listed]
     ends = await offsets(
@@ -135,13 +142,14 @@ async def _committed(inside: Inside, caller: Caller, names: Sequence[str]) -> di
     """The committed offsets of each group, for topics that the caller may describe."""
     committed: dict[str, dict[Place, int]] = {}
     for first in range(0, len(names), _GROUPS_AT_ONCE):
-        wanted = [{"group_id": name, "topics": None} for name in names[first : first + _GROUPS_AT_ONCE]]
-        answer = await inside.ask(caller, ApiKey.OFFSET_FETCH, 8, groups=wanted, require_stable=False)
+        some = names[first : first + _GROUPS_AT_ONCE]
+        wanted: list[OffsetFetchRequestGroupDraft] = [{"group_id": name, "topics": None} for name in some]
+        answer = await inside.ask(caller, OFFSET_FETCH, 8, {"groups": wanted, "require_stable": False})
         committed |= {found["group_id"]: _offsets_of(found) for found in answer["groups"]}
     return committed
 
 
-def _offsets_of(found: Message) -> dict[Place, int]:
+def _offsets_of(found: OffsetFetchResponseGroup) -> dict[Place, int]:
     return {
         (topic["name"], part["partition_index"]): part["committed_offset"]
         for topic in found["topics"]
@@ -152,7 +160,7 @@ def _offsets_of(found: Message) -> dict[Place, int]:
 
 async def _consumer(inside: Inside, caller: Caller, name: str) -> Row | None:
     """The description of a KIP-848 group; None if the group is of another kind."""
-    answer = await inside.ask(caller, ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=[name])
+    answer = await inside.ask(caller, CONSUMER_GROUP_DESCRIBE, 1, {"group_ids": [name]})
     (found,) = answer["groups"]
     if found["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND:
         return None
@@ -169,7 +177,7 @@ async def _consumer(inside: Inside, caller: Caller, name: str) -> Row | None:
 
 
 async def _classic(inside: Inside, caller: Caller, name: str) -> Row:
-    answer = await inside.ask(caller, ApiKey.DESCRIBE_GROUPS, 6, groups=[name])
+    answer = await inside.ask(caller, DESCRIBE_GROUPS, 6, {"groups": [name]})
     (found,) = answer["groups"]
     _check(found["error_code"], f"group {name}")
     members = []
@@ -185,7 +193,11 @@ def _described(name: str, state: str, kind: str, assignor: str, members: list[Ro
     return {"group": name, "state": state, "type": kind, "assignor": assignor, "members": members}
 
 
-def _member(told: Message, instance: str | None, partitions: list[Place]) -> Row:
+def _member(
+    told: ConsumerGroupDescribeResponseMember | DescribeGroupsResponseMember,
+    instance: str | None,
+    partitions: list[Place],
+) -> Row:
     return {
         "member": told["member_id"],
         "instance": instance,

@@ -18,10 +18,10 @@ from eoslog.broker.network.served import handlers
 from eoslog.broker.requests.context import CloseConnection, RequestContext
 from eoslog.broker.rules.acls import CLUSTER_NAME, Client, Operation, ResourceType
 from eoslog.broker.security.session import Session
-from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.frames import RequestHeader
-from eoslog.protocol.schema import Message
+from eoslog.protocol.schema import Given, Message
 
 if TYPE_CHECKING:
     from eoslog.broker.core.broker import Broker
@@ -35,6 +35,8 @@ PATIENCE = 10.0
 _CLIENT_ID = "eoslog-console"
 
 Found = TypeVar("Found")
+RequestDraft = TypeVar("RequestDraft")
+Response = TypeVar("Response")
 
 
 class BrokerBusy(Exception):
@@ -84,15 +86,19 @@ class Inside:
             self._guard = Guard(broker.authorizer)
 
     async def ask(
-        self, caller: Caller, key: ApiKey, version: int, first: Callable[[], None] | None = None, **body: Any
-    ) -> Message:
+        self,
+        caller: Caller,
+        api: Api[Any, RequestDraft, Response, Any],
+        version: int,
+        body: Given[RequestDraft],
+        first: Callable[[], None] | None = None,
+    ) -> Response:
         """Carry out a request. Raises BrokerBusy, and KafkaError where a refusal has no answer.
 
         `first` runs on the broker's loop, in the turn in which the handler begins, and may raise to stop it.
         """
-        api = APIS[key]
         request, _ = api.request.read(version, b"".join(api.request.write(version, body)))
-        header = RequestHeader(key, version, 0, _CLIENT_ID)
+        header = RequestHeader(api.key, version, 0, _CLIENT_ID)
         context = RequestContext(self.broker, header, caller.host, session=caller.session)
         encoded = await self._in_turn(lambda took: self._carry_out(context, request, first, took))
         answer, _ = api.response.read(version, encoded)

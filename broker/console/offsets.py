@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from eoslog.broker.console.inside import Caller, Inside
-from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.typed.apis import LIST_OFFSETS
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.list_offsets import ListOffsetsRequestTopicDraft
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -40,12 +44,15 @@ async def offsets(
     """
     found: dict[Place, int] = {}
     for piece in pieces(places):
-        topics = [
+        topics: list[ListOffsetsRequestTopicDraft] = [
             {"name": topic, "partitions": [{"partition_index": i, "timestamp": time} for i in indexes]}
             for topic, indexes in by_topic(piece).items()
         ]
         answer = await inside.ask(
-            caller, ApiKey.LIST_OFFSETS, 7, replica_id=-1, isolation_level=int(committed), topics=topics
+            caller,
+            LIST_OFFSETS,
+            7,
+            {"replica_id": -1, "isolation_level": int(committed), "topics": topics},
         )
         found |= {
             (topic["name"], part["partition_index"]): part["offset"]

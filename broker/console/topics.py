@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.console.inside import Caller, Inside
 from eoslog.broker.console.offsets import END, START, Place, by_topic, offsets, pieces
 from eoslog.broker.console.paging import MOST_LOOKED_AT, NAME, Want, arranged, chosen, matching
-from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
-from eoslog.protocol.schema import Message
+from eoslog.protocol.typed.apis import DESCRIBE_LOG_DIRS, METADATA
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.describe_log_dirs import DescribeLogDirsRequestTopicDraft
+    from eoslog.protocol.typed.metadata import MetadataResponseTopic
 
 Row = dict[str, Any]
 
@@ -24,7 +27,7 @@ async def topics(inside: Inside, caller: Caller, want: Want) -> Row:
 
     `held_back`: offsets that open transactions hide from read_committed readers.
     """
-    answer = await inside.ask(caller, ApiKey.METADATA, 12, topics=None, allow_auto_topic_creation=False)
+    answer = await inside.ask(caller, METADATA, 12, {"topics": None, "allow_auto_topic_creation": False})
     known = [topic for topic in answer["topics"] if not topic["error_code"]]
     found = matching(known, _name, want.contains)
     if sum(len(topic["partitions"]) for topic in found) > MOST_LOOKED_AT and want.sort != NAME:
@@ -35,12 +38,11 @@ async def topics(inside: Inside, caller: Caller, want: Want) -> Row:
     return {"topics": rows, "total": len(known), "matching": len(found), "sorted": want.sort, "next": more}
 
 
-def _name(topic: Message) -> str:
-    name: str = topic["name"]
-    return name
+def _name(topic: MetadataResponseTopic) -> str:
+    return topic["name"] or ""  # null for an unknown id alone, and none is asked for
 
 
-def _row(topic: Message, parts: list[Row]) -> Row:
+def _row(topic: MetadataResponseTopic, parts: list[Row]) -> Row:
     return {
         "name": topic["name"],
         "internal": topic["is_internal"],
@@ -53,8 +55,9 @@ def _row(topic: Message, parts: list[Row]) -> Row:
 
 async def partitions(inside: Inside, caller: Caller, topic: str) -> Row:
     """The partitions of a topic: offsets, bytes, and whether each can be read. Raises KafkaError."""
-    wanted = [{"name": topic}]
-    answer = await inside.ask(caller, ApiKey.METADATA, 12, topics=wanted, allow_auto_topic_creation=False)
+    answer = await inside.ask(
+        caller, METADATA, 12, {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
+    )
     (found,) = answer["topics"]
     if found["error_code"]:
         raise KafkaError(found["error_code"], f"topic {topic}")
@@ -62,8 +65,8 @@ async def partitions(inside: Inside, caller: Caller, topic: str) -> Row:
     return {"name": topic, "internal": found["is_internal"], "partitions": list(facts.values())}
 
 
-def _places(topic: Message) -> list[Place]:
-    return [(topic["name"], index) for index in sorted(p["partition_index"] for p in topic["partitions"])]
+def _places(topic: MetadataResponseTopic) -> list[Place]:
+    return [(_name(topic), index) for index in sorted(p["partition_index"] for p in topic["partitions"])]
 
 
 async def _facts(inside: Inside, caller: Caller, places: Sequence[Place]) -> dict[Place, Row]:
@@ -90,8 +93,10 @@ async def _sizes(inside: Inside, caller: Caller, places: Sequence[Place]) -> dic
         return {}
     found: dict[Place, int] = {}
     for piece in pieces(places):
-        wanted = [{"topic": topic, "partitions": indexes} for topic, indexes in by_topic(piece).items()]
-        answer = await inside.ask(caller, ApiKey.DESCRIBE_LOG_DIRS, 4, topics=wanted)
+        wanted: list[DescribeLogDirsRequestTopicDraft] = [
+            {"topic": topic, "partitions": indexes} for topic, indexes in by_topic(piece).items()
+        ]
+        answer = await inside.ask(caller, DESCRIBE_LOG_DIRS, 4, {"topics": wanted})
         found |= {
             (topic["name"], part["partition_index"]): part["partition_size"]
             for directory in answer["results"]

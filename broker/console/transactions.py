@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.console.inside import Caller, Inside
 from eoslog.broker.console.offsets import END, Place, by_topic, offsets, pieces
 from eoslog.broker.console.paging import MOST, MOST_LOOKED_AT, NAME, Want, arranged, chosen, matching
 from eoslog.broker.rules.acls import CLUSTER_NAME, Operation, ResourceType
 from eoslog.broker.rules.transactions.state import PREPARED, State
-from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
-from eoslog.protocol.schema import Message
 from eoslog.protocol.sink_names import made, sink_of, sinks_of_ids
+from eoslog.protocol.typed.apis import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, METADATA
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.describe_producers import DescribeProducersRequestTopicDraft
+    from eoslog.protocol.typed.describe_transactions import DescribeTransactionsResponseTransactionState
+    from eoslog.protocol.typed.list_transactions import ListTransactionsResponseTransactionState
 
 OPEN = tuple(sorted(state.text for state in (State.ONGOING, *PREPARED)))
 """States in which a transaction is open or being ended."""
@@ -65,7 +69,9 @@ def _is_wanted(sink: str | None, want: Want) -> bool:
     return sink == want.sink if want.sink else sink is None or not want.fold
 
 
-async def _in_order(inside: Inside, caller: Caller, listed: list[Message], want: Want) -> list[str]:
+async def _in_order(
+    inside: Inside, caller: Caller, listed: list[ListTransactionsResponseTransactionState], want: Want
+) -> list[str]:
     ages = await _ages(inside, caller, listed if want.sort == "age" else [])
     entries = [
         {"name": _name(one), "state": one["transaction_state"], "age": ages.get(_name(one))} for one in listed
@@ -74,7 +80,12 @@ async def _in_order(inside: Inside, caller: Caller, listed: list[Message], want:
 
 
 async def _lines(
-    inside: Inside, caller: Caller, mine: list[Message], sinks: dict[str, str], want: Want, everything: bool
+    inside: Inside,
+    caller: Caller,
+    mine: list[ListTransactionsResponseTransactionState],
+    sinks: dict[str, str],
+    want: Want,
+    everything: bool,
 ) -> list[Row]:
     """One row per sink, sorted as wanted; its state is the number of open transactions."""
     ids = {_name(one): sinks[_name(one)] for one in mine}
@@ -93,14 +104,15 @@ async def _lines(
     return arranged(rows, replace(want, sort=column, limit=len(rows)))
 
 
-async def _listed(inside: Inside, caller: Caller, states: Iterable[str]) -> list[Message]:
+async def _listed(
+    inside: Inside, caller: Caller, states: Iterable[str]
+) -> list[ListTransactionsResponseTransactionState]:
     answer = await inside.ask(
-        caller, ApiKey.LIST_TRANSACTIONS, 0, state_filters=list(states), producer_id_filters=[]
+        caller, LIST_TRANSACTIONS, 0, {"state_filters": list(states), "producer_id_filters": []}
     )
     if answer["error_code"]:
         raise KafkaError(answer["error_code"], "transactions")
-    listed: list[Message] = answer["transaction_states"]
-    return listed
+    return answer["transaction_states"]
 
 
 async def _rows(
@@ -119,7 +131,9 @@ async def _rows(
     ]
 
 
-async def _ages(inside: Inside, caller: Caller, listed: list[Message]) -> dict[str, float | None]:
+async def _ages(
+    inside: Inside, caller: Caller, listed: list[ListTransactionsResponseTransactionState]
+) -> dict[str, float | None]:
     """Milliseconds since each open transaction began; None where unknown."""
     names = [_name(one) for one in listed if one["transaction_state"] in OPEN]
     ages: dict[str, float | None] = {}
@@ -130,7 +144,7 @@ async def _ages(inside: Inside, caller: Caller, listed: list[Message]) -> dict[s
     return ages
 
 
-def _age(told: Message, now_ms: int) -> int | None:
+def _age(told: DescribeTransactionsResponseTransactionState, now_ms: int) -> int | None:
     started = told["transaction_start_time_ms"]
     return max(0, now_ms - started) if told["transaction_state"] in OPEN and started >= 0 else None
 
@@ -138,18 +152,19 @@ def _age(told: Message, now_ms: int) -> int | None:
 _ID = ResourceType.TRANSACTIONAL_ID
 
 
-def _name(listed: Message) -> str:
-    name: str = listed["transactional_id"]
-    return name
+def _name(listed: ListTransactionsResponseTransactionState) -> str:
+    return listed["transactional_id"]
 
 
-async def describe(inside: Inside, caller: Caller, names: Iterable[str]) -> list[Message]:
+async def describe(
+    inside: Inside, caller: Caller, names: Iterable[str]
+) -> list[DescribeTransactionsResponseTransactionState]:
     """The coordinator's description of each; ids that are unknown or may not be described are omitted."""
-    answer = await inside.ask(caller, ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=list(names))
+    answer = await inside.ask(caller, DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": list(names)})
     return [one for one in answer["transaction_states"] if not one["error_code"]]
 
 
-def refusal(told: Message) -> str | None:
+def refusal(told: DescribeTransactionsResponseTransactionState) -> str | None:
     """Why no caller can abort a transaction from here; None if it is possible."""
     state = told["transaction_state"]
     if state in (one.text for one in PREPARED):
@@ -166,7 +181,7 @@ def refusal(told: Message) -> str | None:
     return None
 
 
-def _row(told: Message, now_ms: int, writable: bool, mine: bool) -> Row:
+def _row(told: DescribeTransactionsResponseTransactionState, now_ms: int, writable: bool, mine: bool) -> Row:
     is_open, why_not = told["transaction_state"] in OPEN, refusal(told)
     if why_not is None and not writable:
         why_not = "the console is read-only (console.writable)"
@@ -194,9 +209,12 @@ async def hanging(inside: Inside, caller: Caller, *, writable: bool) -> Row:
 
     Only partitions whose last stable offset is behind their high watermark are checked.
     """
-    answer = await inside.ask(caller, ApiKey.METADATA, 12, topics=None, allow_auto_topic_creation=False)
+    answer = await inside.ask(caller, METADATA, 12, {"topics": None, "allow_auto_topic_creation": False})
     places = [
-        (topic["name"], part["partition_index"]) for topic in answer["topics"] for part in topic["partitions"]
+        (topic["name"], part["partition_index"])
+        for topic in answer["topics"]
+        if topic["name"] is not None
+        for part in topic["partitions"]
     ]
     ends = await offsets(inside, caller, places, END)
     stable = await offsets(inside, caller, places, END, committed=True)
@@ -235,8 +253,10 @@ async def _ownerless(inside: Inside, caller: Caller, places: list[Place]) -> lis
 
 async def producers_of(inside: Inside, caller: Caller, places: list[Place]) -> list[Row]:
     """The producers with an open transaction on these partitions, as far as the caller may read them."""
-    wanted = [{"name": topic, "partition_indexes": indexes} for topic, indexes in by_topic(places).items()]
-    answer = await inside.ask(caller, ApiKey.DESCRIBE_PRODUCERS, 0, topics=wanted)
+    wanted: list[DescribeProducersRequestTopicDraft] = [
+        {"name": topic, "partition_indexes": indexes} for topic, indexes in by_topic(places).items()
+    ]
+    answer = await inside.ask(caller, DESCRIBE_PRODUCERS, 0, {"topics": wanted})
     return [
         {
             "topic": topic["name"],

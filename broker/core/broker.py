@@ -36,12 +36,12 @@ from eoslog.broker.security.listeners import listeners_of
 from eoslog.broker.stored.config_store import ConfigStore
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.errors import KafkaError
-from eoslog.protocol.schema import Message
 
 if TYPE_CHECKING:
     from eoslog.broker.log.partition.partition import Partition
     from eoslog.broker.security.sasl import Sasl
     from eoslog.broker.stored.authorizer import Authorizer
+    from eoslog.protocol.typed.api_versions import ApiVersionsResponseApiKeyDraft
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Broker:
         )
         self.turns = Turns()
         fs = fs or OsFileSystem()
-        self.announced: Callable[[], list[Message]] = list
+        self.announced: Callable[[], list[ApiVersionsResponseApiKeyDraft]] = list
         """The versions of each API as ApiVersions lists them; the server fills this in."""
         self.authorizer: Authorizer | None = None
         """Decides which principal may do what. None: everybody may do everything."""

@@ -9,17 +9,22 @@ Complete.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.transactions.errors import for_version
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponseDraft
+
 
 KEY = ApiKey.ADD_OFFSETS_TO_TXN
 VERSIONS = (0, 4)
 
 
-async def handle(context: RequestContext, request: Message) -> Message:
+async def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponseDraft:
     """Add the group's partition."""
     try:
         if not request["group_id"]:

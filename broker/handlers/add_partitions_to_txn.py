@@ -13,14 +13,25 @@ Complete.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.transactions.errors import for_version
 from eoslog.broker.rules.transactions.state import TV1, TV2
 from eoslog.broker.topics.topics import OFFSETS_TOPIC
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.add_partitions_to_txn import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnRequestTransaction,
+        AddPartitionsToTxnResponseDraft,
+        AddPartitionsToTxnResponseResultsByPartitionDraft,
+        AddPartitionsToTxnResponseResultsByTopicV3AndBelowDraft,
+        AddPartitionsToTxnResponseResultsByTransactionDraft,
+    )
+
 
 KEY = ApiKey.ADD_PARTITIONS_TO_TXN
 VERSIONS = (0, 5)
@@ -31,10 +42,12 @@ Place = tuple[str, int]
 Errors = dict[Place, ErrorCode]
 
 
-async def handle(context: RequestContext, request: Message) -> Message:
+async def handle(
+    context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponseDraft:
     """Serve one transaction after the other."""
     if context.header.api_version < BATCHED_SINCE:
-        only = {
+        only: AddPartitionsToTxnRequestTransaction = {
             "transactional_id": request["v3_and_below_transactional_id"],
             "producer_id": request["v3_and_below_producer_id"],
             "producer_epoch": request["v3_and_below_producer_epoch"],
@@ -42,7 +55,7 @@ async def handle(context: RequestContext, request: Message) -> Message:
             "topics": request["v3_and_below_topics"],
         }
         return {"results_by_topic_v3_and_below": _by_topic(await _serve(context, only))}
-    results = [
+    results: list[AddPartitionsToTxnResponseResultsByTransactionDraft] = [
         {
             "transactional_id": transaction["transactional_id"],
             "topic_results": _by_topic(await _serve(context, transaction)),
@@ -52,7 +65,7 @@ async def handle(context: RequestContext, request: Message) -> Message:
     return {"error_code": 0, "results_by_transaction": results}
 
 
-async def _serve(context: RequestContext, transaction: Message) -> Errors:
+async def _serve(context: RequestContext, transaction: AddPartitionsToTxnRequestTransaction) -> Errors:
     places = [(topic["name"], index) for topic in transaction["topics"] for index in topic["partitions"]]
     refused = {place: code for place in places if (code := _refusal(context, place)) is not None}
     if refused:
@@ -72,7 +85,9 @@ def _refusal(context: RequestContext, place: Place) -> ErrorCode | None:
     return None
 
 
-async def _add(context: RequestContext, transaction: Message, places: Sequence[Place]) -> ErrorCode:
+async def _add(
+    context: RequestContext, transaction: AddPartitionsToTxnRequestTransaction, places: Sequence[Place]
+) -> ErrorCode:
     version = context.header.api_version
     try:
         await context.broker.transactions.add_partitions(
@@ -87,7 +102,9 @@ async def _add(context: RequestContext, transaction: Message, places: Sequence[P
     return ErrorCode.NONE
 
 
-def _verify(context: RequestContext, transaction: Message, place: Place) -> ErrorCode:
+def _verify(
+    context: RequestContext, transaction: AddPartitionsToTxnRequestTransaction, place: Place
+) -> ErrorCode:
     try:
         context.broker.transactions.check_member(
             transaction["transactional_id"], transaction["producer_id"], transaction["producer_epoch"], place
@@ -97,8 +114,8 @@ def _verify(context: RequestContext, transaction: Message, place: Place) -> Erro
     return ErrorCode.NONE
 
 
-def _by_topic(errors: Errors) -> list[Message]:
-    def lines(topic: str) -> Iterable[Message]:
+def _by_topic(errors: Errors) -> list[AddPartitionsToTxnResponseResultsByTopicV3AndBelowDraft]:
+    def lines(topic: str) -> Iterable[AddPartitionsToTxnResponseResultsByPartitionDraft]:
         for place, code in errors.items():
             if place[0] == topic:
                 yield {"partition_index": place[1], "partition_error_code": code}

@@ -13,21 +13,34 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.resources import resource_of
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.alter_configs import (
+        AlterConfigsRequest,
+        AlterConfigsRequestResource,
+        AlterConfigsResponseDraft,
+        AlterConfigsResponseResponseDraft,
+    )
+    from eoslog.protocol.typed.incremental_alter_configs import IncrementalAlterConfigsRequestResource
+
 
 KEY = ApiKey.ALTER_CONFIGS
 VERSIONS = (0, 2)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+_Resource = TypeVar("_Resource", "AlterConfigsRequestResource", "IncrementalAlterConfigsRequestResource")
+
+
+def handle(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponseDraft:
     """Change each resource by itself."""
 
-    def replace(wanted: Message) -> None:
+    def replace(wanted: AlterConfigsRequestResource) -> None:
         configs = {}
         for config in wanted["configs"]:
             if config["value"] is None:
@@ -39,10 +52,12 @@ def handle(context: RequestContext, request: Message) -> Message:
     return {"responses": for_each_resource(request["resources"], replace)}
 
 
-def for_each_resource(resources: list[Message], act: Callable[[Message], None]) -> list[Message]:
+def for_each_resource(
+    resources: list[_Resource], act: Callable[[_Resource], None]
+) -> list[AlterConfigsResponseResponseDraft]:
     """The answers of `act` for each resource, which may raise KafkaError. What is named twice is refused."""
     counts = Counter((one["resource_type"], one["resource_name"]) for one in resources)
-    answers = []
+    answers: list[AlterConfigsResponseResponseDraft] = []
     for one in resources:
         resource = one["resource_type"], one["resource_name"]
         code, message = ErrorCode.NONE, None

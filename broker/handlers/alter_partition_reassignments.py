@@ -9,17 +9,29 @@ Complete.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.topics.placement import check_replicas
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsRequestPartition,
+        AlterPartitionReassignmentsResponseDraft,
+        AlterPartitionReassignmentsResponsePartitionDraft,
+    )
+
 
 KEY = ApiKey.ALTER_PARTITION_REASSIGNMENTS
 VERSIONS = (0, 1)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(
+    context: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponseDraft:
     """Judge each partition by itself."""
     return {
         "allow_replication_factor_change": request["allow_replication_factor_change"],
@@ -35,7 +47,9 @@ def handle(context: RequestContext, request: Message) -> Message:
     }
 
 
-def _judged(context: RequestContext, topic: str, wanted: Message) -> Message:
+def _judged(
+    context: RequestContext, topic: str, wanted: AlterPartitionReassignmentsRequestPartition
+) -> AlterPartitionReassignmentsResponsePartitionDraft:
     index, replicas = wanted["partition_index"], wanted["replicas"]
     code, message = ErrorCode.NONE, None
     try:

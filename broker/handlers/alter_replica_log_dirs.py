@@ -9,20 +9,28 @@ Left out: several data directories.
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.alter_replica_log_dirs import (
+        AlterReplicaLogDirsRequest,
+        AlterReplicaLogDirsResponseDraft,
+        AlterReplicaLogDirsResponsePartitionDraft,
+    )
+
 
 KEY = ApiKey.ALTER_REPLICA_LOG_DIRS
 VERSIONS = (1, 2)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponseDraft:
     """Judge each partition by itself."""
     here = os.path.abspath(context.broker.topics.data_dir)
-    found: dict[str, list[Message]] = {}
+    found: dict[str, list[AlterReplicaLogDirsResponsePartitionDraft]] = {}
     for directory in request["dirs"]:
         known = os.path.abspath(directory["path"]) == here
         for topic in directory["topics"]:

@@ -9,19 +9,34 @@ Complete.
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING, TypeAlias
 
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.security.scram import NUMBERS
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
 from eoslog.protocol.scram import MAX_ITERATIONS, MIN_ITERATIONS, Credential, credential_of
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.alter_user_scram_credentials import (
+        AlterUserScramCredentialsRequest,
+        AlterUserScramCredentialsRequestDeletion,
+        AlterUserScramCredentialsRequestUpsertion,
+        AlterUserScramCredentialsResponseDraft,
+        AlterUserScramCredentialsResponseResultDraft,
+    )
+
 
 KEY = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
 VERSIONS = (0, 0)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+_Change: TypeAlias = "AlterUserScramCredentialsRequestDeletion | AlterUserScramCredentialsRequestUpsertion"
+
+
+def handle(
+    context: RequestContext, request: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponseDraft:
     """Make the changes and answer each user's result."""
     removed, put = request["deletions"], request["upsertions"]
     changes = [*removed, *put]
@@ -47,12 +62,12 @@ def handle(context: RequestContext, request: Message) -> Message:
     }
 
 
-def _note(errors: dict[str, KafkaError], one: Message, error: KafkaError | None) -> None:
+def _note(errors: dict[str, KafkaError], one: _Change, error: KafkaError | None) -> None:
     if error is not None:
         errors.setdefault(one["name"], error)
 
 
-def _named(one: Message) -> KafkaError | None:
+def _named(one: _Change) -> KafkaError | None:
     if not one["name"]:
         return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if one["mechanism"] not in NUMBERS:
@@ -60,7 +75,7 @@ def _named(one: Message) -> KafkaError | None:
     return None
 
 
-def _removable(context: RequestContext, one: Message) -> KafkaError | None:
+def _removable(context: RequestContext, one: AlterUserScramCredentialsRequestDeletion) -> KafkaError | None:
     wrong = _named(one)
     if wrong is None and context.broker.credentials.get(*_key(one)) is None:
         return KafkaError(
@@ -69,7 +84,7 @@ def _removable(context: RequestContext, one: Message) -> KafkaError | None:
     return wrong
 
 
-def _acceptable(one: Message) -> KafkaError | None:
+def _acceptable(one: AlterUserScramCredentialsRequestUpsertion) -> KafkaError | None:
     wrong = _named(one)
     if wrong is not None:
         return wrong
@@ -82,16 +97,16 @@ def _acceptable(one: Message) -> KafkaError | None:
     return None
 
 
-def _key(one: Message) -> tuple[str, str]:
+def _key(one: _Change) -> tuple[str, str]:
     return one["name"], NUMBERS[one["mechanism"]]
 
 
-def _credential(one: Message) -> Credential:
+def _credential(one: AlterUserScramCredentialsRequestUpsertion) -> Credential:
     salted, salt = bytes(one["salted_password"]), bytes(one["salt"])
     return credential_of(NUMBERS[one["mechanism"]], salted, salt, one["iterations"])
 
 
-def _result(name: str, error: KafkaError | None) -> Message:
+def _result(name: str, error: KafkaError | None) -> AlterUserScramCredentialsResponseResultDraft:
     if error is None:
         return {"user": name, "error_message": None}
     return {"user": name, "error_code": error.code, "error_message": error.message}

@@ -12,11 +12,15 @@ Complete.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.api_versions import ApiVersionsRequest, ApiVersionsResponseDraft
+
 
 KEY = ApiKey.API_VERSIONS
 VERSIONS = (0, 4)
@@ -28,7 +32,7 @@ FEATURES = {"group.version": 1, "transaction.version": 2}
 """The finalized features and their levels."""
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponseDraft:
     """Answer the list of served APIs and the finalized features."""
     error = ErrorCode.NONE
     if context.header.api_version >= 3 and not _named_well(request):
@@ -50,5 +54,6 @@ def handle(context: RequestContext, request: Message) -> Message:
     }
 
 
-def _named_well(request: Message) -> bool:
-    return all(_SOFTWARE.fullmatch(request[f"client_software_{part}"]) for part in ("name", "version"))
+def _named_well(request: ApiVersionsRequest) -> bool:
+    named = request["client_software_name"], request["client_software_version"]
+    return all(_SOFTWARE.fullmatch(one) for one in named)

@@ -11,13 +11,24 @@ Complete.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from eoslog.broker.coordinator.groups.consumer_records import write_parts
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.rules.consumer.state import Group, GroupState, Member, Part
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.consumer_group_describe import (
+        ConsumerGroupDescribeRequest,
+        ConsumerGroupDescribeResponseAssignmentDraft,
+        ConsumerGroupDescribeResponseDraft,
+        ConsumerGroupDescribeResponseGroupDraft,
+        ConsumerGroupDescribeResponseMemberDraft,
+        ConsumerGroupDescribeResponseTopicPartitionDraft,
+    )
+
 
 KEY = ApiKey.CONSUMER_GROUP_DESCRIBE
 VERSIONS = (0, 1)
@@ -25,12 +36,14 @@ VERSIONS = (0, 1)
 _CONSUMER = 1
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(
+    context: RequestContext, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponseDraft:
     """Describe each group."""
     return {"groups": [_describe(context, group_id) for group_id in request["group_ids"]]}
 
 
-def _describe(context: RequestContext, group_id: str) -> Message:
+def _describe(context: RequestContext, group_id: str) -> ConsumerGroupDescribeResponseGroupDraft:
     try:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
@@ -47,7 +60,7 @@ def _describe(context: RequestContext, group_id: str) -> Message:
     return _body(context, group)
 
 
-def _body(context: RequestContext, group: Group) -> Message:
+def _body(context: RequestContext, group: Group) -> ConsumerGroupDescribeResponseGroupDraft:
     return {
         "group_id": group.group_id,
         "group_state": group.state.value,
@@ -58,7 +71,9 @@ def _body(context: RequestContext, group: Group) -> Message:
     }
 
 
-def _member(context: RequestContext, group: Group, member: Member) -> Message:
+def _member(
+    context: RequestContext, group: Group, member: Member
+) -> ConsumerGroupDescribeResponseMemberDraft:
     profile = member.profile
     return {
         "member_id": member.member_id,
@@ -75,9 +90,11 @@ def _member(context: RequestContext, group: Group, member: Member) -> Message:
     }
 
 
-def _assignment(context: RequestContext, parts: Iterable[Part]) -> Message:
+def _assignment(
+    context: RequestContext, parts: Iterable[Part]
+) -> ConsumerGroupDescribeResponseAssignmentDraft:
     """Topics that are gone have no name and are left out, as in Kafka."""
-    topics = []
+    topics: list[ConsumerGroupDescribeResponseTopicPartitionDraft] = []
     for told in write_parts(parts):
         topic = context.broker.topics.by_id(told["topic_id"])
         if topic is not None:

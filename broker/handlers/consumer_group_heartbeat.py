@@ -22,6 +22,7 @@ import base64
 import uuid
 from collections.abc import Awaitable, Iterable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from eoslog.broker.coordinator.groups.cluster_view import Sight
 from eoslog.broker.coordinator.groups.consumer_records import write_parts
@@ -31,7 +32,13 @@ from eoslog.broker.rules.consumer.events import Beat, BeatAnswer
 from eoslog.broker.rules.consumer.state import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponseDraft,
+    )
+
 
 KEY = ApiKey.CONSUMER_GROUP_HEARTBEAT
 VERSIONS = (0, 1)
@@ -40,7 +47,9 @@ _OWN_ID = 1
 """The first version in which members make their own id."""
 
 
-def handle(context: RequestContext, request: Message) -> Message | Settled:
+def handle(
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponseDraft | Settled[ConsumerGroupHeartbeatResponseDraft]:
     """Hand the heartbeat to the group."""
     groups, sight = context.broker.groups, _sight(context)
     try:
@@ -61,7 +70,7 @@ def _sight(context: RequestContext) -> Sight | None:
     return Sight(sees, authorizer.version)
 
 
-def _beat(context: RequestContext, request: Message) -> Beat:
+def _beat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Beat:
     topics, owned = request["subscribed_topic_names"], request["topic_partitions"]
     return Beat(
         member_id=request["member_id"] or _new_id(),
@@ -85,12 +94,12 @@ def _new_id() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
-async def _answer(pending: Awaitable[BeatAnswer]) -> Message:
+async def _answer(pending: Awaitable[BeatAnswer]) -> ConsumerGroupHeartbeatResponseDraft:
     try:
         answer = await pending
     except KafkaError as error:
         return _refusal(error)
-    body: Message = {
+    body: ConsumerGroupHeartbeatResponseDraft = {
         "member_id": answer.member_id,
         "member_epoch": answer.epoch,
         "heartbeat_interval_ms": answer.heartbeat_interval_ms,
@@ -100,19 +109,21 @@ async def _answer(pending: Awaitable[BeatAnswer]) -> Message:
     return body
 
 
-def _refusal(error: KafkaError) -> Message:
+def _refusal(error: KafkaError) -> ConsumerGroupHeartbeatResponseDraft:
     return {"error_code": error.code, "error_message": error.message}
 
 
-def _check(request: Message, version: int, assignors: Iterable[str]) -> None:
+def _check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Iterable[str]) -> None:
     """Raise KafkaError INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for what makes no sense in itself."""
     epoch = request["member_epoch"]
     known = version >= _OWN_ID or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
-    blank = [
-        name
-        for name in ("member_id", "group_id", "instance_id", "rack_id")
-        if request[name] is not None and not request[name].strip() and (known or name != "member_id")
-    ]
+    named = {
+        "member_id": request["member_id"] if known else None,
+        "group_id": request["group_id"],
+        "instance_id": request["instance_id"],
+        "rack_id": request["rack_id"],
+    }
+    blank = [name for name, value in named.items() if value is not None and not value.strip()]
     if blank:
         raise _invalid(f"{blank[0]} may not be empty")
     if epoch == JOIN_EPOCH:
@@ -128,7 +139,7 @@ def _check(request: Message, version: int, assignors: Iterable[str]) -> None:
         )
 
 
-def _check_join(request: Message) -> None:
+def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
     if request["rebalance_timeout_ms"] == -1:
         raise _invalid("who joins must say its rebalance time-out")
     if request["topic_partitions"] is None or request["topic_partitions"]:

@@ -8,21 +8,30 @@ Complete.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.authorize.messages import acl_of, existing
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.rules.acls import Acl
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.create_acls import (
+        CreateAclsRequest,
+        CreateAclsResponseDraft,
+        CreateAclsResponseResultDraft,
+    )
+
 
 KEY = ApiKey.CREATE_ACLS
 VERSIONS = (1, 3)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponseDraft:
     """Add them and answer each one's result, in their order."""
     right: list[Acl] = []
-    results: list[Message] = []
+    results: list[CreateAclsResponseResultDraft] = []
     for wanted in request["creations"]:
         try:
             right.append(acl_of(wanted))
@@ -36,5 +45,5 @@ def handle(context: RequestContext, request: Message) -> Message:
     return {"results": results}
 
 
-def _refused(error: KafkaError) -> Message:
+def _refused(error: KafkaError) -> CreateAclsResponseResultDraft:
     return {"error_code": error.code, "error_message": error.message}

@@ -11,22 +11,31 @@ Complete.
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.topics.placement import check_replicas
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.create_partitions import (
+        CreatePartitionsRequest,
+        CreatePartitionsRequestTopic,
+        CreatePartitionsResponseDraft,
+        CreatePartitionsResponseResultDraft,
+    )
+
 
 KEY = ApiKey.CREATE_PARTITIONS
 VERSIONS = (0, 3)
 
 
-async def handle(context: RequestContext, request: Message) -> Message:
+async def handle(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponseDraft:
     """Enlarge each topic by itself: one that is refused does not stop the others."""
     counts = Counter(topic["name"] for topic in request["topics"])
     wanted = {topic["name"]: topic for topic in request["topics"]}
-    results = []
+    results: list[CreatePartitionsResponseResultDraft] = []
     for name, topic in wanted.items():
         code, message = ErrorCode.NONE, None
         try:
@@ -39,7 +48,9 @@ async def handle(context: RequestContext, request: Message) -> Message:
     return {"results": results}
 
 
-async def _enlarge(context: RequestContext, wanted: Message, validate_only: bool) -> None:
+async def _enlarge(
+    context: RequestContext, wanted: CreatePartitionsRequestTopic, validate_only: bool
+) -> None:
     broker, name = context.broker, wanted["name"]
     total, assignments = wanted["count"], wanted["assignments"]
     added = total - len(broker.topics.check_add_partitions(name, total).partitions)

@@ -13,19 +13,28 @@ Left out: a request's time-out is not looked at.
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.resources.topics import topic_entries
 from eoslog.broker.topics.placement import DEFAULT, REPLICATION_FACTOR, check_factor, check_replicas
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.create_topics import (
+        CreateTopicsRequest,
+        CreateTopicsRequestTopic,
+        CreateTopicsResponseDraft,
+        CreateTopicsResponseTopicDraft,
+    )
+
 
 KEY = ApiKey.CREATE_TOPICS
 VERSIONS = (2, 7)
 
 
-async def handle(context: RequestContext, request: Message) -> Message:
+async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponseDraft:
     """Make each topic by itself: one that is refused does not stop the others."""
     counts = Counter(topic["name"] for topic in request["topics"])
     answers = []
@@ -39,7 +48,9 @@ async def handle(context: RequestContext, request: Message) -> Message:
     return {"topics": answers}
 
 
-async def _make(context: RequestContext, wanted: Message, validate_only: bool) -> Message:
+async def _make(
+    context: RequestContext, wanted: CreateTopicsRequestTopic, validate_only: bool
+) -> CreateTopicsResponseTopicDraft:
     name = wanted["name"]
     partitions, configs = _partitions(context, wanted), _given(wanted)
     topics = context.broker.topics
@@ -61,7 +72,7 @@ async def _make(context: RequestContext, wanted: Message, validate_only: bool) -
     }
 
 
-def _given(wanted: Message) -> dict[str, str]:
+def _given(wanted: CreateTopicsRequestTopic) -> dict[str, str]:
     configs = {}
     for config in wanted["configs"]:
         if config["value"] is None:
@@ -70,7 +81,7 @@ def _given(wanted: Message) -> dict[str, str]:
     return configs
 
 
-def _partitions(context: RequestContext, wanted: Message) -> int:
+def _partitions(context: RequestContext, wanted: CreateTopicsRequestTopic) -> int:
     """The number of partitions asked for. Raises KafkaError for what one node cannot do."""
     count, factor, assignments = wanted["num_partitions"], wanted["replication_factor"], wanted["assignments"]
     if assignments:

@@ -7,18 +7,27 @@ Complete.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.authorize.messages import existing, filter_of, message_of
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.rules.acls import Acl, AclFilter
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.errors import KafkaError
-from eoslog.protocol.schema import Message
+from eoslog.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.delete_acls import (
+        DeleteAclsRequest,
+        DeleteAclsResponseDraft,
+        DeleteAclsResponseFilterResultDraft,
+    )
+
 
 KEY = ApiKey.DELETE_ACLS
 VERSIONS = (1, 3)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponseDraft:
     """Remove what the right ones of the filters mean, all together."""
     filters: list[AclFilter] = []
     errors: dict[int, KafkaError] = {}
@@ -39,21 +48,22 @@ def handle(context: RequestContext, request: Message) -> Message:
     }
 
 
-def _refused(error: KafkaError) -> Message:
+def _refused(error: KafkaError) -> DeleteAclsResponseFilterResultDraft:
     return {"error_code": error.code, "error_message": error.message}
 
 
-def _removed(acls: list[Acl]) -> Message:
+def _removed(acls: list[Acl]) -> DeleteAclsResponseFilterResultDraft:
     return {
         "error_message": None,
         "matching_acls": [
             {
+                "error_code": ErrorCode.NONE,
                 "error_message": None,
                 "resource_type": acl.resource,
                 "resource_name": acl.name,
                 "pattern_type": acl.pattern,
+                **message_of(acl),
             }
-            | message_of(acl)
             for acl in acls
         ],
     }

@@ -10,17 +10,21 @@ Complete.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.delete_groups import DeleteGroupsRequest, DeleteGroupsResponseDraft
+
 
 KEY = ApiKey.DELETE_GROUPS
 VERSIONS = (0, 2)
 
 
-def handle(context: RequestContext, request: Message) -> Settled:
+def handle(context: RequestContext, request: DeleteGroupsRequest) -> Settled[DeleteGroupsResponseDraft]:
     """Delete each group by itself: one that is refused does not stop the others."""
     begun = [(group_id, _delete(context, group_id)) for group_id in dict.fromkeys(request["groups_names"])]
     return Settled(_answer(begun))
@@ -33,7 +37,7 @@ def _delete(context: RequestContext, group_id: str) -> Awaitable[None] | ErrorCo
         return error.code
 
 
-async def _answer(begun: list[tuple[str, Awaitable[None] | ErrorCode]]) -> Message:
+async def _answer(begun: list[tuple[str, Awaitable[None] | ErrorCode]]) -> DeleteGroupsResponseDraft:
     return {"results": [{"group_id": g, "error_code": await _error(pending)} for g, pending in begun]}
 
 

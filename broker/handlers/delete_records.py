@@ -11,12 +11,21 @@ Complete.
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.topics.topics import is_internal
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.delete_records import (
+        DeleteRecordsRequest,
+        DeleteRecordsRequestPartition,
+        DeleteRecordsResponseDraft,
+        DeleteRecordsResponsePartitionDraft,
+    )
+
 
 KEY = ApiKey.DELETE_RECORDS
 VERSIONS = (0, 2)
@@ -25,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 _NO_OFFSET = -1
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponseDraft:
     """Delete in each partition by itself."""
     return {
         "topics": [
@@ -38,7 +47,9 @@ def handle(context: RequestContext, request: Message) -> Message:
     }
 
 
-def _answer(context: RequestContext, topic: str, wanted: Message) -> Message:
+def _answer(
+    context: RequestContext, topic: str, wanted: DeleteRecordsRequestPartition
+) -> DeleteRecordsResponsePartitionDraft:
     index = wanted["partition_index"]
     try:
         start, code = _delete(context, topic, index, wanted["offset"]), ErrorCode.NONE

@@ -11,12 +11,21 @@ Complete.
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.topics.topic import Topic
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.delete_topics import (
+        DeleteTopicsRequest,
+        DeleteTopicsResponseDraft,
+        DeleteTopicsResponseResponseDraft,
+    )
+
 
 KEY = ApiKey.DELETE_TOPICS
 VERSIONS = (1, 6)
@@ -25,7 +34,7 @@ _NO_ID = bytes(16)
 _Named = tuple[str | None, bytes]
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponseDraft:
     """Delete each topic by itself: one that is refused does not stop the others."""
     if context.header.api_version >= 6:
         wanted = [(topic["name"], topic["topic_id"]) for topic in request["topics"]]
@@ -51,7 +60,9 @@ def _identity(topic: Topic | None, named: _Named) -> object:
     return topic.topic_id if topic else named
 
 
-def _delete(context: RequestContext, named: _Named, topic: Topic | None, twice: bool) -> Message:
+def _delete(
+    context: RequestContext, named: _Named, topic: Topic | None, twice: bool
+) -> DeleteTopicsResponseResponseDraft:
     broker = context.broker
     name, topic_id = named
     try:
@@ -65,16 +76,16 @@ def _delete(context: RequestContext, named: _Named, topic: Topic | None, twice: 
         broker.topics.delete(name)
         broker.groups.on_topic_deleted(name)
     except KafkaError as error:
-        return {"name": name, "topic_id": topic_id, "error_code": error.code, "error_message": error.message}
+        code = for_version(KEY, context.header.api_version, error.code)
+        return {"name": name, "topic_id": topic_id, "error_code": code, "error_message": error.message}
     return {"name": name, "topic_id": topic_id}
 
 
 def _check(context: RequestContext, named: _Named, twice: bool) -> None:
     """Raise KafkaError for what is wrong with the request itself."""
     if not context.broker.config.topics.delete_topic_enable:
-        old = context.header.api_version < 3
-        code = ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED
-        raise KafkaError(code, "topics cannot be deleted here (delete.topic.enable=false)")
+        text = "topics cannot be deleted here (delete.topic.enable=false)"
+        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, text)
     name, topic_id = named
     if (name is None) == (topic_id == _NO_ID):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "name a topic either by name or by id")

@@ -9,19 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from eoslog.broker.authorize.messages import existing, filter_of, message_of
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.rules.acls import Acl, Pattern, ResourceType
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.describe_acls import (
+        DescribeAclsRequest,
+        DescribeAclsResponseDraft,
+        DescribeAclsResponseResourceDraft,
+    )
+
 
 KEY = ApiKey.DESCRIBE_ACLS
 VERSIONS = (1, 3)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponseDraft:
     """Answer what the filter means."""
     try:
         found = existing(context.broker.authorizer).acls.matching(filter_of(request))
@@ -34,7 +42,9 @@ def _pattern(acl: Acl) -> tuple[ResourceType, str, Pattern]:
     return acl.resource, acl.name, acl.pattern
 
 
-def _resource(which: tuple[ResourceType, str, Pattern], acls: Iterable[Acl]) -> Message:
+def _resource(
+    which: tuple[ResourceType, str, Pattern], acls: Iterable[Acl]
+) -> DescribeAclsResponseResourceDraft:
     kind, name, pattern = which
     return {
         "resource_type": kind,

@@ -7,15 +7,25 @@ Left out: quotas, and with them AlterClientQuotas and the checks of the filter.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.describe_client_quotas import (
+        DescribeClientQuotasRequest,
+        DescribeClientQuotasResponseDraft,
+    )
+
 
 KEY = ApiKey.DESCRIBE_CLIENT_QUOTAS
 VERSIONS = (0, 1)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(
+    context: RequestContext, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponseDraft:
     """Answer that there is none."""
     return {"error_code": ErrorCode.NONE, "error_message": None, "entries": []}

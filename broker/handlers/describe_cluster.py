@@ -8,10 +8,15 @@ Complete.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.describe_cluster import DescribeClusterRequest, DescribeClusterResponseDraft
+
 
 KEY = ApiKey.DESCRIBE_CLUSTER
 VERSIONS = (0, 2)
@@ -25,7 +30,7 @@ CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 _BROKERS, _CONTROLLERS = 1, 2
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponseDraft:
     """Answer this node as the only broker."""
     broker = context.broker
     kind = request["endpoint_type"]

@@ -13,25 +13,39 @@ types are INVALID_REQUEST. The options of Kafka's that mean nothing here are not
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.resources import resource_of
 from eoslog.broker.resources.base import Entry
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.describe_configs import (
+        DescribeConfigsRequest,
+        DescribeConfigsRequestResource,
+        DescribeConfigsResponseConfigDraft,
+        DescribeConfigsResponseDraft,
+        DescribeConfigsResponseResultDraft,
+        DescribeConfigsResponseSynonymDraft,
+    )
+
 
 KEY = ApiKey.DESCRIBE_CONFIGS
 VERSIONS = (1, 4)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponseDraft:
     """Describe each resource by itself."""
     return {"results": [_describe(context, request, wanted) for wanted in request["resources"]]}
 
 
-def _describe(context: RequestContext, request: Message, wanted: Message) -> Message:
+def _describe(
+    context: RequestContext, request: DescribeConfigsRequest, wanted: DescribeConfigsRequestResource
+) -> DescribeConfigsResponseResultDraft:
     kind, name, keys = wanted["resource_type"], wanted["resource_name"], wanted["configuration_keys"]
-    answer: Message = {"resource_type": kind, "resource_name": name}
+    answer: DescribeConfigsResponseResultDraft = {"resource_type": kind, "resource_name": name}
     try:
         entries = resource_of(context.broker, kind).entries(name)
         configs = [_told(entry, request) for entry in entries if not keys or entry.name in keys]
@@ -40,9 +54,9 @@ def _describe(context: RequestContext, request: Message, wanted: Message) -> Mes
         return answer | {"error_code": error.code, "error_message": error.message, "configs": []}
 
 
-def _told(entry: Entry, request: Message) -> Message:
+def _told(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResponseConfigDraft:
     hidden = entry.sensitive
-    synonyms = [
+    synonyms: list[DescribeConfigsResponseSynonymDraft] = [
         {"name": one.name, "value": None if hidden else one.value, "source": one.source}
         for one in entry.synonyms
     ]

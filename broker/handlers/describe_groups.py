@@ -11,38 +11,54 @@ Complete.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.rules.classic.state import Group, GroupState
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.describe_groups import (
+        DescribeGroupsRequest,
+        DescribeGroupsResponseDraft,
+        DescribeGroupsResponseGroupDraft,
+    )
+
 
 KEY = ApiKey.DESCRIBE_GROUPS
 VERSIONS = (0, 6)
 
-_NOT_FOUND = 6
+_MESSAGES_SINCE = 6
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponseDraft:
     """Describe each group."""
     version = context.header.api_version
     return {"groups": [_describe(context, group_id, version) for group_id in request["groups"]]}
 
 
-def _describe(context: RequestContext, group_id: str, version: int) -> Message:
+def _describe(context: RequestContext, group_id: str, version: int) -> DescribeGroupsResponseGroupDraft:
     try:
         group = context.broker.groups.describe(group_id)
     except KafkaError as error:
-        told: Message = {"error_message": str(error)} if version >= _NOT_FOUND else {}
+        told: DescribeGroupsResponseGroupDraft = (
+            {"error_message": str(error)} if version >= _MESSAGES_SINCE else {}
+        )
         return {"group_id": group_id, "error_code": error.code, **told}
     return _group(group_id, group, version)
 
 
-def _group(group_id: str, group: Group | None, version: int) -> Message:
+def _group(group_id: str, group: Group | None, version: int) -> DescribeGroupsResponseGroupDraft:
     if group is None:
-        missing: Message = {"group_id": group_id, "group_state": GroupState.DEAD.value}
-        if version >= _NOT_FOUND:
-            missing["error_code"] = ErrorCode.GROUP_ID_NOT_FOUND
+        code = for_version(KEY, version, ErrorCode.GROUP_ID_NOT_FOUND)
+        missing: DescribeGroupsResponseGroupDraft = {
+            "group_id": group_id,
+            "group_state": GroupState.DEAD.value,
+            "error_code": code,
+        }
+        if code:
             missing["error_message"] = f"Group {group_id} not found."
         return missing
     stable = group.state is GroupState.STABLE

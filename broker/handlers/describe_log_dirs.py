@@ -10,30 +10,43 @@ Left out: several data directories.
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.topics.topics import Topic
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.describe_log_dirs import (
+        DescribeLogDirsRequest,
+        DescribeLogDirsResponseDraft,
+        DescribeLogDirsResponseResultDraft,
+        DescribeLogDirsResponseTopicDraft,
+    )
+
 
 KEY = ApiKey.DESCRIBE_LOG_DIRS
 VERSIONS = (1, 4)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponseDraft:
     """Describe the partitions asked for, all of them for null."""
     topics = context.broker.topics
     path = os.path.abspath(topics.data_dir)
     try:
         total, usable = topics.fs.space(path)
     except OSError:
-        result = {"error_code": ErrorCode.KAFKA_STORAGE_ERROR, "log_dir": path, "topics": []}
-        return {"error_code": 0, "results": [result]}
+        failed: DescribeLogDirsResponseResultDraft = {
+            "error_code": ErrorCode.KAFKA_STORAGE_ERROR,
+            "log_dir": path,
+            "topics": [],
+        }
+        return {"error_code": 0, "results": [failed]}
     wanted = _wanted(request, topics.names())
     found = ((topics.get(name), numbers) for name, numbers in wanted.items())
     described = [_topic(topic, numbers) for topic, numbers in found if topic is not None]
-    result = {
+    result: DescribeLogDirsResponseResultDraft = {
         "error_code": 0,
         "log_dir": path,
         "topics": [topic for topic in described if topic["partitions"]],
@@ -43,7 +56,7 @@ def handle(context: RequestContext, request: Message) -> Message:
     return {"error_code": 0, "results": [result]}
 
 
-def _wanted(request: Message, names: list[str]) -> dict[str, set[int] | None]:
+def _wanted(request: DescribeLogDirsRequest, names: list[str]) -> dict[str, set[int] | None]:
     """The partitions asked for by topic; None: all of a topic."""
     if request["topics"] is None:
         return dict.fromkeys(names)
@@ -53,7 +66,7 @@ def _wanted(request: Message, names: list[str]) -> dict[str, set[int] | None]:
     return wanted
 
 
-def _topic(topic: Topic, wanted: set[int] | None) -> Message:
+def _topic(topic: Topic, wanted: set[int] | None) -> DescribeLogDirsResponseTopicDraft:
     return {
         "name": topic.name,
         "partitions": [

@@ -13,16 +13,21 @@ from typing import TYPE_CHECKING
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
-from eoslog.protocol.schema import Message
 
 if TYPE_CHECKING:
     from eoslog.broker.rules.producer import ProducerState
+    from eoslog.protocol.typed.describe_producers import (
+        DescribeProducersRequest,
+        DescribeProducersResponseActiveProducerDraft,
+        DescribeProducersResponseDraft,
+        DescribeProducersResponsePartitionDraft,
+    )
 
 KEY = ApiKey.DESCRIBE_PRODUCERS
 VERSIONS = (0, 0)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponseDraft:
     """Describe each partition by itself."""
     return {
         "topics": [
@@ -35,7 +40,7 @@ def handle(context: RequestContext, request: Message) -> Message:
     }
 
 
-def _partition(context: RequestContext, topic: str, index: int) -> Message:
+def _partition(context: RequestContext, topic: str, index: int) -> DescribeProducersResponsePartitionDraft:
     partition = context.broker.topics.partition(topic, index)
     if partition is None:
         return {
@@ -48,7 +53,7 @@ def _partition(context: RequestContext, topic: str, index: int) -> Message:
     return {"partition_index": index, "error_code": 0, "active_producers": producers}
 
 
-def _producer(state: ProducerState) -> Message:
+def _producer(state: ProducerState) -> DescribeProducersResponseActiveProducerDraft:
     return {
         "producer_id": state.producer_id,
         "producer_epoch": state.epoch,

@@ -8,10 +8,21 @@ Left out: adding and removing voters (keys 80 and 81), which a single node has n
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.describe_quorum import (
+        DescribeQuorumRequest,
+        DescribeQuorumResponseCurrentVoterDraft,
+        DescribeQuorumResponseDraft,
+        DescribeQuorumResponseNodeDraft,
+        DescribeQuorumResponsePartitionDraft,
+    )
+
 
 KEY = ApiKey.DESCRIBE_QUORUM
 VERSIONS = (0, 2)
@@ -22,9 +33,9 @@ LISTENER = "CONTROLLER"
 _NODES_SINCE = 2
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponseDraft:
     """Answer this node as leader and only voter."""
-    node = {
+    node: DescribeQuorumResponseNodeDraft = {
         "node_id": context.broker.node_id,
         "listeners": [{"name": LISTENER, "host": context.host, "port": context.port}],
     }
@@ -45,7 +56,7 @@ def handle(context: RequestContext, request: Message) -> Message:
     }
 
 
-def _described(context: RequestContext, topic: str, index: int) -> Message:
+def _described(context: RequestContext, topic: str, index: int) -> DescribeQuorumResponsePartitionDraft:
     if (topic, index) != (METADATA_TOPIC, 0):
         return {
             "partition_index": index,
@@ -53,7 +64,7 @@ def _described(context: RequestContext, topic: str, index: int) -> Message:
             "error_message": f"the quorum is that of {METADATA_TOPIC}-0",
         }
     now_ms = context.broker.clock.now_ms()
-    voter = {
+    voter: DescribeQuorumResponseCurrentVoterDraft = {
         "replica_id": context.broker.node_id,
         "log_end_offset": 0,
         "last_fetch_timestamp": now_ms,

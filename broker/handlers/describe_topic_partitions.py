@@ -9,18 +9,29 @@ Complete: there are no other replicas to elect from, so the lists of eligible le
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.handlers.metadata import TOPIC_OPERATIONS, described_partition
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.topics.topic import check_name
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.describe_topic_partitions import (
+        DescribeTopicPartitionsRequest,
+        DescribeTopicPartitionsResponseDraft,
+        DescribeTopicPartitionsResponseTopicDraft,
+    )
+
 
 KEY = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 VERSIONS = (0, 0)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(
+    context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponseDraft:
     """Answer one page."""
     topics, cursor = context.broker.topics, request["cursor"]
     named = {topic["name"] for topic in request["topics"]}
@@ -30,7 +41,7 @@ def handle(context: RequestContext, request: Message) -> Message:
     names = sorted(name for name in named or topics.names() if name >= first)
     limit = context.broker.config.topics.describe_partitions_limit
     left = max(1, min(request["response_partition_limit"], limit))
-    answers: list[Message] = []
+    answers: list[DescribeTopicPartitionsResponseTopicDraft] = []
     for name in names:
         if left == 0:
             return _page(answers, name, 0)
@@ -44,7 +55,9 @@ def handle(context: RequestContext, request: Message) -> Message:
     return {"topics": answers}
 
 
-def _topic(context: RequestContext, name: str, begin: int, limit: int) -> tuple[Message, int | None]:
+def _topic(
+    context: RequestContext, name: str, begin: int, limit: int
+) -> tuple[DescribeTopicPartitionsResponseTopicDraft, int | None]:
     """A topic's partitions from `begin`, and the one after the last if there are more."""
     topic = context.broker.topics.get(name)
     if topic is None:
@@ -54,12 +67,12 @@ def _topic(context: RequestContext, name: str, begin: int, limit: int) -> tuple[
         except KafkaError as error:
             return {"error_code": error.code, "name": name}, None
     end = begin + limit
-    answer = {
+    answer: DescribeTopicPartitionsResponseTopicDraft = {
         "name": name,
         "topic_id": topic.topic_id,
         "is_internal": topic.internal,
         "partitions": [
-            described_partition(context, one) | {"eligible_leader_replicas": [], "last_known_elr": []}
+            {**described_partition(context, one), "eligible_leader_replicas": [], "last_known_elr": []}
             for one in topic.partitions[begin:end]
         ],
         "topic_authorized_operations": TOPIC_OPERATIONS,
@@ -67,9 +80,11 @@ def _topic(context: RequestContext, name: str, begin: int, limit: int) -> tuple[
     return answer, end if end < len(topic.partitions) else None
 
 
-def _page(answers: list[Message], name: str, partition: int) -> Message:
+def _page(
+    answers: list[DescribeTopicPartitionsResponseTopicDraft], name: str, partition: int
+) -> DescribeTopicPartitionsResponseDraft:
     return {"topics": answers, "next_cursor": {"topic_name": name, "partition_index": partition}}
 
 
-def _refused(named: set[str]) -> Message:
+def _refused(named: set[str]) -> DescribeTopicPartitionsResponseDraft:
     return {"topics": [{"error_code": ErrorCode.INVALID_REQUEST, "name": name} for name in sorted(named)]}

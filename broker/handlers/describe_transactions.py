@@ -9,22 +9,35 @@ Complete.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.describe_transactions import (
+        DescribeTransactionsRequest,
+        DescribeTransactionsResponseDraft,
+        DescribeTransactionsResponseTopicDraft,
+        DescribeTransactionsResponseTransactionStateDraft,
+    )
+
 
 KEY = ApiKey.DESCRIBE_TRANSACTIONS
 VERSIONS = (0, 0)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(
+    context: RequestContext, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponseDraft:
     """Describe each id by itself."""
     return {"transaction_states": [_describe(context, named) for named in request["transactional_ids"]]}
 
 
-def _describe(context: RequestContext, transactional_id: str) -> Message:
+def _describe(
+    context: RequestContext, transactional_id: str
+) -> DescribeTransactionsResponseTransactionStateDraft:
     if not transactional_id:
         return _nothing(transactional_id, ErrorCode.INVALID_REQUEST)
     try:
@@ -45,7 +58,7 @@ def _describe(context: RequestContext, transactional_id: str) -> Message:
     }
 
 
-def _nothing(transactional_id: str, code: ErrorCode) -> Message:
+def _nothing(transactional_id: str, code: ErrorCode) -> DescribeTransactionsResponseTransactionStateDraft:
     return {
         "error_code": code,
         "transactional_id": transactional_id,
@@ -58,7 +71,7 @@ def _nothing(transactional_id: str, code: ErrorCode) -> Message:
     }
 
 
-def _by_topic(partitions: Iterable[tuple[str, int]]) -> list[Message]:
+def _by_topic(partitions: Iterable[tuple[str, int]]) -> list[DescribeTransactionsResponseTopicDraft]:
     topics: dict[str, list[int]] = {}
     for topic, index in partitions:
         topics.setdefault(topic, []).append(index)

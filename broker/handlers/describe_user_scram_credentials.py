@@ -9,18 +9,29 @@ Complete.
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.security.scram import NUMBERS
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.describe_user_scram_credentials import (
+        DescribeUserScramCredentialsRequest,
+        DescribeUserScramCredentialsResponseCredentialInfoDraft,
+        DescribeUserScramCredentialsResponseDraft,
+        DescribeUserScramCredentialsResponseResultDraft,
+    )
+
 
 KEY = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
 VERSIONS = (0, 0)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(
+    context: RequestContext, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponseDraft:
     """Answer mechanisms and iterations of the users asked for, of all if none is."""
     credentials = context.broker.credentials
     names = Counter(user["name"] for user in request["users"] or ())
@@ -36,11 +47,11 @@ def handle(context: RequestContext, request: Message) -> Message:
     }
 
 
-def _described(context: RequestContext, user: str) -> Message:
+def _described(context: RequestContext, user: str) -> DescribeUserScramCredentialsResponseResultDraft:
     found = context.broker.credentials.of(user)
     if not found:
         return _refused(user, ErrorCode.RESOURCE_NOT_FOUND, "has no SCRAM credentials")
-    infos = [
+    infos: list[DescribeUserScramCredentialsResponseCredentialInfoDraft] = [
         {"mechanism": number, "iterations": found[name].iterations}
         for number, name in NUMBERS.items()
         if name in found
@@ -48,5 +59,5 @@ def _described(context: RequestContext, user: str) -> Message:
     return {"user": user, "error_message": None, "credential_infos": infos}
 
 
-def _refused(user: str, code: ErrorCode, why: str) -> Message:
+def _refused(user: str, code: ErrorCode, why: str) -> DescribeUserScramCredentialsResponseResultDraft:
     return {"user": user, "error_code": code, "error_message": f"user {user} {why}"}

@@ -9,10 +9,19 @@ Complete.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.elect_leaders import (
+        ElectLeadersRequest,
+        ElectLeadersResponseDraft,
+        ElectLeadersResponsePartitionResultDraft,
+    )
+
 
 KEY = ApiKey.ELECT_LEADERS
 VERSIONS = (0, 2)
@@ -20,14 +29,15 @@ VERSIONS = (0, 2)
 _PREFERRED, _UNCLEAN = 0, 1
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponseDraft:
     """Answer for each partition that its leader stays."""
     topics = context.broker.topics
     if request["election_type"] not in (_PREFERRED, _UNCLEAN):
         return {"error_code": ErrorCode.INVALID_REQUEST, "replica_election_results": []}
     if request["topic_partitions"] is None:
-        results = [{"topic": name, "partition_result": []} for name in topics.names()]
-        return {"replica_election_results": results}
+        return {
+            "replica_election_results": [{"topic": name, "partition_result": []} for name in topics.names()]
+        }
     return {
         "replica_election_results": [
             {
@@ -42,7 +52,7 @@ def handle(context: RequestContext, request: Message) -> Message:
     }
 
 
-def _result(index: int, known: bool) -> Message:
+def _result(index: int, known: bool) -> ElectLeadersResponsePartitionResultDraft:
     code = ErrorCode.ELECTION_NOT_NEEDED if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     message = "the only node leads it already" if known else "there is no such partition"
     return {"partition_id": index, "error_code": code, "error_message": message}

@@ -17,12 +17,18 @@ Complete.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from eoslog.broker.coordinator.transactions.transactions import Producer
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.transactions.errors import for_version
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import KafkaError
-from eoslog.protocol.schema import Message
+from eoslog.protocol.producer_identity import ProducerIdentity
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.end_txn import EndTxnRequest, EndTxnRequestTogether, EndTxnResponseDraft
+
 
 KEY = ApiKey.END_TXN
 VERSIONS = (0, 5)
@@ -30,26 +36,45 @@ VERSIONS = (0, 5)
 BUMPS_SINCE = 5
 
 
-async def handle(context: RequestContext, request: Message) -> Message:
+class _Outcome(NamedTuple):
+    """What the answer says of one transaction."""
+
+    error_code: int
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+async def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnResponseDraft:
     """End the transactions by the rules of the request's version."""
     version, together = context.header.api_version, request["together"]
     outcomes = await context.broker.transactions.end_together(
         [_producer(request), *map(_producer, together)], request["committed"], bump=version >= BUMPS_SINCE
     )
-    answer, *others = (_answer(version, outcome) for outcome in outcomes)
+    first, *others = (_answer(version, outcome) for outcome in outcomes)
+    answer: EndTxnResponseDraft = {
+        "error_code": first.error_code,
+        "producer_id": first.producer_id,
+        "producer_epoch": first.producer_epoch,
+    }
     if together:
         pairs = zip(together, others, strict=True)
-        answer["together"] = [{"transactional_id": one["transactional_id"], **other} for one, other in pairs]
+        answer["together"] = [
+            {
+                "transactional_id": one["transactional_id"],
+                "error_code": other.error_code,
+                "producer_id": other.producer_id,
+                "producer_epoch": other.producer_epoch,
+            }
+            for one, other in pairs
+        ]
     return answer
 
 
-def _producer(named: Message) -> Producer:
+def _producer(named: EndTxnRequest | EndTxnRequestTogether) -> Producer:
     return Producer(named["transactional_id"], named["producer_id"], named["producer_epoch"])
 
 
-def _answer(version: int, outcome: tuple[int, int] | KafkaError) -> Message:
+def _answer(version: int, outcome: ProducerIdentity | KafkaError) -> _Outcome:
     if isinstance(outcome, KafkaError):
-        return {"error_code": for_version(KEY, version, outcome.code)}
-    if version < BUMPS_SINCE:
-        return {"error_code": 0}
-    return {"error_code": 0, "producer_id": outcome[0], "producer_epoch": outcome[1]}
+        return _Outcome(for_version(KEY, version, outcome.code))
+    return _Outcome(0) if version < BUMPS_SINCE else _Outcome(0, *outcome)

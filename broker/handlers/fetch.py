@@ -4,7 +4,7 @@ A fetch is answered at once when it has `min_bytes`, an error or nothing to wait
 partition's readable end moves, at most `max_wait_ms`. Partitions are read in the request's order until
 `max_bytes` are found; the first that has data gives at least one whole batch (KIP-74). Sessions (KIP-227)
 hear only of partitions with news; where authorization is on, none are given, so that every fetch names what
-it reads.
+it reads. KAFKA_STORAGE_ERROR is NOT_LEADER_OR_FOLLOWER before version 6.
 
 Left out: fetches of replicas (there are no followers) are refused with NOT_LEADER_OR_FOLLOWER; a diverging
 epoch is not reported, for only they tell in which one they fetched last (consumers ask OffsetForLeaderEpoch).
@@ -21,11 +21,18 @@ from eoslog.broker.handlers.list_offsets import check_leader_epoch
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.fetch_session import Place, Wanted, asked
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
 
 if TYPE_CHECKING:
     from eoslog.broker.log.partition.partition import Partition
+    from eoslog.protocol.typed.fetch import (
+        FetchRequest,
+        FetchResponseAbortedTransactionDraft,
+        FetchResponseDraft,
+        FetchResponsePartitionDraft,
+        FetchResponseResponseDraft,
+    )
 
 KEY = ApiKey.FETCH
 VERSIONS = (4, 18)
@@ -38,7 +45,9 @@ _AT_ONCE = 500  # partitions: a few milliseconds
 _BESIDE = 10_000
 
 
-def handle(context: RequestContext, request: Message) -> Message | Settled:
+def handle(
+    context: RequestContext, request: FetchRequest
+) -> FetchResponseDraft | Settled[FetchResponseDraft]:
     """Answer at once if there is enough, else when there is."""
     if sum(len(topic["partitions"]) for topic in request["topics"]) > _BESIDE:
         return Settled(_beside(context, request))
@@ -56,7 +65,7 @@ def handle(context: RequestContext, request: Message) -> Message | Settled:
     return Settled(fetch.wait())
 
 
-async def _beside(context: RequestContext, request: Message) -> Message:
+async def _beside(context: RequestContext, request: FetchRequest) -> FetchResponseDraft:
     """A request so long that even the list of its partitions is made in a thread. It gets no session."""
     context.broker.fetch_sessions.end(request["session_id"])
     named = await asyncio.to_thread(list, asked(request, _by_id(context)))
@@ -70,10 +79,11 @@ def _by_id(context: RequestContext) -> bool:
 class _Fetch:
     """One Fetch request and the answer in the making."""
 
-    def __init__(self, context: RequestContext, request: Message, wanted: Wanted) -> None:
+    def __init__(self, context: RequestContext, request: FetchRequest, wanted: Wanted) -> None:
         broker = context.broker
         self._topics = broker.topics
         self._request = request
+        self._version = context.header.api_version
         self._by_id = _by_id(context)
         self._committed = request["isolation_level"] == _READ_COMMITTED
         self._max_bytes = min(request["max_bytes"], broker.config.network.fetch_max_bytes)
@@ -81,7 +91,8 @@ class _Fetch:
         self._replica = max(request["replica_id"], request["replica_state"]["replica_id"])
         self._wanted = wanted
         self._parts = dict(self._wanted.parts)
-        self._answers: dict[Place, Message] = {}
+        self._answers: dict[Place, FetchResponsePartitionDraft] = {}
+        self._sizes: dict[Place, int] = {}
         self._failed = False
         self._held_back = False  # a batch is larger than what can be given while memory is short
         self._found = 0
@@ -125,18 +136,17 @@ class _Fetch:
 
     def _read_some(self, places: Sequence[Place]) -> None:
         for place in places:
-            before = self._answers.get(place)
-            if before is not None:
-                self._found -= len(before["records"])
+            self._found -= self._sizes.get(place, 0)
             try:
-                answer = self._read_partition(place)
+                answer, size = self._read_partition(place)
             except KafkaError as error:
                 self._failed = True
-                answer = _refused(place[1], error)
-            self._found += len(answer["records"])
-            self._answers[place] = answer
+                answer, size = _refused(place[1], for_version(KEY, self._version, error.code)), 0
+            self._found += size
+            self._answers[place], self._sizes[place] = answer, size
 
-    def _read_partition(self, place: Place) -> Message:
+    def _read_partition(self, place: Place) -> tuple[FetchResponsePartitionDraft, int]:
+        """A partition's part of the answer, and how many bytes of records are in it."""
         part = self._parts[place]
         partition = self._partition(place)
         check_leader_epoch(partition, part["current_leader_epoch"])
@@ -146,10 +156,10 @@ class _Fetch:
         result = partition.read(offset, room, committed=self._committed, min_one=one)
         end = result.last_stable_offset if self._committed else result.high_watermark
         self._held_back |= short and not result.records and offset < end
-        aborted = None
+        aborted: list[FetchResponseAbortedTransactionDraft] | None = None
         if result.aborted is not None:
             aborted = [{"producer_id": pid, "first_offset": first} for pid, first in result.aborted]
-        return {
+        answer: FetchResponsePartitionDraft = {
             "partition_index": place[1],
             "high_watermark": result.high_watermark,
             "last_stable_offset": result.last_stable_offset,
@@ -157,13 +167,13 @@ class _Fetch:
             "aborted_transactions": aborted,
             "records": result.records,
         }
+        return answer, len(result.records)
 
     def _partition(self, place: Place) -> Partition:
         key, index = place
         topic = self._topics.get(key) if isinstance(key, str) else self._topics.by_id(key)
         if topic is None:
-            code = ErrorCode.UNKNOWN_TOPIC_ID if self._by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            raise KafkaError(code)
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         if not 0 <= index < len(topic.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if self._replica >= 0:
@@ -175,20 +185,25 @@ class _Fetch:
         if self._found <= most:
             return False
         self._answers.clear()
+        self._sizes.clear()
         self._found = 0
         return True
 
-    def answer(self) -> Message:
+    def answer(self) -> FetchResponseDraft:
         """The response, as far as there is one now."""
         session = self._wanted.session
-        by_topic: dict[str | bytes, list[Message]] = {}
+        by_topic: dict[str | bytes, list[FetchResponsePartitionDraft]] = {}
         for (topic, _), answer in self._wanted.told(self._answers).items():
             by_topic.setdefault(topic, []).append(answer)
-        key = "topic_id" if self._by_id else "topic"
-        responses = [{key: topic, "partitions": answers} for topic, answers in by_topic.items()]
+        responses: list[FetchResponseResponseDraft] = [
+            {"topic_id": topic, "partitions": answers}
+            if isinstance(topic, bytes)
+            else {"topic": topic, "partitions": answers}
+            for topic, answers in by_topic.items()
+        ]
         return {"session_id": session.id if session else 0, "responses": responses}
 
-    async def wait(self) -> Message:
+    async def wait(self) -> FetchResponseDraft:
         """Wait until there is enough to answer, at most the time the client gave."""
         loop = asyncio.get_running_loop()
         stirred, over = asyncio.Event(), asyncio.Event()
@@ -242,10 +257,10 @@ class _Fetch:
             watched.append((partition, callback))
 
 
-def _refused(index: int, error: KafkaError) -> Message:
+def _refused(index: int, code: ErrorCode) -> FetchResponsePartitionDraft:
     return {
         "partition_index": index,
-        "error_code": error.code,
+        "error_code": code,
         "high_watermark": -1,
         "aborted_transactions": None,
         "records": b"",

@@ -8,10 +8,15 @@ Left out: share groups (key type 2), answered with INVALID_REQUEST.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponseDraft
+
 
 KEY = ApiKey.FIND_COORDINATOR
 VERSIONS = (0, 6)
@@ -22,15 +27,43 @@ TOPICS = {0: "__consumer_offsets", 1: "__transaction_state"}
 _BATCHED = 4
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+class _Place(NamedTuple):
+    """What an answer says of its key, or from version 4 on of each."""
+
+    error_code: int
+    node_id: int
+    host: str
+    port: int
+    error_message: str = ""
+
+
+def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponseDraft:
     """Answer with this broker for every key."""
     place = _place(context, request["key_type"])
     if context.header.api_version < _BATCHED:
-        return place
-    return {"coordinators": [{"key": key, **place} for key in request["coordinator_keys"]]}
+        return {
+            "error_code": place.error_code,
+            "error_message": place.error_message,
+            "node_id": place.node_id,
+            "host": place.host,
+            "port": place.port,
+        }
+    return {
+        "coordinators": [
+            {
+                "key": key,
+                "error_code": place.error_code,
+                "error_message": place.error_message,
+                "node_id": place.node_id,
+                "host": place.host,
+                "port": place.port,
+            }
+            for key in request["coordinator_keys"]
+        ]
+    }
 
 
-def _place(context: RequestContext, key_type: int) -> Message:
+def _place(context: RequestContext, key_type: int) -> _Place:
     try:
         topic = TOPICS.get(key_type)
         if topic is None:
@@ -41,6 +74,5 @@ def _place(context: RequestContext, key_type: int) -> Message:
         if code is not ErrorCode.INVALID_REQUEST:
             # Clients ask again after this one; others mean nothing to them here.
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return {"error_code": code, "error_message": str(error), "node_id": -1, "host": "", "port": -1}
-    node_id = context.broker.node_id
-    return {"error_code": 0, "node_id": node_id, "host": context.host, "port": context.port}
+        return _Place(code, -1, "", -1, str(error))
+    return _Place(0, context.broker.node_id, context.host, context.port)

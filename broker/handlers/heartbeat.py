@@ -8,22 +8,28 @@ Complete.
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.classic.events import Heartbeat, HeartbeatAnswer
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.heartbeat import HeartbeatRequest, HeartbeatResponseDraft
+
 
 KEY = ApiKey.HEARTBEAT
 VERSIONS = (0, 4)
 
 
-def handle(context: RequestContext, request: Message) -> Message | Settled:
+def handle(
+    context: RequestContext, request: HeartbeatRequest
+) -> HeartbeatResponseDraft | Settled[HeartbeatResponseDraft]:
     """Hand the heartbeat to the group."""
     event = Heartbeat(request["member_id"], request["group_instance_id"], request["generation_id"])
     pending = context.broker.groups.heartbeat(request["group_id"], event)
     return {"error_code": pending.result().error} if pending.done() else Settled(_answer(pending))
 
 
-async def _answer(pending: asyncio.Future[HeartbeatAnswer]) -> Message:
+async def _answer(pending: asyncio.Future[HeartbeatAnswer]) -> HeartbeatResponseDraft:
     return {"error_code": (await pending).error}

@@ -9,22 +9,33 @@ Left out: levels of loggers and subscriptions to client metrics, as in DescribeC
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.handlers.alter_configs import for_each_resource
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.resources import resource_of
 from eoslog.broker.resources.base import Change, Operation
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.incremental_alter_configs import (
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsRequestResource,
+        IncrementalAlterConfigsResponseDraft,
+    )
+
 
 KEY = ApiKey.INCREMENTAL_ALTER_CONFIGS
 VERSIONS = (0, 1)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(
+    context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponseDraft:
     """Change each resource by itself."""
 
-    def change(wanted: Message) -> None:
+    def change(wanted: IncrementalAlterConfigsRequestResource) -> None:
         changes = [Change(one["name"], one["config_operation"], one["value"]) for one in wanted["configs"]]
         for one in changes:
             if one.value is None and one.operation != Operation.DELETE:

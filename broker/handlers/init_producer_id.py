@@ -17,19 +17,23 @@ Complete.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.requests.context import RequestContext
-from eoslog.broker.rules.transactions.errors import for_version
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import KafkaError
-from eoslog.protocol.schema import Message
+from eoslog.protocol.producer_identity import NOBODY
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.init_producer_id import InitProducerIdRequest, InitProducerIdResponseDraft
+
 
 KEY = ApiKey.INIT_PRODUCER_ID
 VERSIONS = (0, 6)
 
-NOBODY = (-1, -1)
 
-
-async def handle(context: RequestContext, request: Message) -> Message:
+async def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponseDraft:
     """Ask the coordinator, which answers when the new epoch is durable."""
     ongoing = NOBODY
     try:
@@ -49,8 +53,8 @@ async def handle(context: RequestContext, request: Message) -> Message:
         return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
     return {
         "error_code": 0,
-        "producer_id": holder[0],
-        "producer_epoch": holder[1],
-        "ongoing_txn_producer_id": ongoing[0],
-        "ongoing_txn_producer_epoch": ongoing[1],
+        "producer_id": holder.producer_id,
+        "producer_epoch": holder.epoch,
+        "ongoing_txn_producer_id": ongoing.producer_id,
+        "ongoing_txn_producer_epoch": ongoing.epoch,
     }

@@ -13,11 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.classic.events import Join, JoinAnswer
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.join_group import JoinGroupRequest, JoinGroupResponseDraft
+
 
 KEY = ApiKey.JOIN_GROUP
 VERSIONS = (0, 9)
@@ -27,14 +31,16 @@ _NULL_PROTOCOL = 7
 _SKIP_ASSIGNMENT = 9
 
 
-def handle(context: RequestContext, request: Message) -> Message | Settled:
+def handle(
+    context: RequestContext, request: JoinGroupRequest
+) -> JoinGroupResponseDraft | Settled[JoinGroupResponseDraft]:
     """Hand the join to the group."""
     version = context.header.api_version
     pending = context.broker.groups.join(request["group_id"], _event(context, request))
     return _body(pending.result(), version) if pending.done() else Settled(_answer(pending, version))
 
 
-def _event(context: RequestContext, request: Message) -> Join:
+def _event(context: RequestContext, request: JoinGroupRequest) -> Join:
     version = context.header.api_version
     client_id = context.header.client_id or ""
     instance_id = request["group_instance_id"]
@@ -55,11 +61,11 @@ def _event(context: RequestContext, request: Message) -> Join:
     )
 
 
-async def _answer(pending: asyncio.Future[JoinAnswer], version: int) -> Message:
+async def _answer(pending: asyncio.Future[JoinAnswer], version: int) -> JoinGroupResponseDraft:
     return _body(await pending, version)
 
 
-def _body(answer: JoinAnswer, version: int) -> Message:
+def _body(answer: JoinAnswer, version: int) -> JoinGroupResponseDraft:
     return {
         "error_code": answer.error,
         "generation_id": answer.generation,

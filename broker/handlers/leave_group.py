@@ -9,11 +9,19 @@ Complete.
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.classic.events import Leave, LeaveAnswer
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.leave_group import (
+        LeaveGroupRequest,
+        LeaveGroupResponseDraft,
+        LeaveGroupResponseMemberDraft,
+    )
+
 
 KEY = ApiKey.LEAVE_GROUP
 VERSIONS = (0, 5)
@@ -21,7 +29,9 @@ VERSIONS = (0, 5)
 _BATCHED = 3
 
 
-def handle(context: RequestContext, request: Message) -> Message | Settled:
+def handle(
+    context: RequestContext, request: LeaveGroupRequest
+) -> LeaveGroupResponseDraft | Settled[LeaveGroupResponseDraft]:
     """Hand the leave to the group."""
     version = context.header.api_version
     if version < _BATCHED:
@@ -32,15 +42,15 @@ def handle(context: RequestContext, request: Message) -> Message | Settled:
     return _body(pending.result(), version) if pending.done() else Settled(_answer(pending, version))
 
 
-async def _answer(pending: asyncio.Future[LeaveAnswer], version: int) -> Message:
+async def _answer(pending: asyncio.Future[LeaveAnswer], version: int) -> LeaveGroupResponseDraft:
     return _body(await pending, version)
 
 
-def _body(answer: LeaveAnswer, version: int) -> Message:
+def _body(answer: LeaveAnswer, version: int) -> LeaveGroupResponseDraft:
     if version < _BATCHED:
         return {"error_code": answer.error or next((error for _, _, error in answer.members), 0)}
-    members = [
+    left: list[LeaveGroupResponseMemberDraft] = [
         {"member_id": member_id, "group_instance_id": instance_id, "error_code": error}
         for member_id, instance_id, error in answer.members
     ]
-    return {"error_code": answer.error, "members": members}
+    return {"error_code": answer.error, "members": left}

@@ -8,24 +8,33 @@ such subscriptions alone, lists none.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.resources import ResourceType, resource_of
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.list_config_resources import (
+        ListConfigResourcesRequest,
+        ListConfigResourcesResponseConfigResourceDraft,
+        ListConfigResourcesResponseDraft,
+    )
+
 
 KEY = ApiKey.LIST_CONFIG_RESOURCES
 VERSIONS = (0, 1)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponseDraft:
     """Answer the resources, type by type."""
     if context.header.api_version == 0:
         return {"config_resources": []}
     kinds = sorted(set(request["resource_types"])) or [int(kind) for kind in ResourceType]
     if not set(kinds) <= set(ResourceType):
         return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": []}
-    found = [
+    found: list[ListConfigResourcesResponseConfigResourceDraft] = [
         {"resource_name": name, "resource_type": kind}
         for kind in kinds
         for name in resource_of(context.broker, kind).names()

@@ -8,19 +8,28 @@ Complete.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.rules.classic.state import Group
 from eoslog.broker.rules.consumer.protocol import PROTOCOL_TYPE
 from eoslog.broker.rules.consumer.state import Group as ConsumerGroup
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.list_groups import (
+        ListGroupsRequest,
+        ListGroupsResponseDraft,
+        ListGroupsResponseGroupDraft,
+    )
+
 
 KEY = ApiKey.LIST_GROUPS
 VERSIONS = (0, 5)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponseDraft:
     """List what the filters let through; an empty filter lets all through."""
     states = {state.lower() for state in request["states_filter"]}
     types = {kind.lower() for kind in request["types_filter"]}
@@ -37,7 +46,7 @@ def handle(context: RequestContext, request: Message) -> Message:
     return {"groups": groups}
 
 
-def _listed(group: Group | ConsumerGroup) -> Message:
+def _listed(group: Group | ConsumerGroup) -> ListGroupsResponseGroupDraft:
     if isinstance(group, Group):
         kind, protocol = "classic", group.protocol_type or ""
     else:

@@ -14,10 +14,17 @@ from typing import TYPE_CHECKING
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
 
 if TYPE_CHECKING:
     from eoslog.broker.log.partition.partition import Partition
+    from eoslog.protocol.typed.list_offsets import (
+        ListOffsetsRequest,
+        ListOffsetsRequestPartition,
+        ListOffsetsRequestTopic,
+        ListOffsetsResponseDraft,
+        ListOffsetsResponsePartitionDraft,
+        ListOffsetsResponseTopicDraft,
+    )
 
 KEY = ApiKey.LIST_OFFSETS
 VERSIONS = (1, 11)
@@ -31,14 +38,14 @@ _LEADER_EPOCHS_SINCE = 4
 _NOTHING = (-1, -1)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponseDraft:
     """Answer an offset for each partition, -1 where no record is as late as asked for."""
     topics = request["topics"]
     asked = Counter((topic["name"], p["partition_index"]) for topic in topics for p in topic["partitions"])
     twice = {place for place, count in asked.items() if count > 1}
     committed = request["isolation_level"] == 1
 
-    def answer(topic: Message) -> Message:
+    def answer(topic: ListOffsetsRequestTopic) -> ListOffsetsResponseTopicDraft:
         name = topic["name"]
         parts = [_answer(context, name, wanted, committed, twice) for wanted in topic["partitions"]]
         return {"name": name, "partitions": parts}
@@ -47,8 +54,12 @@ def handle(context: RequestContext, request: Message) -> Message:
 
 
 def _answer(
-    context: RequestContext, topic: str, wanted: Message, committed: bool, twice: set[tuple[str, int]]
-) -> Message:
+    context: RequestContext,
+    topic: str,
+    wanted: ListOffsetsRequestPartition,
+    committed: bool,
+    twice: set[tuple[str, int]],
+) -> ListOffsetsResponsePartitionDraft:
     index = wanted["partition_index"]
     try:
         if (topic, index) in twice:

@@ -14,19 +14,23 @@ Complete.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.rules.consumer.regex import check_regex, matching
 from eoslog.broker.rules.transactions.state import STATE_BY_TEXT, Metadata
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.list_transactions import ListTransactionsRequest, ListTransactionsResponseDraft
+
 
 KEY = ApiKey.LIST_TRANSACTIONS
 VERSIONS = (0, 2)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponseDraft:
     """List what passes all filters."""
     try:
         found = _matching(request.get("transactional_id_pattern"), context.broker.transactions.list())

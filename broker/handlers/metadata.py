@@ -11,13 +11,24 @@ Complete.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.handlers.describe_cluster import CLUSTER_OPERATIONS, NOT_ASKED
 from eoslog.broker.log.partition.partition import Partition
 from eoslog.broker.requests.context import RequestContext
 from eoslog.broker.topics.topic import Topic, check_name, is_internal
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.metadata import (
+        MetadataRequest,
+        MetadataRequestTopic,
+        MetadataResponseDraft,
+        MetadataResponsePartitionDraft,
+        MetadataResponseTopicDraft,
+    )
+
 
 KEY = ApiKey.METADATA
 VERSIONS = (0, 13)
@@ -30,7 +41,7 @@ _NO_LEADER = -1
 _FIRST_WITH_IDS = 12
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponseDraft:
     """Answer the node and the topics asked for, all of them when none is named."""
     broker, version = context.broker, context.header.api_version
     wanted, all_topics = request["topics"], False
@@ -53,7 +64,7 @@ def handle(context: RequestContext, request: Message) -> Message:
     }
 
 
-def _asked_for(wanted: list[Message], version: int) -> list[tuple[str | None, bytes]]:
+def _asked_for(wanted: list[MetadataRequestTopic], version: int) -> list[tuple[str | None, bytes]]:
     """Names and ids, each once; the names only where no id is given."""
     pairs = [(one["name"], one["topic_id"]) for one in wanted]
     if version >= _FIRST_WITH_IDS and any(topic_id != _NO_ID for _, topic_id in pairs):
@@ -61,7 +72,9 @@ def _asked_for(wanted: list[Message], version: int) -> list[tuple[str | None, by
     return list(dict.fromkeys(pairs))
 
 
-def _topic(context: RequestContext, name: str | None, topic_id: bytes, may_create: bool) -> Message:
+def _topic(
+    context: RequestContext, name: str | None, topic_id: bytes, may_create: bool
+) -> MetadataResponseTopicDraft:
     topics = context.broker.topics
     try:
         if name is not None:
@@ -95,7 +108,7 @@ def _create(context: RequestContext, name: str, may_create: bool) -> Topic:
     return topics.create(name, context.broker.config.topics.num_partitions, {})
 
 
-def _described(context: RequestContext, topic: Topic) -> Message:
+def _described(context: RequestContext, topic: Topic) -> MetadataResponseTopicDraft:
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
@@ -104,7 +117,7 @@ def _described(context: RequestContext, topic: Topic) -> Message:
     }
 
 
-def described_partition(context: RequestContext, partition: Partition) -> Message:
+def described_partition(context: RequestContext, partition: Partition) -> MetadataResponsePartitionDraft:
     """A partition as Metadata and DescribeTopicPartitions tell of it."""
     node = context.broker.node_id
     offline = partition.offline is not None

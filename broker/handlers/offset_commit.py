@@ -11,18 +11,30 @@ Complete.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from eoslog.broker.coordinator.groups.offsets_shell import NewOffset, Results
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.offsets import Committer
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
 
 if TYPE_CHECKING:
     from eoslog.broker.topics.topics import Topic
+    from eoslog.protocol.typed.offset_commit import (
+        OffsetCommitRequest,
+        OffsetCommitResponseDraft,
+        OffsetCommitResponsePartitionDraft,
+        OffsetCommitResponseTopicDraft,
+    )
+    from eoslog.protocol.typed.txn_offset_commit import (
+        TxnOffsetCommitRequest,
+        TxnOffsetCommitRequestPartition,
+        TxnOffsetCommitRequestTopic,
+    )
 
 KEY = ApiKey.OFFSET_COMMIT
 VERSIONS = (2, 10)
@@ -30,20 +42,28 @@ VERSIONS = (2, 10)
 _TOPIC_IDS = 10
 
 
-def handle(context: RequestContext, request: Message) -> Message | Settled:
+_Key = str | bytes
+"""A topic's name, or from version 10 on its id."""
+
+
+def handle(
+    context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponseDraft | Settled[OffsetCommitResponseDraft]:
     """Commit what names an existing partition; the others are refused in the answer."""
-    named = Named(context, request, by_id=context.header.api_version >= _TOPIC_IDS)
+    by_id = context.header.api_version >= _TOPIC_IDS
+    topics = [(topic["topic_id"] if by_id else topic["name"], topic) for topic in request["topics"]]
+    named = Named(context, KEY, topics, retention_ms=request["retention_time_ms"])
     if not named.offsets:
-        return named.body({})
+        return {"topics": named.told({})}
     who = committer(request, request["generation_id_or_member_epoch"])
     try:
         pending = context.broker.groups.commit_offsets(who, named.offsets, context.header.api_version)
     except KafkaError as error:
-        return named.refuse(error.code)
-    return Settled(answer(named, pending))
+        return {"topics": named.refused(error.code)}
+    return Settled(_answer(named, pending))
 
 
-def committer(request: Message, generation: int) -> Committer:
+def committer(request: OffsetCommitRequest | TxnOffsetCommitRequest, generation: int) -> Committer:
     """Return who commits, of OffsetCommit or TxnOffsetCommit (which name the generation differently)."""
     return Committer(
         group_id=request["group_id"],
@@ -53,29 +73,40 @@ def committer(request: Message, generation: int) -> Committer:
     )
 
 
-async def answer(named: Named, pending: Awaitable[Results]) -> Message:
-    """Return the answer when the commit is durable or refused."""
-    try:
-        return named.body(await pending)
-    except KafkaError as error:
-        return named.refuse(error.code)
+async def _answer(named: Named, pending: Awaitable[Results]) -> OffsetCommitResponseDraft:
+    return {"topics": await named.settled(pending)}
 
 
 class Named:
     """The partitions a commit names: those that exist as `offsets`, the others in `unknown`."""
 
-    def __init__(self, context: RequestContext, request: Message, *, by_id: bool) -> None:
-        self._request = request
-        self._by_id = by_id
+    def __init__(
+        self,
+        context: RequestContext,
+        api: ApiKey,
+        topics: Sequence[tuple[_Key, TxnOffsetCommitRequestTopic]],
+        *,
+        retention_ms: int = -1,
+    ) -> None:
+        """`topics` with their names or, where they are named by them, their ids."""
+        self._known_as = partial(for_version, api, context.header.api_version)
+        self._asked = topics
+        self._retention_ms = retention_ms
         self.offsets: list[NewOffset] = []
-        self.unknown: dict[tuple[Any, int], ErrorCode] = {}
-        for asked in request["topics"]:
-            topics = context.broker.topics
-            topic = topics.by_id(asked["topic_id"]) if by_id else topics.get(asked["name"])
+        self.unknown: dict[tuple[_Key, int], ErrorCode] = {}
+        known = context.broker.topics
+        for key, asked in topics:
+            topic = known.by_id(key) if isinstance(key, bytes) else known.get(key)
             for part in asked["partitions"]:
-                self._sort(asked, topic, part)
+                self._sort(key, asked, topic, part)
 
-    def _sort(self, asked: Message, topic: Topic | None, part: Message) -> None:
+    def _sort(
+        self,
+        key: _Key,
+        asked: TxnOffsetCommitRequestTopic,
+        topic: Topic | None,
+        part: TxnOffsetCommitRequestPartition,
+    ) -> None:
         index = part["partition_index"]
         if topic is not None and 0 <= index < len(topic.partitions):
             new = NewOffset(
@@ -84,35 +115,41 @@ class Named:
                 offset=part["committed_offset"],
                 leader_epoch=part["committed_leader_epoch"],
                 metadata=part["committed_metadata"],
-                retention_ms=self._request.get("retention_time_ms", -1),
+                retention_ms=self._retention_ms,
             )
             self.offsets.append(new)
             asked["name"] = topic.name
             return
-        missing_id = topic is None and self._by_id
+        missing_id = topic is None and isinstance(key, bytes)
         error = ErrorCode.UNKNOWN_TOPIC_ID if missing_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        self.unknown[self._key(asked), index] = error
+        self.unknown[key, index] = self._known_as(error)
 
-    def _key(self, asked: Message) -> Any:
-        return asked["topic_id"] if self._by_id else asked["name"]
+    async def settled(self, pending: Awaitable[Results]) -> list[OffsetCommitResponseTopicDraft]:
+        """The answer's topics when the commit is durable or refused."""
+        try:
+            return self.told(await pending)
+        except KafkaError as error:
+            return self.refused(error.code)
 
-    def body(self, results: Results) -> Message:
-        """Return the answer with each partition's result."""
-        return {"topics": [self._topic(asked, results) for asked in self._request["topics"]]}
+    def told(self, results: Results) -> list[OffsetCommitResponseTopicDraft]:
+        """The answer's topics with each partition's result."""
+        return [self._topic(key, asked, results) for key, asked in self._asked]
 
-    def refuse(self, error: ErrorCode) -> Message:
-        """Return the answer that refuses all that exists with `error`."""
-        return self.body({new.place: error for new in self.offsets})
+    def refused(self, error: ErrorCode) -> list[OffsetCommitResponseTopicDraft]:
+        """The answer's topics, all that exists refused with what this version knows for `error`."""
+        return self.told({new.place: self._known_as(error) for new in self.offsets})
 
-    def _topic(self, asked: Message, results: Results) -> Message:
-        key, partitions = self._key(asked), []
+    def _topic(
+        self, key: _Key, asked: TxnOffsetCommitRequestTopic, results: Results
+    ) -> OffsetCommitResponseTopicDraft:
+        partitions: list[OffsetCommitResponsePartitionDraft] = []
         for part in asked["partitions"]:
             index = part["partition_index"]
             error = self.unknown.get((key, index))
             if error is None:
                 error = results[asked["name"], index]
             partitions.append({"partition_index": index, "error_code": error})
-        answer = {"name": asked["name"], "partitions": partitions}
-        if "topic_id" in asked:  # TxnOffsetCommit knows names only
-            answer["topic_id"] = asked["topic_id"]
+        answer: OffsetCommitResponseTopicDraft = {"name": asked["name"], "partitions": partitions}
+        if isinstance(key, bytes):
+            answer["topic_id"] = key
         return answer

@@ -10,18 +10,30 @@ Complete.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.offsets import Place
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.offset_delete import (
+        OffsetDeleteRequest,
+        OffsetDeleteRequestTopic,
+        OffsetDeleteResponseDraft,
+        OffsetDeleteResponsePartitionDraft,
+        OffsetDeleteResponseTopicDraft,
+    )
+
 
 KEY = ApiKey.OFFSET_DELETE
 VERSIONS = (0, 0)
 
 
-def handle(context: RequestContext, request: Message) -> Message | Settled:
+def handle(
+    context: RequestContext, request: OffsetDeleteRequest
+) -> OffsetDeleteResponseDraft | Settled[OffsetDeleteResponseDraft]:
     """Delete what may be deleted."""
     topics = context.broker.topics
     places = [(t["name"], p["partition_index"]) for t in request["topics"] for p in t["partitions"]]
@@ -33,7 +45,9 @@ def handle(context: RequestContext, request: Message) -> Message | Settled:
     return Settled(_answer(request, pending))
 
 
-async def _answer(request: Message, pending: Awaitable[dict[Place, ErrorCode]]) -> Message:
+async def _answer(
+    request: OffsetDeleteRequest, pending: Awaitable[dict[Place, ErrorCode]]
+) -> OffsetDeleteResponseDraft:
     try:
         results = await pending
     except KafkaError as error:
@@ -41,9 +55,11 @@ async def _answer(request: Message, pending: Awaitable[dict[Place, ErrorCode]]) 
     return {"topics": [_topic(asked, results) for asked in request["topics"]]}
 
 
-def _topic(asked: Message, results: dict[Place, ErrorCode]) -> Message:
+def _topic(
+    asked: OffsetDeleteRequestTopic, results: dict[Place, ErrorCode]
+) -> OffsetDeleteResponseTopicDraft:
     name = asked["name"]
-    partitions = [
+    partitions: list[OffsetDeleteResponsePartitionDraft] = [
         {
             "partition_index": part["partition_index"],
             "error_code": results.get((name, part["partition_index"]), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),

@@ -14,13 +14,25 @@ Complete.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.offsets import NO_TOPIC_ID, Fetched, Place
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.offset_fetch import (
+        OffsetFetchRequest,
+        OffsetFetchRequestGroup,
+        OffsetFetchRequestGroupTopic,
+        OffsetFetchResponseDraft,
+        OffsetFetchResponseGroupDraft,
+        OffsetFetchResponseGroupTopicDraft,
+        OffsetFetchResponseGroupTopicPartitionDraft,
+        OffsetFetchResponseTopicDraft,
+    )
+
 
 KEY = ApiKey.OFFSET_FETCH
 VERSIONS = (1, 10)
@@ -32,15 +44,23 @@ _TOPIC_IDS = 10
 Found = list[tuple[Place, Fetched]]
 
 
-def handle(context: RequestContext, request: Message) -> Settled:
+def handle(context: RequestContext, request: OffsetFetchRequest) -> Settled[OffsetFetchResponseDraft]:
     """Read now what each group asks for; the answer waits until that is durable."""
     version, stable = context.header.api_version, request["require_stable"]
-    groups = request["groups"] if version >= _BATCHED else [request]
+    groups = request["groups"] if version >= _BATCHED else [_only(request)]
     asked = [_Group(context, group, stable) for group in groups]
     return Settled(_answer(asked, version))
 
 
-async def _answer(asked: list[_Group], version: int) -> Message:
+def _only(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    """The one group that older versions ask for."""
+    topics: list[OffsetFetchRequestGroupTopic] | None = None
+    if request["topics"] is not None:
+        topics = [{**topic, "topic_id": NO_TOPIC_ID} for topic in request["topics"]]
+    return {"group_id": request["group_id"], "member_id": None, "member_epoch": -1, "topics": topics}
+
+
+async def _answer(asked: list[_Group], version: int) -> OffsetFetchResponseDraft:
     bodies = [await group.body() for group in asked]
     if version >= _BATCHED:
         return {"groups": bodies}
@@ -48,14 +68,16 @@ async def _answer(asked: list[_Group], version: int) -> Message:
     if error and version < _GROUP_ERROR:
         topics = asked[0].each_refused(error)
     # Older versions speak of one group without its name, and of topics by name alone.
-    named = [{"name": topic["name"], "partitions": topic["partitions"]} for topic in topics]
+    named: list[OffsetFetchResponseTopicDraft] = [
+        {"name": topic["name"], "partitions": topic["partitions"]} for topic in topics
+    ]
     return {"error_code": error, "topics": named}
 
 
 class _Group:
     """What is asked of one group."""
 
-    def __init__(self, context: RequestContext, asked: Message, require_stable: bool) -> None:
+    def __init__(self, context: RequestContext, asked: OffsetFetchRequestGroup, require_stable: bool) -> None:
         self._topics = context.broker.topics
         self._asked = asked
         self._by_id = context.header.api_version >= _TOPIC_IDS
@@ -63,7 +85,7 @@ class _Group:
         self._found: Awaitable[Found] | None = None
         try:
             groups = context.broker.groups
-            reader = (asked.get("member_id"), asked.get("member_epoch", -1))
+            reader = (asked["member_id"], asked["member_epoch"])
             self._found = groups.fetch_offsets(asked["group_id"], self._places(), require_stable, reader)
         except KafkaError as error:
             self._error = error.code
@@ -78,7 +100,7 @@ class _Group:
                 places += [((name, index), topic_id) for index in asked["partition_indexes"]]
         return places
 
-    def _resolve(self, asked: Message) -> tuple[str | None, bytes | None]:
+    def _resolve(self, asked: OffsetFetchRequestGroupTopic) -> tuple[str | None, bytes | None]:
         """Return a topic's name and present id; no name if it was asked for by an unknown id."""
         if self._by_id:
             topic = self._topics.by_id(asked["topic_id"])
@@ -86,9 +108,9 @@ class _Group:
         topic = self._topics.get(asked["name"])
         return asked["name"], None if topic is None else topic.topic_id
 
-    async def body(self) -> Message:
+    async def body(self) -> OffsetFetchResponseGroupDraft:
         """Return this group's part of the answer."""
-        topics: list[Message] = []
+        topics: list[OffsetFetchResponseGroupTopicDraft] = []
         try:
             if self._found is not None:
                 found = await self._found
@@ -97,41 +119,42 @@ class _Group:
             self._error = error.code
         return {"group_id": self._asked["group_id"], "topics": topics, "error_code": self._error}
 
-    def _of_all(self, found: Found) -> list[Message]:
-        topics: dict[str, Message] = {}
+    def _of_all(self, found: Found) -> list[OffsetFetchResponseGroupTopicDraft]:
+        topics: dict[str, tuple[bytes, list[OffsetFetchResponseGroupTopicPartitionDraft]]] = {}
         for (name, index), fetched in found:
             topic = self._topics.get(name)
             if topic is None and self._by_id:
                 continue  # A topic that is gone has no id to be named by.
             topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
-            entry = topics.setdefault(name, {"name": name, "topic_id": topic_id, "partitions": []})
-            entry["partitions"].append(_partition(index, fetched))
-        return list(topics.values())
+            topics.setdefault(name, (topic_id, []))[1].append(_partition(index, fetched))
+        return [
+            {"name": name, "topic_id": topic_id, "partitions": partitions}
+            for name, (topic_id, partitions) in topics.items()
+        ]
 
-    def _of_named(self, found: Found) -> list[Message]:
+    def _of_named(self, found: Found) -> list[OffsetFetchResponseGroupTopicDraft]:
         told: dict[Any, Fetched] = dict(found)
-        topics = []
-        for asked in self._asked["topics"]:
+        topics: list[OffsetFetchResponseGroupTopicDraft] = []
+        for asked in self._asked["topics"] or ():
             name, _ = self._resolve(asked)
             unknown = Fetched(error=ErrorCode.UNKNOWN_TOPIC_ID)
             partitions = [_partition(i, told.get((name, i), unknown)) for i in asked["partition_indexes"]]
-            topic_id = asked.get("topic_id", NO_TOPIC_ID)
-            topics.append({"name": name or "", "topic_id": topic_id, "partitions": partitions})
+            topics.append({"name": name or "", "topic_id": asked["topic_id"], "partitions": partitions})
         return topics
 
-    def each_refused(self, error: ErrorCode) -> list[Message]:
+    def each_refused(self, error: int) -> list[OffsetFetchResponseGroupTopicDraft]:
         """Return the error for every partition, for versions without one for the whole."""
-        refused = Fetched(error=error)
+        refused = Fetched(error=ErrorCode(error))
         return [
             {
                 "name": asked["name"],
                 "partitions": [_partition(i, refused) for i in asked["partition_indexes"]],
             }
-            for asked in self._asked["topics"]
+            for asked in self._asked["topics"] or ()
         ]
 
 
-def _partition(index: int, fetched: Fetched) -> Message:
+def _partition(index: int, fetched: Fetched) -> OffsetFetchResponseGroupTopicPartitionDraft:
     return {
         "partition_index": index,
         "committed_offset": fetched.offset,

@@ -10,18 +10,30 @@ Complete.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.handlers.list_offsets import check_leader_epoch
 from eoslog.broker.log.segment.epochs import UNDEFINED
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.offset_for_leader_epoch import (
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderEpochRequestPartition,
+        OffsetForLeaderEpochResponseDraft,
+        OffsetForLeaderEpochResponsePartitionDraft,
+    )
+
 
 KEY = ApiKey.OFFSET_FOR_LEADER_EPOCH
 VERSIONS = (2, 4)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(
+    context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponseDraft:
     """Answer for each partition by itself."""
     return {
         "topics": [
@@ -34,9 +46,16 @@ def handle(context: RequestContext, request: Message) -> Message:
     }
 
 
-def _answer(context: RequestContext, topic: str, wanted: Message) -> Message:
+def _answer(
+    context: RequestContext, topic: str, wanted: OffsetForLeaderEpochRequestPartition
+) -> OffsetForLeaderEpochResponsePartitionDraft:
     index = wanted["partition"]
-    answer = {"partition": index, "leader_epoch": UNDEFINED, "end_offset": UNDEFINED, "error_code": 0}
+    answer: OffsetForLeaderEpochResponsePartitionDraft = {
+        "partition": index,
+        "leader_epoch": UNDEFINED,
+        "end_offset": UNDEFINED,
+        "error_code": 0,
+    }
     try:
         epoch, offset = _end(context, topic, index, wanted)
     except KafkaError as error:
@@ -44,7 +63,9 @@ def _answer(context: RequestContext, topic: str, wanted: Message) -> Message:
     return answer | {"leader_epoch": epoch, "end_offset": offset}
 
 
-def _end(context: RequestContext, topic: str, index: int, wanted: Message) -> tuple[int, int]:
+def _end(
+    context: RequestContext, topic: str, index: int, wanted: OffsetForLeaderEpochRequestPartition
+) -> tuple[int, int]:
     """The largest known epoch up to the one asked for, and the offset at which it ends."""
     partition = context.broker.topics.partition(topic, index)
     if partition is None:

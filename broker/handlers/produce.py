@@ -23,12 +23,20 @@ from eoslog.broker.log.segment.checks import RejectedRecords
 from eoslog.broker.requests.context import CloseConnection, RequestContext, Settled
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.batch import BatchHeader, CorruptBatch, read_header
+from eoslog.protocol.error_versions import for_version
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
 
 if TYPE_CHECKING:
     from eoslog.broker.log.partition.partition import Partition
     from eoslog.broker.topics.topics import Topic
+    from eoslog.protocol.typed.produce import (
+        ProduceRequest,
+        ProduceRequestPartitionData,
+        ProduceRequestTopicData,
+        ProduceResponseDraft,
+        ProduceResponsePartitionResponseDraft,
+        ProduceResponseResponseDraft,
+    )
 
 KEY = ApiKey.PRODUCE
 VERSIONS = (3, 13)
@@ -37,7 +45,6 @@ NAMED_FROM = 0
 
 # What changed with a version.
 _ZSTD_SINCE = 7
-_ABORTABLE_SINCE = 11
 _ADDS_PARTITION_SINCE = 12
 _TOPIC_IDS_SINCE = 13
 
@@ -45,15 +52,10 @@ _ZSTD = 4
 _NO_ACKS = 0
 _ACKS = (-1, _NO_ACKS, 1)
 
-# What the coordinator may say that not every producer knows how to try again after. NOT_ENOUGH_REPLICAS
-# all of them do, and without asking for new metadata first.
-_TRY_AGAIN = frozenset({
-    ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR,
-})  # fmt: skip
 
-
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message | None] | None:
+def handle(
+    context: RequestContext, request: ProduceRequest
+) -> ProduceResponseDraft | Awaitable[ProduceResponseDraft | None] | None:
     """Append now unless a transaction has to be asked first; then wait for the disk."""
     produce = _Produce(context, request)
     verdicts = produce.verify()
@@ -69,15 +71,17 @@ class _Item:
 
     partition: Partition | None
     records: memoryview | None
-    answer: Message
+    answer: ProduceResponsePartitionResponseDraft
+    version: int
     header: BatchHeader | None = None
     last_offset: int = -1
     live: bool = True
 
     def refuse(self, error: KafkaError) -> None:
-        """Make the answer this error."""
+        """Make the answer this error, as a producer of this request's version understands it."""
         self.live = False
-        self.answer.update(error_code=error.code, base_offset=-1, error_message=error.message or None)
+        code = for_version(KEY, self.version, error.code)
+        self.answer |= {"error_code": code, "base_offset": -1, "error_message": error.message or None}
         if isinstance(error, RejectedRecords):
             self.answer["record_errors"] = [
                 {"batch_index": number, "batch_index_error_message": reason}
@@ -91,7 +95,7 @@ _Verdicts = list[tuple[_Item, Awaitable[None]]]
 class _Produce:
     """One Produce request, from its check to its answer."""
 
-    def __init__(self, context: RequestContext, request: Message) -> None:
+    def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
         self._broker = context.broker
         self._version = context.header.api_version
         self._acks = request["acks"]
@@ -103,24 +107,27 @@ class _Produce:
 
     # Which partitions, and whether the request may be served at all
 
-    def _topic(self, data: Message) -> Message:
+    def _topic(self, data: ProduceRequestTopicData) -> ProduceResponseResponseDraft:
         topics, by_id = self._broker.topics, self._version >= _TOPIC_IDS_SINCE
         topic = topics.by_id(data["topic_id"]) if by_id else topics.get(data["name"])
         answers = [self._item(topic, part) for part in data["partition_data"]]
         return {"name": data["name"], "topic_id": data["topic_id"], "partition_responses": answers}
 
-    def _item(self, topic: Topic | None, part: Message) -> Message:
+    def _item(
+        self, topic: Topic | None, part: ProduceRequestPartitionData
+    ) -> ProduceResponsePartitionResponseDraft:
         index = part["index"]
         known = topic is not None and 0 <= index < len(topic.partitions)
         item = _Item(
             topic.partitions[index] if topic is not None and known else None,
             part["records"],
             {"index": index, "base_offset": -1},
+            self._version,
         )
         self._items.append(item)
-        if topic is None and self._version >= _TOPIC_IDS_SINCE:
+        if topic is None:
             item.refuse(KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
-        elif topic is None or not known:
+        elif not known:
             item.refuse(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         elif topic.internal:
             item.refuse(KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is the broker's own"))
@@ -174,7 +181,7 @@ class _Produce:
             try:
                 verdict = self._verdict(item.header, item.partition)
             except KafkaError as error:
-                item.refuse(self._understandable(error))
+                item.refuse(error)
             else:
                 if verdict is not None:
                     verdicts.append((item, verdict))
@@ -195,7 +202,7 @@ class _Produce:
             transactions.check_plain(header.producer_id, header.producer_epoch)
         return None
 
-    async def append_after(self, verdicts: _Verdicts) -> Message | None:
+    async def append_after(self, verdicts: _Verdicts) -> ProduceResponseDraft | None:
         """Append once every transaction has agreed, and at no later moment than that.
 
         While one is awaited another may be ended from elsewhere, so all are asked anew until all agree at
@@ -207,20 +214,10 @@ class _Produce:
                 try:
                     await verdict
                 except KafkaError as error:
-                    item.refuse(self._understandable(error))
+                    item.refuse(error)
             verdicts = self.verify()
         self.append()
         return await self.settle()
-
-    def _understandable(self, error: KafkaError) -> KafkaError:
-        """The coordinator's error as a producer of this request's version understands it (KIP-890)."""
-        code = error.code
-        busy = code == ErrorCode.CONCURRENT_TRANSACTIONS and self._version < _ADDS_PARTITION_SINCE
-        if busy or code in _TRY_AGAIN:
-            code = ErrorCode.NOT_ENOUGH_REPLICAS
-        elif code == ErrorCode.TRANSACTION_ABORTABLE and self._version < _ABORTABLE_SINCE:
-            code = ErrorCode.INVALID_TXN_STATE
-        return KafkaError(code, error.message)
 
     # Append, wait, answer
 
@@ -233,23 +230,25 @@ class _Produce:
             if not item.live or item.partition is None or item.records is None:
                 continue
             try:
-                done = item.partition.append(item.records, now_ms=now_ms, from_zero=from_zero)
+                done = item.partition.append(
+                    item.records, now_ms=now_ms, from_zero=from_zero, header=item.header
+                )
             except KafkaError as error:
                 item.refuse(error)
                 continue
             item.last_offset = done.last_offset
-            item.answer.update(
-                base_offset=done.base_offset,
-                log_append_time_ms=done.log_append_time,
-                log_start_offset=done.log_start_offset,
-            )
+            item.answer |= {
+                "base_offset": done.base_offset,
+                "log_append_time_ms": done.log_append_time,
+                "log_start_offset": done.log_start_offset,
+            }
             self.appended.append(item)
 
     def durable(self) -> bool:
         """Whether nothing has to be waited for: with flush.mode=os, or when all were repetitions."""
         return all(i.partition and i.last_offset < i.partition.high_watermark for i in self.appended)
 
-    async def settle(self) -> Message | None:
+    async def settle(self) -> ProduceResponseDraft | None:
         """Wait until all that was appended is durable, then answer. The flush is one for all partitions."""
         for item in self.appended:
             assert item.partition is not None
@@ -259,7 +258,7 @@ class _Produce:
                 item.refuse(error)
         return self.answer()
 
-    def answer(self) -> Message | None:
+    def answer(self) -> ProduceResponseDraft | None:
         """The response; with acks=0 none, or CloseConnection if there is an error that would be in it."""
         if self._acks != _NO_ACKS:
             return {"responses": self._responses}

@@ -10,16 +10,21 @@ Left out: GSSAPI (Kerberos), and delegation tokens by SCRAM.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponseDraft
+
 
 KEY = ApiKey.SASL_AUTHENTICATE
 VERSIONS = (0, 2)
 
 
-async def handle(context: RequestContext, request: Message) -> Message:
+async def handle(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponseDraft:
     """Take the token and answer the mechanism's."""
     sasl = context.broker.sasl
     try:

@@ -9,16 +9,21 @@ Complete.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponseDraft
+
 
 KEY = ApiKey.SASL_HANDSHAKE
 VERSIONS = (0, 1)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponseDraft:
     """Begin the exchange."""
     sasl, session = context.broker.sasl, context.session
     if sasl is None:

@@ -9,17 +9,23 @@ Complete.
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.rules.classic.events import Sync, SyncAnswer
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.sync_group import SyncGroupRequest, SyncGroupResponseDraft
+
 
 KEY = ApiKey.SYNC_GROUP
 VERSIONS = (0, 5)
 
 
-def handle(context: RequestContext, request: Message) -> Message | Settled:
+def handle(
+    context: RequestContext, request: SyncGroupRequest
+) -> SyncGroupResponseDraft | Settled[SyncGroupResponseDraft]:
     """Hand the sync to the group."""
     event = Sync(
         member_id=request["member_id"],
@@ -33,11 +39,11 @@ def handle(context: RequestContext, request: Message) -> Message | Settled:
     return _body(pending.result()) if pending.done() else Settled(_answer(pending))
 
 
-async def _answer(pending: asyncio.Future[SyncAnswer]) -> Message:
+async def _answer(pending: asyncio.Future[SyncAnswer]) -> SyncGroupResponseDraft:
     return _body(await pending)
 
 
-def _body(answer: SyncAnswer) -> Message:
+def _body(answer: SyncAnswer) -> SyncGroupResponseDraft:
     return {
         "error_code": answer.error,
         "protocol_type": answer.protocol_type,

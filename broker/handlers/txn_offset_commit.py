@@ -3,6 +3,7 @@
 They show when the transaction's commit marker is in `__consumer_offsets`, and never if it aborts. Up to
 version 4 AddOffsetsToTxn must have come before: else TRANSACTION_ABORTABLE (version 4) or
 INVALID_TXN_STATE. From version 5 the group's partition joins the transaction here (KIP-890).
+COORDINATOR_LOAD_IN_PROGRESS is COORDINATOR_NOT_AVAILABLE before version 2.
 A topic or partition that does not exist refuses the whole request with UNKNOWN_TOPIC_OR_PARTITION, so
 that what belongs together is not half committed; metadata that is too long is refused by itself.
 
@@ -12,23 +13,29 @@ Complete.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from typing import TYPE_CHECKING
 
-from eoslog.broker.coordinator.groups.offsets_shell import TransactionalCommit
-from eoslog.broker.handlers.offset_commit import Named, answer, committer
+from eoslog.broker.coordinator.groups.offsets_shell import Results, TransactionalCommit
+from eoslog.broker.handlers.offset_commit import Named, committer
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponseDraft
+
 
 KEY = ApiKey.TXN_OFFSET_COMMIT
 VERSIONS = (0, 5)
 
 
-def handle(context: RequestContext, request: Message) -> Message | Awaitable[Message]:
+def handle(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponseDraft | Awaitable[TxnOffsetCommitResponseDraft]:
     """Commit all, unless one of the places does not exist."""
-    named = Named(context, request, by_id=False)
+    named = Named(context, KEY, [(topic["name"], topic) for topic in request["topics"]])
     if named.unknown:
-        return named.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return {"topics": named.refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
     txn = TransactionalCommit(
         request["transactional_id"],
         request["producer_id"],
@@ -39,6 +46,10 @@ def handle(context: RequestContext, request: Message) -> Message | Awaitable[Mes
         who = committer(request, request["generation_id"])
         pending = context.broker.groups.txn_commit_offsets(txn, who, named.offsets)
     except KafkaError as error:
-        return named.refuse(error.code)
+        return {"topics": named.refused(error.code)}
     # Not `Settled`: it may still have to join the transaction, and an EndTxn after it must come second.
-    return answer(named, pending)
+    return _answer(named, pending)
+
+
+async def _answer(named: Named, pending: Awaitable[Results]) -> TxnOffsetCommitResponseDraft:
+    return {"topics": await named.settled(pending)}

@@ -8,17 +8,26 @@ Left out: changing levels; transaction.version=2 serves clients of the older pro
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.handlers.api_versions import FEATURES
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.update_features import (
+        UpdateFeaturesRequest,
+        UpdateFeaturesResponseDraft,
+        UpdateFeaturesResponseResultDraft,
+    )
+
 
 KEY = ApiKey.UPDATE_FEATURES
 VERSIONS = (0, 2)
 
 
-def handle(context: RequestContext, request: Message) -> Message:
+def handle(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponseDraft:
     """Confirm all features, or refuse them all."""
     names = [update["feature"] for update in request["feature_updates"]]
     for update in request["feature_updates"]:
@@ -26,7 +35,9 @@ def handle(context: RequestContext, request: Message) -> Message:
         if refused:
             code = ErrorCode.INVALID_UPDATE_VERSION
             return {"error_code": code, "error_message": refused, "results": []}
-    kept = [{"feature": name, "error_code": ErrorCode.NONE, "error_message": None} for name in names]
+    kept: list[UpdateFeaturesResponseResultDraft] = [
+        {"feature": name, "error_code": ErrorCode.NONE, "error_message": None} for name in names
+    ]
     return {"error_code": ErrorCode.NONE, "error_message": None, "results": kept}
 
 

@@ -13,11 +13,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import RequestContext
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.write_txn_markers import (
+        WriteTxnMarkersRequest,
+        WriteTxnMarkersRequestMarker,
+        WriteTxnMarkersResponseDraft,
+        WriteTxnMarkersResponseMarkerDraft,
+        WriteTxnMarkersResponseTopicDraft,
+    )
+
 
 KEY = ApiKey.WRITE_TXN_MARKERS
 VERSIONS = (1, 2)
@@ -25,23 +35,29 @@ VERSIONS = (1, 2)
 _log = logging.getLogger(__name__)
 
 
-async def handle(context: RequestContext, request: Message) -> Message:
+async def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponseDraft:
     """Write all markers beside each other."""
     answers = await asyncio.gather(*(_marker(context, marker) for marker in request["markers"]))
     return {"markers": list(answers)}
 
 
-async def _marker(context: RequestContext, marker: Message) -> Message:
-    topics = []
+async def _marker(
+    context: RequestContext, marker: WriteTxnMarkersRequestMarker
+) -> WriteTxnMarkersResponseMarkerDraft:
+    topics: list[WriteTxnMarkersResponseTopicDraft] = []
     for topic in marker["topics"]:
         name, indexes = topic["name"], topic["partition_indexes"]
         codes = await asyncio.gather(*(_write(context, marker, name, index) for index in indexes))
-        lines = [{"partition_index": i, "error_code": code} for i, code in zip(indexes, codes, strict=True)]
-        topics.append({"name": name, "partitions": lines})
+        pairs = zip(indexes, codes, strict=True)
+        topics.append(
+            {"name": name, "partitions": [{"partition_index": i, "error_code": code} for i, code in pairs]}
+        )
     return {"producer_id": marker["producer_id"], "topics": topics}
 
 
-async def _write(context: RequestContext, marker: Message, topic: str, index: int) -> ErrorCode:
+async def _write(
+    context: RequestContext, marker: WriteTxnMarkersRequestMarker, topic: str, index: int
+) -> ErrorCode:
     partition = context.broker.topics.partition(topic, index)
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,1 +1,1 @@
-"""From sockets to handlers and back: listeners, connections, answers in order, requests in steps."""
+"""From sockets to handlers and back: listeners, connections and their rules, requests in steps."""

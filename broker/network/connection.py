@@ -1,14 +1,8 @@
-"""One client's session: requests in order, answers in order, memory bounded.
+"""One client's connection: transport, tasks and threads around a `WireMachine`, which has the rules.
 
-Bytes become frames, frames become requests, and each request's handler starts in turn. Answers that
-wait (for the disk, for data) line up behind each other: see `answers`.
-
-Bounds, so that neither a fast sender nor a slow reader costs memory:
-
-- reading stops while more than `MAX_IN_FLIGHT` requests or `MAX_HELD_BYTES` of requests and finished
-  answers are held; it goes on when they have left;
-- no request starts while the client does not read what it was sent (the transport's write buffer is full);
-- what all connections hold together is bounded as well: see `fairness.memory`.
+The transport brings bytes, and each request's handler starts in turn. Answers that wait (for the disk, for
+data) line up behind each other: one task carries them out, and is alive only while there is something to wait
+for. What all connections hold together is bounded as well: see `fairness.memory`.
 
 Who the client is, and what it may send before that is known, says its `Session`; what it may do then, the
 authorizer. A frame that makes no sense, an API or version that is not served, a request before
@@ -20,22 +14,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
+from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
 from eoslog.broker.fairness.memory import SMALL
-from eoslog.broker.network.answers import Answers
-from eoslog.broker.network.exchange import RAW, Read, Slot, begin
-from eoslog.broker.network.large_requests import has_many, is_large, serve, settled
-from eoslog.broker.network.presence import Presence
+from eoslog.broker.network.answers import encoded, encoded_in_few, fault
+from eoslog.broker.network.exchange import RAW, begin
+from eoslog.broker.network.large_requests import has_many, is_large, read_and_serve, serve
 from eoslog.broker.network.served import handlers
+from eoslog.broker.network.wire_machine import OPEN, Absence, Slot, WireMachine
 from eoslog.broker.requests.context import RequestContext, Settled
 from eoslog.broker.security.principals import principal_of
-from eoslog.broker.security.session import State
+from eoslog.broker.security.session import Session, State
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.error_places import errors_in
 from eoslog.protocol.frames import RequestHeader
-from eoslog.protocol.schema import Message, ProtocolError
+from eoslog.protocol.schema import Buffer, Message, ProtocolError
 
 if TYPE_CHECKING:
     from eoslog.broker.authorize.guard import Guard
@@ -48,8 +43,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MAX_IN_FLIGHT = 64
-MAX_HELD_BYTES = 16 << 20
 WRITE_HIGH_WATER = 1 << 20
 
 
@@ -69,21 +62,24 @@ class Home(Protocol):
         """A connection has ended."""
 
 
-class Connection(Answers):
+class Connection(asyncio.BufferedProtocol):
     """The server side of one TCP connection."""
+
+    machine: WireMachine
+    _transport: asyncio.Transport
+    _loop: asyncio.AbstractEventLoop
 
     def __init__(self, broker: Broker, server: Home, listener: Listener) -> None:
         """Nothing has come yet."""
-        super().__init__(broker, server.metrics, listener)
+        self._broker = broker
         self._server = server
         self._memory = server.memory
-        self._backlog: deque[memoryview] = deque()  # frames read, not started
-        self._backlog_bytes = 0
-        self._held_in = 0  # what the memory knows of us: bytes of requests,
-        self._held_out = 0  # and of answers
-        self._muted = False  # no request begins for a while
-        self._reading = True
-        self.client_host = "?"
+        self._metrics = server.metrics
+        self._session = Session(listener)
+        self._writable = asyncio.Event()  # as the machine's, for the task that waits for it
+        self._writable.set()
+        self._worker: asyncio.Task[None] | None = None
+        self.peer = self.client_host = "?"
 
     # Transport events
 
@@ -92,7 +88,13 @@ class Connection(Answers):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._loop = asyncio.get_running_loop()
-        self._presence = Presence(self._loop.time())
+        config, session = self._broker.config, self._session
+        most = (
+            config.security.sasl_max_receive_size
+            if session.listener.sasl
+            else config.network.request_max_bytes
+        )
+        self.machine = WireMachine(most, self._loop.time())
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER)
         host, port = (transport.get_extra_info("peername") or ("?", 0))[:2]
         self.peer, self.client_host = f"{host}:{port}", host
@@ -100,12 +102,10 @@ class Connection(Answers):
         if refusal is not None:
             self._refuse(refusal)
             return
-        session = self._session
         self._address = session.listener.address(transport.get_extra_info("sockname"))
         if session.listener.tls and not session.listener.sasl:
-            session.principal = principal_of(
-                transport.get_extra_info("peercert"), session.listener, self._broker.config
-            )
+            certificate = transport.get_extra_info("peercert")
+            session.principal = principal_of(certificate, session.listener, config)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The next bytes go into a buffer that all connections share, as they are copied out at once."""
@@ -113,103 +113,64 @@ class Connection(Answers):
         return buffer[:SMALL] if self._memory.requests_short else buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Cut the bytes into frames and start what may start."""
-        if self._closing:
+        """Hand the bytes to the machine, and start what may start."""
+        if not self.machine.sends:
             return
-        self._presence.heard(self._loop.time())
         self._metrics.bytes_in += nbytes
         try:
-            frames = self._reader.feed(self._server.buffer[:nbytes])
+            self.machine.receive(self._server.buffer[:nbytes], self._loop.time())
         except ProtocolError as error:
             self._refuse(f"{error}")
             return
-        self._backlog.extend(frames)
-        self._backlog_bytes += sum(map(len, frames))
         self.advance()
 
     def pause_writing(self) -> None:
         """The client does not read: hold back further answers and requests."""
+        self.machine.writable = False
         self._writable.clear()
 
     def resume_writing(self) -> None:
         """The client reads again."""
+        self.machine.writable = True
         self._writable.set()
         self.advance()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Let begun requests end (a half-done EndTxn must not be cut off); forget those not begun."""
-        self._closing = True
+        self.machine.lose()
         self._writable.set()
-        self._forget_backlog()
         self._account()
         self._memory.forget(self)
         self._server.leave(self)
-        if self._worker and self._waits_for_data():
-            self._worker.cancel()  # nobody waits for this data any more, and reading changes nothing
-
-    def _waits_for_data(self) -> bool:
-        """Whether the next answer in line is a fetch's that is still to come."""
-        first = self._line[0] if self._line else None
-        return first is not None and first.header.api_key == ApiKey.FETCH and first.answer is not None
+        if self._worker and self.machine.waits_for_data:
+            self._worker.cancel()
 
     # Requests
 
     def advance(self) -> None:
         """Start requests as long as nothing forbids it, then read on or pause."""
-        while self._backlog and self._may_start():
-            frame = self._backlog.popleft()
-            self._backlog_bytes -= len(frame)
+        machine, memory = self.machine, self._memory
+        answers_short = memory.answers_short
+        while (frame := machine.next_frame(answers_short)) is not None:
             self._start(frame)
         self._account()
-        if self._closing:
+        if machine.phase is not OPEN:
             return
-        full = bool(self._backlog) or not self._may_hold() or not self._may_read()
-        if full == self._reading:
-            self._reading = not full
-            if full:
-                self._transport.pause_reading()
-            else:
+        reads = machine.has_room and memory.may_read(self, machine.held_requests, machine.missing)
+        if reads is not machine.reading:
+            machine.reading = reads
+            if reads:
                 self._transport.resume_reading()
-
-    def _may_hold(self) -> bool:
-        return (
-            len(self._line) < MAX_IN_FLIGHT
-            and self._line_requests + self._line_answers < MAX_HELD_BYTES
-            and not self._muted
-        )
-
-    def _may_read(self) -> bool:
-        return self._memory.may_read(self, self._held_in, self._reader.missing)
-
-    def _may_start(self) -> bool:
-        return (
-            not self._blocked
-            and not self._closing
-            and self._writable.is_set()
-            and self._may_hold()
-            and not (self._held_out and self._memory.answers_short)
-        )
-
-    @property
-    def _unbegun(self) -> int:
-        """Bytes of requests that are not whole yet, or have not begun."""
-        return self._reader.pending + self._backlog_bytes
-
-    @property
-    def _holds_up_others(self) -> bool:
-        """Whether it holds much that does not get on, and that is not because we wait for others."""
-        return self._unbegun > SMALL and (self._reading or bool(self._backlog))
+            else:
+                self._transport.pause_reading()
 
     def _account(self) -> None:
         """Tell the memory what is held now."""
-        held_in = self._unbegun + self._line_requests
-        if held_in != self._held_in:
-            change, self._held_in = held_in - self._held_in, held_in
-            self._memory.change_requests(change)
-        held_out = self._line_answers + self._transport.get_write_buffer_size()
-        if held_out != self._held_out:
-            change, self._held_out = held_out - self._held_out, held_out
-            self._memory.change_answers(change)
+        requests, answers = self.machine.account(self._transport.get_write_buffer_size())
+        if requests:
+            self._memory.change_requests(requests)
+        if answers:
+            self._memory.change_answers(answers)
 
     def _start(self, frame: memoryview) -> None:
         """The one place where a request begins."""
@@ -223,58 +184,154 @@ class Connection(Answers):
         except ProtocolError as error:
             self._refuse(f"{error}")
             return
-        guard = self._server.guard
+        guard, faults = self._server.guard, self._server.faults
         if guard is not None:
             handler = guard.around(header, handler)
-        faults = self._server.faults
         if faults is not None:
             handler = faults.around(self, header, handler)
-        slot = Slot(header, len(frame))
-        if large or has_many(header.api_key, request):
-            slot.beside = self._blocked = True
-            slot.answer = self._serve_large(handler, self._context(header), read if large else request)
-            self._enter(slot)
-            return
-        try:
-            result = handler(self._context(header), request)
-        except Exception as error:
-            self._fill(slot, self._fault(header, error))
+        slot = self.machine.begin(header, len(frame), perf_counter())
+        if large:
+            slot.beside = True
+            self._await(slot, read_and_serve(handler, self._context(header), read, self._refuse))
+        elif has_many(header.api_key, request):
+            slot.beside = True
+            self._await(slot, serve(handler, self._context(header), request))
         else:
-            if isinstance(result, Awaitable):
-                slot.answer = result
-                self._blocked = not isinstance(result, Settled)
-            else:
-                self._fill(slot, result)
-        self._enter(slot)
+            self._call(slot, handler, request)
 
-    async def _serve_large(
-        self, handler: Handler, context: RequestContext, request: Message | Read
-    ) -> Message | None:
-        """`request`: or what is still to read it."""
-        if not callable(request):
-            return await serve(handler, context, request)
-        async with self._broker.turns.large():
-            try:
-                request = await asyncio.to_thread(request)
-            except ProtocolError as error:
-                self._refuse(f"{error}")
-                return None
-            if has_many(context.header.api_key, request):
-                return await serve(handler, context, request)
-        return await settled(handler(context, request))
+    def _call(self, slot: Slot, handler: Handler, request: Message) -> None:
+        try:
+            result = handler(self._context(slot.header), request)
+        except Exception as error:
+            result = self._fault(slot.header, error)
+        if isinstance(result, Awaitable):
+            self._await(slot, result)
+            return
+        self._fill(slot, result)
+        if self.machine.first is slot:
+            self._leave()
+            self._send()
 
     def _token(self, frame: memoryview) -> None:
         """A frame that is a SASL token as it is, after SaslHandshake version 0."""
         header = RequestHeader(ApiKey.SASL_AUTHENTICATE, RAW, 0, None)
-        slot = Slot(header, len(frame))
-        answer = handlers()[ApiKey.SASL_AUTHENTICATE](self._context(header), {"auth_bytes": frame})
-        assert isinstance(answer, Awaitable)
-        slot.answer = answer
-        self._blocked = True
-        self._enter(slot)
+        slot = self.machine.begin(header, len(frame), perf_counter())
+        self._call(slot, handlers()[ApiKey.SASL_AUTHENTICATE], {"auth_bytes": frame})
 
     def _context(self, header: RequestHeader) -> RequestContext:
         return RequestContext(self._broker, header, self.client_host, *self._address, self._session)
+
+    # Answers
+
+    def _await(self, slot: Slot, answer: Awaitable[Message | None]) -> None:
+        slot.answer = answer
+        if not isinstance(answer, Settled):
+            self.machine.block(slot)
+        if self._worker is None:
+            self._worker = self._loop.create_task(self._answer_in_order())
+
+    async def _answer_in_order(self) -> None:
+        """Carry out the line of answers until it is empty. One at a time: no answer overtakes another."""
+        machine = self.machine
+        try:
+            while (slot := machine.first) is not None:
+                if slot.parts is None:
+                    if machine.unwritten and not (isinstance(slot.answer, Settled) and slot.answer.ready()):
+                        self._send()
+                    await self._until_known(slot)
+                    self._account()
+                if not machine.writable:
+                    self._send()
+                    await self._writable.wait()
+                self._leave()
+                self.advance()
+        finally:
+            self._worker = None
+            self._send()
+
+    async def _until_known(self, slot: Slot) -> None:
+        answer = slot.answer
+        assert answer is not None
+        try:
+            if isinstance(answer, Settled) and self.machine.waits_for_data and not self.machine.sends:
+                answer.abandon()
+                message = None
+            else:
+                message = await answer
+        except Exception as error:
+            message = self._fault(slot.header, error)
+        except asyncio.CancelledError as error:
+            message = self._cancelled(slot, error)
+        slot.answer = None
+        if slot.beside and message is not None:
+            await self._fill_beside(slot, message)
+        else:
+            self._fill(slot, message)
+
+    def _cancelled(self, slot: Slot, error: asyncio.CancelledError) -> Message | None:
+        """Someone was cancelled: we ourselves at the end, or what we waited for, which leaves no answer."""
+        task = asyncio.current_task()
+        if task is None or not task.cancelling():
+            return self._fault(slot.header, error)
+        if self.machine.waits_for_data and not self.machine.sends:
+            return None
+        raise error
+
+    def _fault(self, header: RequestHeader, error: BaseException) -> Message | None:
+        told = fault(header, self.peer, error)
+        if told is None:
+            self.close()
+        return told
+
+    def _fill(self, slot: Slot, message: Message | None) -> None:
+        """The answer of a request is known: encode it, if it can still reach the client."""
+        parts: list[Buffer] | None = []
+        if self.machine.sends:
+            if message is not None:
+                parts = encoded(slot.header, self.peer, message)
+            if parts is not None:  # an answer that fits its schema: its errors can be counted
+                self._count(slot, errors_in(slot.header.api_key, message))
+        self._filled(slot, parts)
+
+    async def _fill_beside(self, slot: Slot, message: Message) -> None:
+        """As `_fill`, for a long answer: the work on it is done in a thread."""
+        parts: list[Buffer] | None = []
+        if self.machine.sends:
+            parts = await asyncio.to_thread(encoded_in_few, slot.header, self.peer, message)
+            if parts is not None:
+                self._count(slot, await asyncio.to_thread(errors_in, slot.header.api_key, message))
+        self._filled(slot, parts)
+
+    def _count(self, slot: Slot, errors: Mapping[int, int]) -> None:
+        self._metrics.answered(slot.header.api_key, perf_counter() - slot.begun, errors)
+
+    def _filled(self, slot: Slot, parts: list[Buffer] | None) -> None:
+        if parts is None:
+            self.close()
+        self.machine.fill(slot, parts or [])
+
+    def _leave(self) -> None:
+        """The first answer in line leaves: the last one if it says that the client could not authenticate."""
+        for piece in self.machine.leave():
+            if self._transport.is_closing():
+                break
+            self._write(piece)
+        if self._session.listener.sasl:
+            state = self._session.state
+            if state is State.FAILED:
+                self.close()
+            elif state is State.KNOWN:
+                self.machine.allow(self._broker.config.network.request_max_bytes)
+
+    def _send(self) -> None:
+        """Hand over the answers that wait to leave together."""
+        together = self.machine.flush()
+        if together:
+            self._write(together)
+
+    def _write(self, data: Buffer) -> None:
+        self._metrics.bytes_out += len(data)
+        self._transport.write(data)
 
     # The end
 
@@ -283,52 +340,44 @@ class Connection(Answers):
         log.warning("closing the connection from %s: %s", self.peer, why)
         self.close()
 
-    def _forget_backlog(self) -> None:
-        self._backlog.clear()
-        self._backlog_bytes = 0
-
     def close(self) -> None:
         """Close after what has been written is sent; requests not begun are forgotten."""
         self._send()
-        self._closing = True
-        self._forget_backlog()
+        self.machine.close()
         self._transport.close()
 
     def abort(self) -> None:
         """Cut the connection: what has not been sent is lost."""
-        self._closing = True
-        self._forget_backlog()
+        self.machine.close()
         self._transport.abort()
 
     def mute(self, seconds: float) -> None:
         """Begin no request for a while."""
-        self._muted = True
+        self.machine.muted = True
         self.advance()
         self._loop.call_later(seconds, self._unmute)
 
     def _unmute(self) -> None:
-        self._muted = False
+        self.machine.muted = False
         self.advance()
 
     def look(self, now: float, idle: float, stalled: float) -> None:
         """Once in a while: close if nobody seems to be there. `idle`, `stalled`: seconds allowed."""
-        unsent, presence = self._transport.get_write_buffer_size(), self._presence
-        presence.look(now, unsent)
+        machine, unsent = self.machine, self._transport.get_write_buffer_size()
         self._account()
-        deaf = presence.deaf(now) > stalled
-        serving = self._worker is not None and self._writable.is_set()
-        if self._closing:
-            if deaf:
+        match machine.look(now, unsent, self._memory, idle, stalled):
+            case None if machine.has_backlog:
+                self.advance()
+            case Absence.DEAF_TO_THE_REST:
                 self.abort()
-        elif self._memory.answers_short and deaf:
-            self._cut(f"does not read its answers ({unsent} bytes) while memory is short")
-        elif self._memory.requests_short and self._holds_up_others and presence.silent(now) > stalled:
-            self._cut(f"does not get on with its requests ({self._unbegun} bytes) while memory is short")
-        elif presence.idle(now) > idle and not serving:
-            log.info("closing the connection from %s: idle for %d s", self.peer, presence.silent(now))
-            self.abort() if unsent else self.close()
-        elif self._backlog:
-            self.advance()
+            case Absence.DEAF:
+                self._cut(f"does not read its answers ({unsent} bytes) while memory is short")
+            case Absence.STUCK:
+                unbegun = machine.unbegun
+                self._cut(f"does not get on with its requests ({unbegun} bytes) while memory is short")
+            case Absence.IDLE:
+                log.info("closing the connection from %s: idle for %d s", self.peer, machine.silent(now))
+                self.abort() if unsent else self.close()
 
     def _cut(self, why: str) -> None:
         log.warning("cutting the connection from %s: it %s", self.peer, why)
@@ -336,14 +385,14 @@ class Connection(Answers):
 
     async def finish(self, grace: float) -> None:
         """Shut down: begin nothing more, let begun requests end within `grace` seconds, close."""
-        self._forget_backlog()
-        self._blocked = True
-        self._transport.pause_reading() if self._reading else None
-        self._reading = False
+        self.machine.drain()
+        if self.machine.reading:
+            self._transport.pause_reading()
+        self.machine.reading = False
         worker = self._worker
         if worker is not None:
-            if self._waits_for_data():
-                self._closing = True
+            if self.machine.waits_for_data:
+                self.machine.close()
                 worker.cancel()
             await asyncio.wait({worker}, timeout=grace)
             worker.cancel()

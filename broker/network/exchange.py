@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from struct import Struct
-from time import perf_counter
 
 from eoslog.broker.network.large_requests import most_things
 from eoslog.broker.network.served import announced, served
@@ -19,25 +18,6 @@ _HEAD = Struct(">hhi")  # api key, version, correlation id: the same in every he
 
 RAW = -1
 """The version of a SASL token that comes without a header, after SaslHandshake version 0."""
-
-
-class Slot:
-    """A place in the line of answers: filled (`parts`) or still awaited (`answer`)."""
-
-    __slots__ = ("answer", "begun", "beside", "frame_size", "header", "parts")
-
-    def __init__(self, header: RequestHeader, frame_size: int) -> None:
-        self.header = header
-        self.begun = perf_counter()
-        self.frame_size = frame_size
-        self.beside = False  # the answer is long, and encoded in a thread
-        self.parts: list[Buffer] = []
-        self.answer: Awaitable[Message | None] | None = None
-
-    @property
-    def size(self) -> int:
-        """Bytes of the answer, as far as it is ready."""
-        return sum(map(len, self.parts))
 
 
 Read = Callable[[], Message]

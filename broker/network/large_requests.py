@@ -10,15 +10,18 @@ cost memory, too: a name of one byte takes a hundred when it is read.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.schema import Message
+from eoslog.protocol.schema import Message, ProtocolError
 
 if TYPE_CHECKING:
     from eoslog.broker.requests.context import Handler, RequestContext
+    from eoslog.protocol.typed.describe_configs import DescribeConfigsRequestResource
+    from eoslog.protocol.typed.metadata import MetadataRequestTopic
 
 LARGE = 32 << 10
 MOST_THINGS = 20_000
@@ -47,13 +50,17 @@ class _Parts(NamedTuple):
     the number's in it. What is named twice is asked for at once, as that is an error."""
 
 
-def _same_resource(wanted: Message) -> Hashable:
+def _same_topic(wanted: MetadataRequestTopic) -> Hashable:
+    return wanted["name"], wanted["topic_id"]
+
+
+def _same_resource(wanted: DescribeConfigsRequestResource) -> Hashable:
     keys = wanted["configuration_keys"]
     return wanted["resource_type"], wanted["resource_name"], None if keys is None else tuple(keys)
 
 
 _PARTS: dict[int, _Parts] = {
-    ApiKey.METADATA: _Parts("topics", "topics", lambda topic: (topic["name"], topic["topic_id"])),
+    ApiKey.METADATA: _Parts("topics", "topics", _same_topic),
     ApiKey.LIST_OFFSETS: _Parts("topics", "topics", None, "name", "partitions", "partition_index"),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _Parts("topics", "topics", None, "topic", "partitions", "partition"),
     ApiKey.DESCRIBE_PRODUCERS: _Parts("topics", "topics"),
@@ -112,6 +119,21 @@ async def serve(handler: Handler, context: RequestContext, request: Message) -> 
         told += more[parts.told]
         answer = answer or more
     return answer | {parts.told: _together(parts, told)}
+
+
+async def read_and_serve(
+    handler: Handler, context: RequestContext, read: Callable[[], Message], refuse: Callable[[str], None]
+) -> Message | None:
+    """As `serve`, of a large request that is still to be read. `refuse` is told what makes no sense."""
+    async with context.broker.turns.large():
+        try:
+            request = await asyncio.to_thread(read)
+        except ProtocolError as error:
+            refuse(f"{error}")
+            return None
+        if has_many(context.header.api_key, request):
+            return await serve(handler, context, request)
+    return await settled(handler(context, request))
 
 
 def _apart(parts: _Parts, asked: list[Any]) -> list[Any]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 from eoslog.broker.requests.context import Handler
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.fields import Versions
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.api_versions import ApiVersionsResponseApiKeyDraft
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ def handlers() -> Mapping[ApiKey, Handler]:
     return {key: api.handle for key, api in served().items()}
 
 
-def announced() -> list[Message]:
+def announced() -> list[ApiVersionsResponseApiKeyDraft]:
     """The versions of the APIs as ApiVersions tells them."""
     return [
         {"api_key": key, "min_version": api.named_from, "max_version": api.versions.last}

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from eoslog.broker.security.session import OPEN, Session
 from eoslog.protocol.frames import RequestHeader
@@ -54,19 +54,22 @@ class RequestContext:
         return self.session.listener.name
 
 
-class Settled(Awaitable[Message | None]):
+Answer = TypeVar("Answer")
+
+
+class Settled(Awaitable[Answer], Generic[Answer]):
     """An answer that only waits (for the disk, or for data to read). Later requests need not wait for it."""
 
     __slots__ = ("_answer", "ready")
 
     def __init__(
-        self, answer: Coroutine[Any, Any, Message | None], ready: Callable[[], bool] = lambda: False
+        self, answer: Coroutine[Any, Any, Answer], ready: Callable[[], bool] = lambda: False
     ) -> None:
         """`ready` says whether the answer is there without waiting; False is always allowed."""
         self._answer = answer
         self.ready = ready
 
-    def __await__(self) -> Generator[Any, Any, Message | None]:
+    def __await__(self) -> Generator[Any, Any, Answer]:
         return self._answer.__await__()
 
     def abandon(self) -> None:

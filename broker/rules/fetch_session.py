@@ -20,9 +20,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.fetch import (
+        FetchRequest,
+        FetchRequestPartition,
+        FetchResponsePartitionDraft,
+    )
+
 
 TopicKey = str | bytes
 """A topic's name; from version 13 on its id."""
@@ -38,11 +46,11 @@ MOST_FOLLOWED = 200_000
 class Followed:
     """A partition of a session: what the client asked for, and what it was last sent about it."""
 
-    part: Message
+    part: FetchRequestPartition
     high_watermark: int = -1
     log_start_offset: int = -1
 
-    def news(self, answer: Message) -> bool:
+    def news(self, answer: FetchResponsePartitionDraft) -> bool:
         """Whether `answer` is new to the client and must be sent. Remembers it as sent."""
         told = answer["high_watermark"], answer.get("log_start_offset", -1)
         known = self.high_watermark, self.log_start_offset
@@ -63,7 +71,7 @@ class Session:
     next_epoch: int = 1
     partitions: dict[Place, Followed] = field(default_factory=dict)
 
-    def take(self, request: Message) -> None:
+    def take(self, request: FetchRequest) -> None:
         """Add, change and remove partitions as the request says."""
         for place, part in asked(request, self.by_id):
             followed = self.partitions.get(place)
@@ -71,14 +79,16 @@ class Session:
                 self.partitions[place] = Followed(part)
             else:
                 followed.part = part
-        key = "topic_id" if self.by_id else "topic"
         for topic in request["forgotten_topics_data"]:
+            key = topic["topic_id"] if self.by_id else topic["topic"]
             for index in topic["partitions"]:
-                self.partitions.pop((topic[key], index), None)
+                self.partitions.pop((key, index), None)
 
-    def tell(self, answers: dict[Place, Message], *, all_of_them: bool) -> dict[Place, Message]:
+    def tell(
+        self, answers: dict[Place, FetchResponsePartitionDraft], *, all_of_them: bool
+    ) -> dict[Place, FetchResponsePartitionDraft]:
         """The answers that the client needs. A partition that gave records comes last next time."""
-        news: dict[Place, Message] = {}
+        news: dict[Place, FetchResponsePartitionDraft] = {}
         for place, answer in answers.items():
             followed = self.partitions.get(place)
             if followed is None:
@@ -94,11 +104,13 @@ class Session:
 class Wanted:
     """The partitions of one request, in the order to read them, and its session."""
 
-    parts: list[tuple[Place, Message]]
+    parts: list[tuple[Place, FetchRequestPartition]]
     session: Session | None = None
     incremental: bool = False
 
-    def told(self, answers: dict[Place, Message]) -> dict[Place, Message]:
+    def told(
+        self, answers: dict[Place, FetchResponsePartitionDraft]
+    ) -> dict[Place, FetchResponsePartitionDraft]:
         """The answers that the client needs."""
         if self.session is None:
             return answers
@@ -116,7 +128,7 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def wanted(self, request: Message, by_id: bool, now_ms: int) -> Wanted:
+    def wanted(self, request: FetchRequest, by_id: bool, now_ms: int) -> Wanted:
         """The partitions that the request asks for. Raises KafkaError by the table in the module's head."""
         epoch, number = request["session_epoch"], request["session_id"]
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
@@ -134,7 +146,7 @@ class Sessions:
             return Wanted([])
         return Wanted(parts, session, incremental=True)
 
-    def _begin(self, request: Message, by_id: bool, now_ms: int) -> Session | None:
+    def _begin(self, request: FetchRequest, by_id: bool, now_ms: int) -> Session | None:
         if not self._room(now_ms):
             return None
         number = self._new_id()
@@ -177,9 +189,9 @@ class Sessions:
         return session
 
 
-def asked(request: Message, by_id: bool) -> Iterator[tuple[Place, Message]]:
+def asked(request: FetchRequest, by_id: bool) -> Iterator[tuple[Place, FetchRequestPartition]]:
     """The partitions that the request itself names, in its order."""
-    key = "topic_id" if by_id else "topic"
     for topic in request["topics"]:
+        key = topic["topic_id"] if by_id else topic["topic"]
         for part in topic["partitions"]:
-            yield (topic[key], part["partition"]), part
+            yield (key, part["partition"]), part

@@ -39,8 +39,6 @@ class SinkOptions:
     codec: int
     max_batch_bytes: int
     checkpoint_location: str | None
-    query_name: str | None
-    path: str | None
     progress_log: bool
     accepted: frozenset[str]
 
@@ -63,8 +61,6 @@ def sink_options(raw: Mapping[str, str], *, stream: bool) -> SinkOptions:
         codec=CODEC_NAMES.index(values["kafka.compression.type"]),
         max_batch_bytes=values["kafka.batch.size"],
         checkpoint_location=values["checkpointlocation"],
-        query_name=values["queryname"],
-        path=values["path"],
         progress_log=_progress_log(values),
         accepted=frozenset(word.strip() for word in (values.get("start.accepted") or "").split(",")),
     )

@@ -3,10 +3,12 @@
 Only for recovery: in a healthy cluster the markers follow a coordinator's decision within milliseconds.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import Address
@@ -16,10 +18,19 @@ from eoslog.connector.client.wire.retry import Backoff, check, retrying
 from eoslog.connector.commit.commands import Held
 from eoslog.connector.commit.names import Participant
 from eoslog.connector.errors import UnknownTopic, UnsupportedByBroker
+from eoslog.protocol import errors
 from eoslog.protocol.apis import APIS, ApiKey
-from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.schema import Message
+from eoslog.protocol.typed.apis import DESCRIBE_PRODUCERS, WRITE_TXN_MARKERS
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.describe_producers import (
+        DescribeProducersRequestDraft,
+        DescribeProducersResponsePartition,
+    )
+    from eoslog.protocol.typed.write_txn_markers import WriteTxnMarkersRequestMarkerDraft
+
 
 log = logging.getLogger(__name__)
 
@@ -86,8 +97,8 @@ def _open_on(cluster: Cluster, topic: str, numbers: list[int], name: str, produc
     for number in numbers:
         leaders.setdefault(cluster.leader_address(topic, number), []).append(number)
     for mine in leaders.values():
-        body = {"topics": [{"name": topic, "partition_indexes": mine}]}
-        answer = cluster.leader(topic, mine[0]).call(ApiKey.DESCRIBE_PRODUCERS, body)
+        body: DescribeProducersRequestDraft = {"topics": [{"name": topic, "partition_indexes": mine}]}
+        answer = cluster.leader(topic, mine[0]).call(DESCRIBE_PRODUCERS, body)
         for part in answer["topics"][0]["partitions"]:
             place = (topic, part["partition_index"])
             if part["error_code"] == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -99,7 +110,7 @@ def _open_on(cluster: Cluster, topic: str, numbers: list[int], name: str, produc
     return held
 
 
-def _open_in(part: Message) -> list[tuple[ProducerIdentity, int]]:
+def _open_in(part: DescribeProducersResponsePartition) -> list[tuple[ProducerIdentity, int]]:
     """Who has a transaction open on a partition, and of which epoch its coordinator was then."""
     return [
         (ProducerIdentity(state["producer_id"], state["producer_epoch"]), max(state["coordinator_epoch"], 0))
@@ -121,24 +132,20 @@ def _held_at(
     cluster: Cluster, place: TopicPartition, names: dict[ProducerIdentity, Participant]
 ) -> list[Held]:
     topic, partition = place
-    body = {"topics": [{"name": topic, "partition_indexes": [partition]}]}
+    body: DescribeProducersRequestDraft = {"topics": [{"name": topic, "partition_indexes": [partition]}]}
 
-    def attempt(leader: Connection) -> Message:
-        answer: Message = leader.call(ApiKey.DESCRIBE_PRODUCERS, body)["topics"][0]["partitions"][0]
+    def attempt(leader: Connection) -> DescribeProducersResponsePartition:
+        answer = leader.call(DESCRIBE_PRODUCERS, body)["topics"][0]["partitions"][0]
         check(answer["error_code"], f"DescribeProducers of {topic}-{partition}")
         return answer
 
     try:
         answer = _at_leader(cluster, place, ApiKey.DESCRIBE_PRODUCERS, attempt)
-    except UnknownTopic:
+    except (UnknownTopic, errors.UnknownTopicOrPartition):
         return []
-    except KafkaError as error:
-        if error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:  # a sink may write without the right to read
-            _unproven(place, error)
-            return []
-        if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return []
-        raise
+    except errors.TopicAuthorizationFailed as error:  # a sink may write without the right to read
+        _unproven(place, error)
+        return []
     return [Held(place, names[who], epoch) for who, epoch in _open_in(answer) if who in names]
 
 
@@ -146,7 +153,7 @@ def write_markers(cluster: Cluster, held: Iterable[Held], *, commit: bool) -> No
     """Commit or abort each held transaction on its partition. Raises KafkaError, for instance
     CLUSTER_AUTHORIZATION_FAILED."""
     for place, participant, coordinator_epoch in held:
-        marker = {
+        marker: WriteTxnMarkersRequestMarkerDraft = {
             "producer_id": participant.identity.producer_id,
             "producer_epoch": participant.identity.epoch,
             "transaction_result": commit,
@@ -167,8 +174,8 @@ def write_markers(cluster: Cluster, held: Iterable[Held], *, commit: bool) -> No
         )
 
 
-def _write(marker: Message, leader: Connection) -> None:
-    answer = leader.call(ApiKey.WRITE_TXN_MARKERS, {"markers": [marker]}, version=_WRITE_VERSION)
+def _write(marker: WriteTxnMarkersRequestMarkerDraft, leader: Connection) -> None:
+    answer = leader.call(WRITE_TXN_MARKERS, {"markers": [marker]}, version=_WRITE_VERSION)
     for topic in answer["markers"][0]["topics"]:
         for part in topic["partitions"]:
             check(part["error_code"], f"WriteTxnMarkers on {topic['name']}-{part['partition_index']}")

@@ -54,6 +54,7 @@ from eoslog.connector.errors import (
     UnsupportedByBroker,
 )
 from eoslog.connector.run import markers
+from eoslog.protocol import errors
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 
@@ -65,7 +66,7 @@ OWN_TIMEOUT_MS = 60_000
 """Time-out of the sink's own transaction. It is open for a few requests only; while that of a crashed driver
 is open, a query that starts from the committed source offsets cannot read them."""
 _NO_ANSWER = (RetriesExhausted, ConnectionLost, BrokerUnreachable)
-_NOT_OFFERED = frozenset({ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION})
+_NOT_OFFERED = (UnsupportedByBroker, errors.TransactionalIdAuthorizationFailed, errors.UnsupportedVersion)
 """Two-phase commit is switched off, or not this client's right; or the broker only knows the request."""
 
 
@@ -225,10 +226,8 @@ def commit_known(cluster: Cluster, group: str, offsets: Offsets, commit: Callabl
     warning. Raises what `commit` raises."""
     try:
         commit(offsets)
-    except KafkaError as error:
-        gone = set()
-        if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            gone = group_offsets.gone(cluster, offsets)
+    except errors.UnknownTopicOrPartition:
+        gone = group_offsets.gone(cluster, offsets)
         if not gone:
             raise
         names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(gone))
@@ -264,9 +263,7 @@ def _failure(error: Exception) -> Failure:
 def _sealed(answer: transactions.Kept | EoslogError | KafkaError) -> Sealed | NotOffered | Failure:
     if isinstance(answer, transactions.Kept):
         return Sealed(answer.holder, answer.wrote)
-    if isinstance(answer, UnsupportedByBroker) or (
-        isinstance(answer, KafkaError) and answer.code in _NOT_OFFERED
-    ):
+    if isinstance(answer, _NOT_OFFERED):
         return NotOffered(str(answer))
     return _failure(answer)
 

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.connector.errors import EoslogError
-from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol import errors
+from eoslog.protocol.apis import Api
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+from eoslog.protocol.schema import Given
+from eoslog.protocol.typed.apis import METADATA
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.metadata import MetadataRequestDraft, MetadataResponsePartition
+
 
 T = TypeVar("T")
+RequestDraft = TypeVar("RequestDraft")
+Response = TypeVar("Response")
 TopicPartition = tuple[str, int]
 
 _BY_NAME = 12  # the newest version of Metadata here; it can ask for topics by name
@@ -27,7 +35,7 @@ class Topic:
     name: str
     topic_id: bytes
     internal: bool
-    partitions: dict[int, Message]
+    partitions: dict[int, MetadataResponsePartition]
 
 
 def again(cluster: Cluster, what: str, attempt: Callable[[], T]) -> T:
@@ -37,44 +45,51 @@ def again(cluster: Cluster, what: str, attempt: Callable[[], T]) -> T:
     return retrying(
         cluster, what, attempt,
         timeout_ms=cluster.config.api_timeout_ms, option="--timeout", forget=lambda: None,
-        final=frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
+        final=(errors.UnknownTopicOrPartition,),
     )  # fmt: skip
 
 
 def topics(cluster: Cluster, names: Iterable[str] | None = None) -> dict[str, Topic]:
-    """The topics of these names, or all. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, which names one."""
-    wanted = None if names is None else [{"name": name} for name in names]
-    body = {"topics": wanted, "allow_auto_topic_creation": False}
+    """All topics, or those of these names. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION naming one."""
+    body: MetadataRequestDraft = {
+        "topics": None if names is None else [{"name": name} for name in names],
+        "allow_auto_topic_creation": False,
+    }
 
     def attempt() -> dict[str, Topic]:
-        answer = cluster.any_broker().call(ApiKey.METADATA, body, max_version=_BY_NAME)
+        answer = cluster.any_broker().call(METADATA, body, max_version=_BY_NAME)
         found = {}
         for topic in answer["topics"]:
-            check(topic["error_code"], f"topic {topic['name']}")
+            name = topic["name"] or ""  # null for an unknown id alone, and none is asked for
+            check(topic["error_code"], f"topic {name}")
             partitions = {part["partition_index"]: part for part in topic["partitions"]}
-            found[topic["name"]] = Topic(
-                topic["name"], topic["topic_id"], topic["is_internal"], dict(sorted(partitions.items()))
+            found[name] = Topic(
+                name, topic["topic_id"], topic["is_internal"], dict(sorted(partitions.items()))
             )
         return dict(sorted(found.items()))
 
     return again(cluster, "Metadata", attempt)
 
 
-def ask_controller(cluster: Cluster, api: ApiKey, body: Message, failed: Callable[[Message], int]) -> Message:
-    """The controller's answer. `failed` gives an answer's first error code, which shows a wrong broker.
+def ask_controller(
+    cluster: Cluster,
+    api: Api[Any, RequestDraft, Response, Any],
+    body: Given[RequestDraft],
+    failed: Callable[[Response], int],
+) -> Response:
+    """The controller's answer; `failed` gives an answer's first error code, to see whether it was the one.
 
     Any broker of a KRaft cluster forwards the request; an older one answers NOT_CONTROLLER.
     """
 
-    def attempt() -> Message:
-        answer: Message = {}
+    def attempt() -> Response:
         for connection in [cluster.any_broker(), *cluster.brokers()]:
             answer = connection.call(api, body)
             if failed(answer) != ErrorCode.NOT_CONTROLLER:
                 return answer
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "no broker says that it is the controller")
 
-    return again(cluster, APIS[api].name, attempt)
+    return again(cluster, api.name, attempt)
 
 
 def not_allowed(what: str, right: str) -> EoslogError:

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from eoslog.broker.rules.acls import Acl, AclFilter, Operation, Pattern, Permission, ResourceType
 from eoslog.commands.admin import again, ask_controller, not_allowed
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.errors import EoslogError
-from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+from eoslog.protocol.typed.apis import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.create_acls import CreateAclsRequestCreationDraft, CreateAclsResponseResult
+    from eoslog.protocol.typed.delete_acls import (
+        DeleteAclsRequestDraft,
+        DeleteAclsResponseFilterResult,
+        DeleteAclsResponseMatchingAcl,
+    )
+    from eoslog.protocol.typed.describe_acls import (
+        DescribeAclsRequestDraft,
+        DescribeAclsResponse,
+        DescribeAclsResponseAcl,
+        DescribeAclsResponseResource,
+    )
+
 
 _Kind = TypeVar("_Kind", bound=IntEnum)
 
@@ -22,26 +36,28 @@ _SWITCHED_OFF = (
 )
 
 
+_Told: TypeAlias = (
+    "DescribeAclsResponse | CreateAclsResponseResult | DeleteAclsResponseFilterResult"
+    " | DeleteAclsResponseMatchingAcl"
+)
+
+
 def list_acls(cluster: Cluster, wanted: AclFilter) -> list[Acl]:
     """The rules that match a filter, in order. Raises KafkaError, EoslogError."""
 
     def attempt() -> list[Acl]:
-        answer = cluster.any_broker().call(ApiKey.DESCRIBE_ACLS, _filter(wanted))
+        answer = cluster.any_broker().call(DESCRIBE_ACLS, _filter(wanted))
         refusal = _refusal(answer, "Describe")
         if refusal is not None:
             raise refusal
-        return [
-            _acl(resource | rule | {"resource_name": resource["resource_name"]})
-            for resource in answer["resources"]
-            for rule in resource["acls"]
-        ]
+        return [_acl(resource, rule) for resource in answer["resources"] for rule in resource["acls"]]
 
     return sorted(again(cluster, "DescribeAcls", attempt))
 
 
 def add_acls(cluster: Cluster, acls: Sequence[Acl]) -> list[KafkaError | None]:
-    """Add rules. Returns why each was refused, None for each that was added. Raises EoslogError."""
-    creations = [
+    """Add rules; why each was refused, None for those that were added. Raises EoslogError."""
+    creations: list[CreateAclsRequestCreationDraft] = [
         {
             "resource_type": acl.resource,
             "resource_name": acl.name,
@@ -53,31 +69,36 @@ def add_acls(cluster: Cluster, acls: Sequence[Acl]) -> list[KafkaError | None]:
         }
         for acl in acls
     ]
-    answer = ask_controller(cluster, ApiKey.CREATE_ACLS, {"creations": creations}, _first_of("results"))
+    answer = ask_controller(
+        cluster, CREATE_ACLS, {"creations": creations}, lambda told: _first(told["results"])
+    )
     return [_refusal(result, "Alter") for result in answer["results"]]
 
 
 def remove_acls(cluster: Cluster, filters: Sequence[AclFilter]) -> tuple[list[Acl], list[KafkaError]]:
-    """Remove the rules that match the filters. Returns these and the refusals. Raises EoslogError."""
-    body = {"filters": [_filter(wanted) for wanted in filters]}
-    answer = ask_controller(cluster, ApiKey.DELETE_ACLS, body, _first_of("filter_results"))
+    """Remove the rules that the filters mean: those gone, and what was refused. Raises EoslogError."""
+    body: DeleteAclsRequestDraft = {"filters": [_filter(wanted) for wanted in filters]}
+    answer = ask_controller(cluster, DELETE_ACLS, body, lambda told: _first(told["filter_results"]))
     gone: list[Acl] = []
     refused: list[KafkaError] = []
     for result in answer["filter_results"]:
-        for part in [result, *result["matching_acls"]]:
-            refusal = _refusal(part, "Alter")
+        refusal = _refusal(result, "Alter")
+        if refusal is not None:
+            refused.append(refusal)
+        for matching in result["matching_acls"]:
+            refusal = _refusal(matching, "Alter")
             if refusal is not None:
                 refused.append(refusal)
-            elif part is not result:
-                gone.append(_acl(part))
+            else:
+                gone.append(_acl(matching, matching))
     return sorted(set(gone)), refused
 
 
-def _first_of(field: str) -> Callable[[Message], int]:
-    return lambda answer: next((r["error_code"] for r in answer[field] if r["error_code"]), 0)
+def _first(results: Sequence[_Told]) -> int:
+    return next((result["error_code"] for result in results if result["error_code"]), 0)
 
 
-def _filter(wanted: AclFilter) -> Message:
+def _filter(wanted: AclFilter) -> DescribeAclsRequestDraft:
     return {
         "resource_type_filter": wanted.resource,
         "resource_name_filter": wanted.name,
@@ -89,15 +110,18 @@ def _filter(wanted: AclFilter) -> Message:
     }
 
 
-def _acl(result: Message) -> Acl:
+def _acl(
+    resource: DescribeAclsResponseResource | DeleteAclsResponseMatchingAcl,
+    rule: DescribeAclsResponseAcl | DeleteAclsResponseMatchingAcl,
+) -> Acl:
     return Acl(
-        _known(ResourceType, result["resource_type"]),
-        result["resource_name"],
-        _known(Pattern, result["pattern_type"]),
-        result["principal"],
-        result["host"],
-        _known(Operation, result["operation"]),
-        _known(Permission, result["permission_type"]),
+        _known(ResourceType, resource["resource_type"]),
+        resource["resource_name"],
+        _known(Pattern, resource["pattern_type"]),
+        rule["principal"],
+        rule["host"],
+        _known(Operation, rule["operation"]),
+        _known(Permission, rule["permission_type"]),
     )
 
 
@@ -106,13 +130,10 @@ def _known(kind: type[_Kind], number: int) -> _Kind:
     return kind(number) if number in kind.__members__.values() else kind(0)
 
 
-def _refusal(result: Message, right: str) -> KafkaError | None:
-    """The error in one result, if any.
-
-    Raises EoslogError if every rule would be refused: rules are switched off, or the user lacks this right on
-    the cluster.
-    """
-    code = result["error_code"]
+def _refusal(told: _Told, right: str) -> KafkaError | None:
+    """Why it was refused. Raises EoslogError where everything would be: rules are switched off, or the user
+    lacks this right on the cluster."""
+    code = told["error_code"]
     if code == ErrorCode.SECURITY_DISABLED:
         raise EoslogError(_SWITCHED_OFF)
     if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:

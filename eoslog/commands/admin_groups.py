@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from eoslog.commands.admin import TopicPartition, again, at_coordinator
 from eoslog.connector.client.wire.cluster import Cluster
@@ -13,7 +14,21 @@ from eoslog.connector.client.wire.retry import check
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.internal_topics.coordinator_records import assigned_partitions
-from eoslog.protocol.schema import Message
+from eoslog.protocol.typed.apis import (
+    CONSUMER_GROUP_DESCRIBE,
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    LIST_GROUPS,
+    OFFSET_DELETE,
+)
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.offset_delete import (
+        OffsetDeleteRequestPartitionDraft,
+        OffsetDeleteRequestTopicDraft,
+        OffsetDeleteResponse,
+    )
+
 
 WITHOUT_MEMBERS = ("Empty", "Dead")
 
@@ -54,11 +69,11 @@ def list_groups(cluster: Cluster) -> list[Listed]:
     """All groups of all brokers, by name. Raises KafkaError."""
 
     def ask(connection: Connection) -> list[Listed]:
-        answer = connection.call(ApiKey.LIST_GROUPS, {"states_filter": [], "types_filter": []}
+        answer = connection.call(LIST_GROUPS, {"states_filter": [], "types_filter": []}
                                  if connection.pick(ApiKey.LIST_GROUPS) >= 5 else {})  # fmt: skip
         check(answer["error_code"], f"ListGroups on {connection.host}:{connection.port}")
         return [
-            Listed(g["group_id"], g.get("group_state", ""), g.get("group_type", ""), g["protocol_type"])
+            Listed(g["group_id"], g["group_state"], g["group_type"], g["protocol_type"])
             for g in answer["groups"]
         ]
 
@@ -82,7 +97,7 @@ def _describe_consumer(connection: Connection, group: str) -> Group | None:
     """A group of KIP-848; None for another group, or if the broker has no such groups."""
     if ApiKey.CONSUMER_GROUP_DESCRIBE not in connection.versions:
         return None
-    answer = connection.call(ApiKey.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group]})
+    answer = connection.call(CONSUMER_GROUP_DESCRIBE, {"group_ids": [group]})
     (found,) = answer["groups"]
     if found["error_code"] in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
         return None
@@ -102,7 +117,7 @@ def _describe_consumer(connection: Connection, group: str) -> Group | None:
 
 
 def _describe_classic(connection: Connection, group: str) -> Group:
-    answer = connection.call(ApiKey.DESCRIBE_GROUPS, {"groups": [group]})
+    answer = connection.call(DESCRIBE_GROUPS, {"groups": [group]})
     (found,) = answer["groups"]
     if found["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND:
         return Group(group, "Dead", "classic", "")
@@ -121,7 +136,7 @@ def delete_group(cluster: Cluster, group: str) -> None:
     """Delete a group and its offsets. Raises KafkaError, such as NON_EMPTY_GROUP."""
 
     def attempt(connection: Connection) -> None:
-        answer = connection.call(ApiKey.DELETE_GROUPS, {"groups_names": [group]})
+        answer = connection.call(DELETE_GROUPS, {"groups_names": [group]})
         (done,) = answer["results"]
         check(done["error_code"], f"group {group}")
 
@@ -131,12 +146,16 @@ def delete_group(cluster: Cluster, group: str) -> None:
 def delete_offsets(
     cluster: Cluster, group: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, KafkaError | None]:
-    """Delete a group's offsets of these partitions. Returns the error of each that was refused."""
-    rows = ((topic, number, {"partition_index": number}) for topic, number in partitions)
-    topics = [{"name": topic, "partitions": parts} for topic, parts in by_topic(rows)]
+    """Forget a group's offsets of these partitions; the error of each that was refused."""
+    rows: Iterator[tuple[str, int, OffsetDeleteRequestPartitionDraft]] = (
+        (topic, number, {"partition_index": number}) for topic, number in partitions
+    )
+    topics: list[OffsetDeleteRequestTopicDraft] = [
+        {"name": topic, "partitions": parts} for topic, parts in by_topic(rows)
+    ]
 
-    def attempt(connection: Connection) -> Message:
-        answer = connection.call(ApiKey.OFFSET_DELETE, {"group_id": group, "topics": topics})
+    def attempt(connection: Connection) -> OffsetDeleteResponse:
+        answer = connection.call(OFFSET_DELETE, {"group_id": group, "topics": topics})
         check(answer["error_code"], f"group {group}")
         return answer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from eoslog.commands.admin import again
 from eoslog.connector.client.admin import transactions
@@ -11,7 +12,11 @@ from eoslog.connector.client.admin.producers import ActiveProducer
 from eoslog.connector.client.admin.producers import producers as producers
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import check
-from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.typed.apis import WRITE_TXN_MARKERS
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.write_txn_markers import WriteTxnMarkersRequestMarkerDraft
+
 
 ENDED = ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 """States of a transactional id in which nothing is open."""
@@ -51,7 +56,7 @@ def abort_on_partition(cluster: Cluster, producer: ActiveProducer) -> None:
     KafkaError.
     """
     topic, number = producer.where
-    marker = {
+    marker: WriteTxnMarkersRequestMarkerDraft = {
         "producer_id": producer.producer_id,
         "producer_epoch": producer.epoch,
         "transaction_result": False,
@@ -62,7 +67,7 @@ def abort_on_partition(cluster: Cluster, producer: ActiveProducer) -> None:
 
     def attempt() -> None:
         connection = cluster.leader(topic, number)
-        answer = connection.call(ApiKey.WRITE_TXN_MARKERS, {"markers": [marker]})
+        answer = connection.call(WRITE_TXN_MARKERS, {"markers": [marker]})
         for done in answer["markers"][0]["topics"]:
             for part in done["partitions"]:
                 check(part["error_code"], f"abort on {topic}-{number} of producer id {producer.producer_id}")

@@ -7,15 +7,37 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 from eoslog.broker.security.scram import NUMBERS
 from eoslog.commands.admin import again, ask_controller, not_allowed
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.errors import EoslogError
-from eoslog.protocol.apis import ApiKey
+from eoslog.protocol import errors
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
 from eoslog.protocol.scram import salted_password
+from eoslog.protocol.typed.apis import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.alter_user_scram_credentials import (
+        AlterUserScramCredentialsRequestDeletionDraft,
+        AlterUserScramCredentialsRequestDraft,
+        AlterUserScramCredentialsRequestUpsertionDraft,
+        AlterUserScramCredentialsResponse,
+        AlterUserScramCredentialsResponseResult,
+    )
+    from eoslog.protocol.typed.describe_user_scram_credentials import (
+        DescribeUserScramCredentialsRequestDraft,
+        DescribeUserScramCredentialsResponse,
+        DescribeUserScramCredentialsResponseCredentialInfo,
+        DescribeUserScramCredentialsResponseResult,
+    )
+
+
+_Told: TypeAlias = (
+    "DescribeUserScramCredentialsResponse | DescribeUserScramCredentialsResponseResult"
+    " | AlterUserScramCredentialsResponseResult"
+)
 
 _SALT_BYTES = 32
 _CODES = {name: number for number, name in NUMBERS.items()}
@@ -35,10 +57,12 @@ def describe_users(cluster: Cluster, names: tuple[str, ...] = ()) -> tuple[list[
 
     Raises KafkaError, EoslogError.
     """
-    body = {"users": [{"name": name} for name in dict.fromkeys(names)] or None}
+    body: DescribeUserScramCredentialsRequestDraft = {
+        "users": [{"name": name} for name in dict.fromkeys(names)] or None
+    }
 
     def attempt() -> tuple[list[Known], list[str]]:
-        answer = cluster.any_broker().call(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, body)
+        answer = cluster.any_broker().call(DESCRIBE_USER_SCRAM_CREDENTIALS, body)
         _check(answer, "users", "Describe")
         found, missing = [], []
         for result in answer["results"]:
@@ -55,7 +79,7 @@ def describe_users(cluster: Cluster, names: tuple[str, ...] = ()) -> tuple[list[
 def put_user(cluster: Cluster, name: str, mechanism: str, password: str, iterations: int) -> None:
     """Add a user, or change the password of one. Raises KafkaError, EoslogError."""
     salt = secrets.token_bytes(_SALT_BYTES)
-    change = {
+    change: AlterUserScramCredentialsRequestUpsertionDraft = {
         "name": name,
         "mechanism": _CODES[mechanism],
         "iterations": iterations,
@@ -66,31 +90,28 @@ def put_user(cluster: Cluster, name: str, mechanism: str, password: str, iterati
 
 
 def remove_user(cluster: Cluster, name: str, mechanism: str) -> None:
-    """Remove a user's password for a mechanism. Raises KafkaError, EoslogError."""
-    change = {"name": name, "mechanism": _CODES[mechanism]}
+    """Forget a user's password for a mechanism. Raises KafkaError, EoslogError."""
+    change: AlterUserScramCredentialsRequestDeletionDraft = {"name": name, "mechanism": _CODES[mechanism]}
     try:
         _alter(cluster, name, {"deletions": [change], "upsertions": []})
-    except KafkaError as error:
-        if error.code != ErrorCode.RESOURCE_NOT_FOUND:
-            raise
+    except errors.ResourceNotFound as error:
         raise EoslogError(f"user {name} has no password for {mechanism}") from error
 
 
-def _alter(cluster: Cluster, name: str, body: Message) -> None:
-    def code(answer: Message) -> int:
-        found: int = answer["results"][0]["error_code"]
-        return found
+def _alter(cluster: Cluster, name: str, body: AlterUserScramCredentialsRequestDraft) -> None:
+    def code(answer: AlterUserScramCredentialsResponse) -> int:
+        return answer["results"][0]["error_code"]
 
-    answer = ask_controller(cluster, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, body, code)
+    answer = ask_controller(cluster, ALTER_USER_SCRAM_CREDENTIALS, body, code)
     _check(answer["results"][0], f"user {name}", "Alter")
 
 
-def _known(user: str, info: Message) -> Known:
+def _known(user: str, info: DescribeUserScramCredentialsResponseCredentialInfo) -> Known:
     return Known(user, NUMBERS.get(info["mechanism"], f"mechanism {info['mechanism']}"), info["iterations"])
 
 
-def _check(result: Message, what: str, right: str) -> None:
-    code = result["error_code"]
+def _check(told: _Told, what: str, right: str) -> None:
+    code = told["error_code"]
     if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         raise not_allowed("users", right)
     if code:

@@ -3,16 +3,55 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
 from eoslog.commands import admin
 from eoslog.commands.session import Session, cluster_command, pairs
 from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
-from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+from eoslog.protocol.typed.apis import (
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+)
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.create_partitions import (
+        CreatePartitionsRequestDraft,
+        CreatePartitionsResponseResult,
+    )
+    from eoslog.protocol.typed.create_topics import (
+        CreateTopicsRequestConfigDraft,
+        CreateTopicsRequestDraft,
+        CreateTopicsRequestTopicDraft,
+        CreateTopicsResponseTopic,
+    )
+    from eoslog.protocol.typed.delete_topics import (
+        DeleteTopicsRequestDraft,
+        DeleteTopicsResponse,
+        DeleteTopicsResponseResponse,
+    )
+    from eoslog.protocol.typed.describe_configs import (
+        DescribeConfigsRequestResourceDraft,
+        DescribeConfigsResponse,
+        DescribeConfigsResponseResult,
+    )
+    from eoslog.protocol.typed.incremental_alter_configs import (
+        IncrementalAlterConfigsRequestConfigDraft,
+        IncrementalAlterConfigsRequestResourceDraft,
+        IncrementalAlterConfigsResponse,
+        IncrementalAlterConfigsResponseResponse,
+    )
+
+
+_Named: TypeAlias = (
+    "CreateTopicsResponseTopic | CreatePartitionsResponseResult | DeleteTopicsResponseResponse"
+)
 
 TOPIC = 2  # resource type of DescribeConfigs
 SET, DELETE = 0, 1  # operations of IncrementalAlterConfigs
@@ -82,9 +121,11 @@ def create(
     settings: tuple[str, ...],
     if_not_exists: bool,
 ) -> None:
-    """Create topics."""
-    configs = [{"name": name, "value": value} for name, value in pairs(settings, "--config").items()]
-    wanted = [
+    """Make topics."""
+    configs: list[CreateTopicsRequestConfigDraft] = [
+        {"name": name, "value": value} for name, value in pairs(settings, "--config").items()
+    ]
+    wanted: list[CreateTopicsRequestTopicDraft] = [
         {
             "name": name,
             "num_partitions": partitions or -1,
@@ -93,8 +134,8 @@ def create(
         }
         for name in names
     ]
-    body = {"topics": wanted, "timeout_ms": _WAIT_MS}
-    answer = admin.ask_controller(session.cluster, ApiKey.CREATE_TOPICS, body, _first("topics"))
+    body: CreateTopicsRequestDraft = {"topics": wanted, "timeout_ms": _WAIT_MS}
+    answer = admin.ask_controller(session.cluster, CREATE_TOPICS, body, lambda told: _first(told["topics"]))
     there = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else ErrorCode.NONE
     _report(session, answer["topics"], "made", passed_over=there)
 
@@ -105,11 +146,11 @@ def create(
 @cluster_command
 def delete(session: Session, names: tuple[str, ...], if_exists: bool) -> None:
     """Delete topics and their records."""
-    body = {"topic_names": list(names), "timeout_ms": _WAIT_MS}
+    body: DeleteTopicsRequestDraft = {"topic_names": list(names), "timeout_ms": _WAIT_MS}
 
-    def attempt() -> Message:
+    def attempt() -> DeleteTopicsResponse:
         connection = session.cluster.any_broker()
-        return connection.call(ApiKey.DELETE_TOPICS, body, max_version=_NAMED_BY_NAME)
+        return connection.call(DELETE_TOPICS, body, max_version=_NAMED_BY_NAME)
 
     answer = admin.again(session.cluster, "DeleteTopics", attempt)
     gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else ErrorCode.NONE
@@ -122,9 +163,13 @@ def delete(session: Session, names: tuple[str, ...], if_exists: bool) -> None:
 @cluster_command
 def alter(session: Session, name: str, partitions: int) -> None:
     """Give a topic more partitions. Keys may then go to other partitions than before."""
-    wanted = {"name": name, "count": partitions, "assignments": None}
-    body = {"topics": [wanted], "timeout_ms": _WAIT_MS}
-    answer = admin.ask_controller(session.cluster, ApiKey.CREATE_PARTITIONS, body, _first("results"))
+    body: CreatePartitionsRequestDraft = {
+        "topics": [{"name": name, "count": partitions, "assignments": None}],
+        "timeout_ms": _WAIT_MS,
+    }
+    answer = admin.ask_controller(
+        session.cluster, CREATE_PARTITIONS, body, lambda told: _first(told["results"])
+    )
     _report(session, answer["results"], f"given {partitions} partitions")
 
 
@@ -141,10 +186,14 @@ def configs(
     if settings or unset:
         _alter_configs(session, name, pairs(settings, "--set"), unset)
         return
-    resource = {"resource_type": TOPIC, "resource_name": name, "configuration_keys": None}
+    resource: DescribeConfigsRequestResourceDraft = {
+        "resource_type": TOPIC,
+        "resource_name": name,
+        "configuration_keys": None,
+    }
 
-    def attempt() -> Message:
-        return session.cluster.any_broker().call(ApiKey.DESCRIBE_CONFIGS, {"resources": [resource]})
+    def attempt() -> DescribeConfigsResponse:
+        return session.cluster.any_broker().call(DESCRIBE_CONFIGS, {"resources": [resource]})
 
     (found,) = admin.again(session.cluster, "DescribeConfigs", attempt)["results"]
     _check(found, f"configs of topic {name}")
@@ -160,33 +209,38 @@ def configs(
 
 
 def _alter_configs(session: Session, name: str, settings: dict[str, str], unset: tuple[str, ...]) -> None:
-    changes = [{"name": key, "config_operation": SET, "value": value} for key, value in settings.items()]
+    changes: list[IncrementalAlterConfigsRequestConfigDraft] = [
+        {"name": key, "config_operation": SET, "value": value} for key, value in settings.items()
+    ]
     changes += [{"name": key, "config_operation": DELETE, "value": None} for key in unset]
-    resource = {"resource_type": TOPIC, "resource_name": name, "configs": changes}
+    resource: IncrementalAlterConfigsRequestResourceDraft = {
+        "resource_type": TOPIC,
+        "resource_name": name,
+        "configs": changes,
+    }
 
-    def attempt() -> Message:
+    def attempt() -> IncrementalAlterConfigsResponse:
         connection = session.cluster.any_broker()
-        return connection.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]})
+        return connection.call(INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]})
 
     (done,) = admin.again(session.cluster, "IncrementalAlterConfigs", attempt)["responses"]
     _check(done, f"configs of topic {name}")
     session.say(f"topic {name}: {len(changes)} config{'s' if len(changes) > 1 else ''} changed")
 
 
-def _first(field: str) -> Callable[[Message], int]:
-    def code(answer: Message) -> int:
-        return int(answer[field][0]["error_code"]) if answer[field] else 0
-
-    return code
+def _first(results: Sequence[_Named]) -> int:
+    return results[0]["error_code"] if results else 0
 
 
-def _check(result: Message, what: str) -> None:
+def _check(
+    result: DescribeConfigsResponseResult | IncrementalAlterConfigsResponseResponse, what: str
+) -> None:
     if result["error_code"]:
-        raise KafkaError(result["error_code"], f"{what}: {result.get('error_message') or 'refused'}")
+        raise KafkaError(result["error_code"], f"{what}: {result['error_message'] or 'refused'}")
 
 
 def _report(
-    session: Session, results: list[Message], done: str, passed_over: ErrorCode = ErrorCode.NONE
+    session: Session, results: Sequence[_Named], done: str, passed_over: ErrorCode = ErrorCode.NONE
 ) -> None:
     """Print the result for each topic."""
     for result in results:
@@ -196,5 +250,5 @@ def _report(
         elif code == passed_over:
             session.say(f"topic {result['name']}: nothing to do")
         else:
-            said = result.get("error_message")
+            said = result["error_message"]
             session.fail(KafkaError(code, f"topic {result['name']}" + (f": {said}" if said else "")))

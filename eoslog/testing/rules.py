@@ -112,8 +112,8 @@ def _nothing(context: RequestContext, request: Message) -> None:
     """Neither carries out nor answers the request."""
 
 
-class Wrapped(Settled):
-    """Another settled answer with a change applied; it is abandoned together with that one."""
+class Wrapped(Settled["Message | None"]):
+    """A settled answer that passes through our hands, and is put away with it."""
 
     __slots__ = ("_inner",)
 
@@ -189,7 +189,7 @@ def _begun_later(handler: Handler, seconds: float) -> Handler:
 def _with_error(handler: Handler, rule: Rule) -> Handler:
     def refused(context: RequestContext, request: Message) -> Message | Awaitable[Message | None] | None:
         header = context.header
-        answer = error_answer(header.api_key, header.api_version, request, rule.code)
+        answer: Message | None = error_answer(header.api_key, header.api_version, request, rule.code)
         if answer is None:
             name = APIS[ApiKey(header.api_key)].name
             raise CloseConnection(

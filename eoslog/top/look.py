@@ -15,8 +15,8 @@ from eoslog.connector.client.admin.offsets import fetch_committed
 from eoslog.connector.client.wire.cluster import Cluster, Metadata
 from eoslog.connector.client.wire.retry import check
 from eoslog.connector.errors import EoslogError, UnknownTopic
-from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import KafkaError
+from eoslog.protocol.typed.apis import DESCRIBE_LOG_DIRS
 
 T = TypeVar("T")
 TopicPartition = tuple[str, int]
@@ -152,9 +152,9 @@ def _sizes(cluster: Cluster, seen: Metadata) -> dict[tuple[int, str, int], int]:
     sizes = {}
     for connection in cluster.brokers():
         node = nodes.get((connection.host, connection.port))
-        answer = connection.call(ApiKey.DESCRIBE_LOG_DIRS, {"topics": None})
+        answer = connection.call(DESCRIBE_LOG_DIRS, {"topics": None})
         name = f"sizes of logs on {connection.host}:{connection.port}"
-        check(answer.get("error_code", 0), name)
+        check(answer["error_code"], name)
         for directory in answer["results"]:
             check(directory["error_code"], f"{name}, {directory['log_dir']}")
             for topic in directory["topics"]:

@@ -7,14 +7,18 @@ record (`key_version` reads it before a schema is chosen), for values it is the 
 from __future__ import annotations
 
 import struct
+from typing import TypeVar
 
 from eoslog.protocol.messages.consumer_protocol import CONSUMER_PROTOCOL_ASSIGNMENT
-from eoslog.protocol.schema import Buffer, Message, ProtocolError, Schema
+from eoslog.protocol.schema import Buffer, Given, ProtocolError, Schema
+
+Read = TypeVar("Read")
+Draft = TypeVar("Draft")
 
 _VERSION = struct.Struct(">h")
 
 
-def encode(schema: Schema, version: int, value: Message) -> bytes:
+def encode(schema: Schema[Read, Draft], version: int, value: Given[Draft]) -> bytes:
     """The version and the message as one piece of bytes. Raises ProtocolError as `Schema.write` does."""
     return b"".join([_VERSION.pack(version), *schema.write(version, value)])
 
@@ -27,7 +31,7 @@ def key_version(data: Buffer) -> int:
     return version
 
 
-def decode(schema: Schema, data: Buffer) -> tuple[int, Message]:
+def decode(schema: Schema[Read, Draft], data: Buffer) -> tuple[int, Read]:
     """The version and the message. ProtocolError for another version, for garbage and for bytes left over."""
     version = key_version(data)
     message, end = schema.read(version, data, _VERSION.size)

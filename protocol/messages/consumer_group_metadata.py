@@ -3,12 +3,50 @@
 The int16 before a key says its kind: 3 to 8 and 16 here. Before a value it is the value's version.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from eoslog.protocol.fields import ARRAY, BYTES, INT8, INT32, INT64, STRING, STRUCT, UUID, F
 from eoslog.protocol.schema import Schema
 
-CONSUMER_GROUP_METADATA_KEY = Schema("ConsumerGroupMetadataKey", "3", fields=(F("group_id", STRING),))
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.consumer_group_metadata import (
+        ConsumerGroupCurrentMemberAssignmentKey,
+        ConsumerGroupCurrentMemberAssignmentKeyDraft,
+        ConsumerGroupCurrentMemberAssignmentValue,
+        ConsumerGroupCurrentMemberAssignmentValueDraft,
+        ConsumerGroupMemberMetadataKey,
+        ConsumerGroupMemberMetadataKeyDraft,
+        ConsumerGroupMemberMetadataValue,
+        ConsumerGroupMemberMetadataValueDraft,
+        ConsumerGroupMetadataKey,
+        ConsumerGroupMetadataKeyDraft,
+        ConsumerGroupMetadataValue,
+        ConsumerGroupMetadataValueDraft,
+        ConsumerGroupPartitionMetadataKey,
+        ConsumerGroupPartitionMetadataKeyDraft,
+        ConsumerGroupPartitionMetadataValue,
+        ConsumerGroupPartitionMetadataValueDraft,
+        ConsumerGroupRegularExpressionKey,
+        ConsumerGroupRegularExpressionKeyDraft,
+        ConsumerGroupRegularExpressionValue,
+        ConsumerGroupRegularExpressionValueDraft,
+        ConsumerGroupTargetAssignmentMemberKey,
+        ConsumerGroupTargetAssignmentMemberKeyDraft,
+        ConsumerGroupTargetAssignmentMemberValue,
+        ConsumerGroupTargetAssignmentMemberValueDraft,
+        ConsumerGroupTargetAssignmentMetadataKey,
+        ConsumerGroupTargetAssignmentMetadataKeyDraft,
+        ConsumerGroupTargetAssignmentMetadataValue,
+        ConsumerGroupTargetAssignmentMetadataValueDraft,
+    )
 
-CONSUMER_GROUP_METADATA_VALUE = Schema(
+CONSUMER_GROUP_METADATA_KEY: Schema[ConsumerGroupMetadataKey, ConsumerGroupMetadataKeyDraft] = Schema(
+    "ConsumerGroupMetadataKey", "3", fields=(F("group_id", STRING),)
+)
+
+CONSUMER_GROUP_METADATA_VALUE: Schema[ConsumerGroupMetadataValue, ConsumerGroupMetadataValueDraft] = Schema(
     "ConsumerGroupMetadataValue",
     "0",
     flexible=0,
@@ -18,11 +56,13 @@ CONSUMER_GROUP_METADATA_VALUE = Schema(
     ),
 )
 
-CONSUMER_GROUP_PARTITION_METADATA_KEY = Schema(
-    "ConsumerGroupPartitionMetadataKey", "4", fields=(F("group_id", STRING),)
-)
+CONSUMER_GROUP_PARTITION_METADATA_KEY: Schema[
+    ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataKeyDraft
+] = Schema("ConsumerGroupPartitionMetadataKey", "4", fields=(F("group_id", STRING),))
 
-CONSUMER_GROUP_PARTITION_METADATA_VALUE = Schema(
+CONSUMER_GROUP_PARTITION_METADATA_VALUE: Schema[
+    ConsumerGroupPartitionMetadataValue, ConsumerGroupPartitionMetadataValueDraft
+] = Schema(
     "ConsumerGroupPartitionMetadataValue",
     "0",
     flexible=0,
@@ -45,7 +85,9 @@ CONSUMER_GROUP_PARTITION_METADATA_VALUE = Schema(
     ),
 )
 
-CONSUMER_GROUP_MEMBER_METADATA_KEY = Schema(
+CONSUMER_GROUP_MEMBER_METADATA_KEY: Schema[
+    ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataKeyDraft
+] = Schema(
     "ConsumerGroupMemberMetadataKey",
     "5",
     fields=(
@@ -54,7 +96,9 @@ CONSUMER_GROUP_MEMBER_METADATA_KEY = Schema(
     ),
 )
 
-CONSUMER_GROUP_MEMBER_METADATA_VALUE = Schema(
+CONSUMER_GROUP_MEMBER_METADATA_VALUE: Schema[
+    ConsumerGroupMemberMetadataValue, ConsumerGroupMemberMetadataValueDraft
+] = Schema(
     "ConsumerGroupMemberMetadataValue",
     "0",
     flexible=0,
@@ -86,11 +130,13 @@ CONSUMER_GROUP_MEMBER_METADATA_VALUE = Schema(
     ),
 )
 
-CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY = Schema(
-    "ConsumerGroupTargetAssignmentMetadataKey", "6", fields=(F("group_id", STRING),)
-)
+CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY: Schema[
+    ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataKeyDraft
+] = Schema("ConsumerGroupTargetAssignmentMetadataKey", "6", fields=(F("group_id", STRING),))
 
-CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = Schema(
+CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE: Schema[
+    ConsumerGroupTargetAssignmentMetadataValue, ConsumerGroupTargetAssignmentMetadataValueDraft
+] = Schema(
     "ConsumerGroupTargetAssignmentMetadataValue",
     "0",
     flexible=0,
@@ -100,7 +146,9 @@ CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = Schema(
     ),
 )
 
-CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = Schema(
+CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY: Schema[
+    ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberKeyDraft
+] = Schema(
     "ConsumerGroupTargetAssignmentMemberKey",
     "7",
     fields=(
@@ -109,7 +157,9 @@ CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = Schema(
     ),
 )
 
-CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = Schema(
+CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE: Schema[
+    ConsumerGroupTargetAssignmentMemberValue, ConsumerGroupTargetAssignmentMemberValueDraft
+] = Schema(
     "ConsumerGroupTargetAssignmentMemberValue",
     "0",
     flexible=0,
@@ -124,7 +174,9 @@ CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = Schema(
     ),
 )
 
-CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY = Schema(
+CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY: Schema[
+    ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentKeyDraft
+] = Schema(
     "ConsumerGroupCurrentMemberAssignmentKey",
     "8",
     fields=(
@@ -133,7 +185,9 @@ CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY = Schema(
     ),
 )
 
-CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = Schema(
+CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE: Schema[
+    ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupCurrentMemberAssignmentValueDraft
+] = Schema(
     "ConsumerGroupCurrentMemberAssignmentValue",
     "0",
     flexible=0,
@@ -160,7 +214,9 @@ CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = Schema(
     ),
 )
 
-CONSUMER_GROUP_REGULAR_EXPRESSION_KEY = Schema(
+CONSUMER_GROUP_REGULAR_EXPRESSION_KEY: Schema[
+    ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionKeyDraft
+] = Schema(
     "ConsumerGroupRegularExpressionKey",
     "16",
     fields=(
@@ -169,7 +225,9 @@ CONSUMER_GROUP_REGULAR_EXPRESSION_KEY = Schema(
     ),
 )
 
-CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE = Schema(
+CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE: Schema[
+    ConsumerGroupRegularExpressionValue, ConsumerGroupRegularExpressionValueDraft
+] = Schema(
     "ConsumerGroupRegularExpressionValue",
     "0",
     flexible=0,

@@ -3,10 +3,26 @@
 The int16 before a key says its kind: 0 or 1 an offset, 2 a group. Before a value it is the value's version.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from eoslog.protocol.fields import ARRAY, BYTES, INT32, INT64, STRING, UUID, F
 from eoslog.protocol.schema import Schema
 
-OFFSET_COMMIT_KEY = Schema(
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.group_metadata import (
+        GroupMetadataKey,
+        GroupMetadataKeyDraft,
+        GroupMetadataValue,
+        GroupMetadataValueDraft,
+        OffsetCommitKey,
+        OffsetCommitKeyDraft,
+        OffsetCommitValue,
+        OffsetCommitValueDraft,
+    )
+
+OFFSET_COMMIT_KEY: Schema[OffsetCommitKey, OffsetCommitKeyDraft] = Schema(
     "OffsetCommitKey",
     "0-1",
     fields=(
@@ -16,7 +32,7 @@ OFFSET_COMMIT_KEY = Schema(
     ),
 )
 
-OFFSET_COMMIT_VALUE = Schema(
+OFFSET_COMMIT_VALUE: Schema[OffsetCommitValue, OffsetCommitValueDraft] = Schema(
     "OffsetCommitValue",
     "0-4",
     flexible=4,
@@ -30,9 +46,11 @@ OFFSET_COMMIT_VALUE = Schema(
     ),
 )
 
-GROUP_METADATA_KEY = Schema("GroupMetadataKey", "2", fields=(F("group", STRING),))
+GROUP_METADATA_KEY: Schema[GroupMetadataKey, GroupMetadataKeyDraft] = Schema(
+    "GroupMetadataKey", "2", fields=(F("group", STRING),)
+)
 
-GROUP_METADATA_VALUE = Schema(
+GROUP_METADATA_VALUE: Schema[GroupMetadataValue, GroupMetadataValueDraft] = Schema(
     "GroupMetadataValue",
     "0-4",
     flexible=4,

@@ -4,12 +4,26 @@ Value version 1 (KIP-890, transaction.version 2) adds the tagged fields. `togeth
 prepared state: the open transactions that the same record decides, and who held them.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from eoslog.protocol.fields import ARRAY, INT8, INT16, INT32, INT64, OWN_TAGS, STRING, F
 from eoslog.protocol.schema import Schema
 
-TRANSACTION_KEY = Schema("TransactionLogKey", "0", fields=(F("transactional_id", STRING),))
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.transaction_log import (
+        TransactionLogKey,
+        TransactionLogKeyDraft,
+        TransactionLogValue,
+        TransactionLogValueDraft,
+    )
 
-TRANSACTION_VALUE = Schema(
+TRANSACTION_KEY: Schema[TransactionLogKey, TransactionLogKeyDraft] = Schema(
+    "TransactionLogKey", "0", fields=(F("transactional_id", STRING),)
+)
+
+TRANSACTION_VALUE: Schema[TransactionLogValue, TransactionLogValueDraft] = Schema(
     "TransactionLogValue",
     "0-1",
     flexible=1,

@@ -16,7 +16,7 @@ from eoslog.connector.client.admin.listing import LATEST, list_offsets
 from eoslog.connector.client.records.produce import Producer
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
-from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.records import encode_batches
 
 Numbers = npt.NDArray[np.int64]
@@ -66,7 +66,7 @@ def create(cluster: Cluster, topic: str, partitions: int = PARTITIONS) -> None:
         "configs": [],
     }
     body = {"topics": [wanted], "timeout_ms": 60_000, "validate_only": False}
-    (made,) = cluster.any_broker().call(ApiKey.CREATE_TOPICS, body)["topics"]
+    (made,) = cluster.any_broker().call(APIS[ApiKey.CREATE_TOPICS], body)["topics"]
     assert made["error_code"] == 0, made
 
 

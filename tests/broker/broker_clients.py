@@ -40,7 +40,8 @@ class Wire:
     def receive(self, key: ApiKey, version: int) -> dict[str, Any]:
         """Receive the next answer, which must be one to `key`."""
         (size,) = struct.unpack(">i", self.exactly(4))
-        return decode_response(key, version, self.exactly(size))[1]
+        message: dict[str, Any] = decode_response(key, version, self.exactly(size))[1]
+        return message
 
     def exactly(self, size: int) -> bytes:
         """So many bytes; ConnectionError if the other side closes before."""

@@ -4,76 +4,29 @@ processes; what its sink noted (spark_probe.py); and ways to kill any of it."""
 import contextlib
 import json
 import os
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import psutil
+
+from tests.kit.program import Program
 
 PATIENCE_SECONDS = 240
 """How long a test waits for anything that is bound to happen: a loaded machine needs its time."""
 
 
-class Application:
-    """Runs a module with the arguments. Its output is in `log`, shown when it fails.
-
-    `folder` is the probe's: orders go in, notes come out.
-    """
+class Application(Program):
+    """A module with the arguments. `folder` is the probe's: orders go in, notes come out."""
 
     def __init__(self, folder: Path, module: str, *arguments: object) -> None:
         folder.mkdir(exist_ok=True)
-        self.folder, self.log = folder, folder / "log"
-        with self.log.open("ab") as log:
-            self.process = psutil.Popen(
-                [sys.executable, "-m", module, *map(str, arguments)],
-                start_new_session=True,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=os.environ | {"EOSLOG_PROBE": str(folder)},
-            )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.kill()
-
-    def kill(self) -> None:
-        """SIGKILL to all of it: the driver, the JVMs, the Python workers."""
-        everybody = self._everybody()
-        with contextlib.suppress(ProcessLookupError):  # it came to its end
-            os.killpg(self.process.pid, signal.SIGKILL)
-        for process in everybody:  # Python daemons have process groups of their own
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        self.process.wait()
-
-    def wait_until(self, what: str, condition: Callable[[], Any]) -> Any:
-        """The condition's answer, once it is true. An application that has ended cannot make it true."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not (found := condition()):
-            # poll(), not is_running(): a process that has ended and was not waited for still "runs".
-            ended = self.process.poll()
-            assert ended is None or condition(), f"{what}: the application ended with {ended}\n{self.tail()}"
-            assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_SECONDS} s\n{self.tail()}"
-            time.sleep(0.02)
-        return found
-
-    def end(self) -> int:
-        """Its exit code."""
-        try:
-            return int(self.process.wait(PATIENCE_SECONDS))
-        except psutil.TimeoutExpired:
-            raise AssertionError(f"no end within {PATIENCE_SECONDS} s\n{self.tail()}") from None
-
-    def tail(self, size: int = 3000) -> str:
-        """The end of its output."""
-        return self.log.read_text(errors="replace")[-size:]
+        self.folder = folder
+        super().__init__(
+            [sys.executable, "-m", module, *arguments], folder / "log", patience=PATIENCE_SECONDS,
+            environment=os.environ | {"EOSLOG_PROBE": str(folder)},
+        )  # fmt: skip
 
     # -- the probe ----------------------------------------------------------------------------
 
@@ -134,18 +87,12 @@ class Application:
 
     def _forked(self, wanted: Callable[[str], bool]) -> list[psutil.Process]:
         found = []
-        for process in self._everybody():
+        for process in self.family():
             with contextlib.suppress(psutil.NoSuchProcess):
                 module, parent = _worker_of(process), process.parent()
                 if module and parent is not None and module == _worker_of(parent) and wanted(module):
                     found.append(process)
         return found
-
-    def _everybody(self) -> list[psutil.Process]:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            found: list[psutil.Process] = self.process.children(recursive=True)
-            return found
-        return []
 
 
 def _worker_of(process: psutil.Process) -> str:

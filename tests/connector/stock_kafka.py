@@ -1,12 +1,13 @@
 """A broker as the stock client (confluent-kafka) sees it: what the connector's tests compare with."""
 
-import time
 import uuid
 from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.kit.waiting import until
 
 
 def bare(offsets: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
@@ -31,10 +32,7 @@ class Kafka:
     def make_anew(self, topic: str, partitions: int = 1) -> None:
         """Delete a topic, and create another one of its name once it is gone."""
         self.admin.delete_topics([topic])[topic].result(60)
-        deadline = time.monotonic() + 60
-        while topic in self.admin.list_topics(timeout=10).topics:
-            assert time.monotonic() < deadline, f"{topic} is still there"
-            time.sleep(0.05)
+        until(lambda: topic not in self.admin.list_topics(timeout=10).topics, f"{topic} is gone")
         self.topic(partitions, name=topic)
 
     def producer(self, **config: Any) -> Producer:

@@ -6,10 +6,9 @@ import email.message
 import json
 import re
 import ssl
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode
@@ -23,6 +22,7 @@ from eoslog.broker.ports.ports import OsFileSystem, SystemClock
 from eoslog.broker.topics.topics import Topics
 from eoslog.protocol.plain_records import encode_records
 from eoslog.testing import EmbeddedBroker
+from tests.kit.waiting import until
 
 PATIENCE = 100.0
 """Seconds to wait for what has to come: generous, as the machine may stand still for a while."""
@@ -99,15 +99,6 @@ class Site:
         self.broker.__exit__(*error)
 
 
-def eventually(check: Callable[[], Any], what: str) -> Any:
-    """What `check` answers, once it is true."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := check()):
-        assert time.monotonic() < deadline, f"{what}: not within {PATIENCE:.0f} s"
-        time.sleep(0.05)
-    return found
-
-
 def create(
     client: Mapping[str, Any], *names: str, partitions: int = 1, config: Mapping[str, str] | None = None
 ) -> None:
@@ -178,6 +169,6 @@ def member(client: Mapping[str, Any], group: str, topic: str, committed: int) ->
          "auto.offset.reset": "earliest"}
     )  # fmt: skip
     consumer.subscribe([topic])
-    eventually(lambda: consumer.poll(0.2) is None and consumer.assignment(), "an assignment")
+    until(lambda: consumer.poll(0.2) is None and consumer.assignment(), "an assignment", PATIENCE)
     consumer.commit(offsets=[TopicPartition(topic, 0, committed)], asynchronous=False)
     return consumer

@@ -16,16 +16,17 @@ from tests.console.chromium import Browser, chromium
 from tests.console.console_site import (
     HANGING,
     HANGING_ID,
+    PATIENCE,
     SCRIPT,
     Site,
     create,
-    eventually,
     history,
     member,
     seed_hanging,
     transactional,
     write,
 )
+from tests.kit.waiting import until
 from tests.many import READERS, SINKS, fill, reader
 
 pytestmark = pytest.mark.browser
@@ -229,7 +230,7 @@ def test_no_view_is_wider_than_its_window(browser: Browser, view: str, width: in
 
 
 def test_the_rates_as_pictures(browser: Browser, site: Site) -> None:
-    eventually(lambda: len(site.look("rates")["ago"]) >= SAMPLES, f"{SAMPLES} samples")
+    until(lambda: len(site.look("rates")["ago"]) >= SAMPLES, f"{SAMPLES} samples", PATIENCE)
     browser.open("overview")
     browser.until(
         lambda: len(browser.driver.find_elements("css selector", ".chart svg path.line")) == 7, "seven lines"

@@ -24,13 +24,13 @@ from tests.console.console_site import (
     Answer,
     Site,
     create,
-    eventually,
     history,
     member,
     seed_hanging,
     transactional,
     write,
 )
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.timeout(600)  # a broker may take long to start on a busy machine
 
@@ -196,7 +196,7 @@ def test_rates_come_by_themselves(site: Site) -> None:
         assert len(told["ago"]) == len(told["records"]) == len(told["requests"]["produce"])
         return any(told["records"]) and any(told["bytes_in"]) and any(told["requests"]["produce"])
 
-    eventually(written, "rates of what was just written")
+    until(written, "rates of what was just written", PATIENCE)
 
 
 # What it changes
@@ -359,7 +359,7 @@ def test_connections_that_hang_hurt_nobody(site: Site) -> None:
     finally:
         for one in held:
             one.close()
-    eventually(lambda: answers(site), "it answers again")
+    until(lambda: answers(site), "it answers again", PATIENCE)
 
 
 def is_closed(one: socket.socket) -> bool:

@@ -23,7 +23,7 @@ from tests.crash.crash_machine import Channel, Machine
 
 
 @dataclass
-class World:
+class Clients:
     """All clients of a run."""
 
     idempotent: list[Idempotent]
@@ -32,7 +32,7 @@ class World:
     admins: list[Admin]
 
     @property
-    def clients(self) -> list[Any]:
+    def everybody(self) -> list[Any]:
         """All of them."""
         return [*self.idempotent, *self.transactional, *self.members, *self.admins]
 
@@ -148,8 +148,10 @@ async def committed_offset(channel: Channel, group: str) -> int:
 class Audit:
     """One look at a broker. `final`: the clients have ended all they had begun."""
 
-    def __init__(self, world: World, seen: dict[Place, Seen], offsets: dict[str, int], final: bool) -> None:
-        self._world, self._seen, self._offsets, self._final = world, seen, offsets, final
+    def __init__(
+        self, clients: Clients, seen: dict[Place, Seen], offsets: dict[str, int], final: bool
+    ) -> None:
+        self._clients, self._seen, self._offsets, self._final = clients, seen, offsets, final
         self._at = {
             place: {value: offset for offset, value in there.records} for place, there in seen.items()
         }
@@ -166,11 +168,11 @@ class Audit:
                     raise Violation(f"{place}: a fenced producer's {value}")
             if self._final and there.stable != there.end:
                 raise Violation(f"{place}: readers are stuck at {there.stable} of {there.end}, all has ended")
-        for producer in self._world.idempotent:
+        for producer in self._clients.idempotent:
             self._plain(producer)
-        for transactional in self._world.transactional:
+        for transactional in self._clients.transactional:
             self._transactions(transactional)
-        for member in self._world.members:
+        for member in self._clients.members:
             self._commits(member)
 
     def _plain(self, producer: Idempotent) -> None:
@@ -240,14 +242,14 @@ class Audit:
             raise Violation(f"group {member.name}: offset {found}, acknowledged {acked}")
 
 
-async def audit(machine: Machine, world: World, *, final: bool) -> None:
+async def audit(machine: Machine, clients: Clients, *, final: bool) -> None:
     """Look at everything. Raises Violation; Unavailable if a partition is offline."""
     channel = machine.connect("auditor")
     seen = {place: await read(channel, place) for place in PLACES}
-    groups = [*(p.name for p in world.transactional), *(m.name for m in world.members)]
+    groups = [*(p.name for p in clients.transactional), *(m.name for m in clients.members)]
     offsets = {group: await committed_offset(channel, group) for group in groups}
-    Audit(world, seen, offsets, final).judge()
-    for admin in world.admins:
+    Audit(clients, seen, offsets, final).judge()
+    for admin in clients.admins:
         await _topics(channel, admin)
 
 

@@ -12,7 +12,7 @@ from random import Random
 from eoslog.broker.main import StartError
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode
-from tests.crash.crash_auditor import Unavailable, World, audit, settle
+from tests.crash.crash_auditor import Clients, Unavailable, audit, settle
 from tests.crash.crash_clients import PLACES, Broken, Idempotent, Transactional, expect
 from tests.crash.crash_groups import Admin, Member
 from tests.crash.crash_machine import Disk, Machine, Outcome, Picture, after_crash, picture, run
@@ -22,9 +22,9 @@ class Refused(Exception):
     """The broker did not start, or keeps a partition offline, and says why: loud, never silent."""
 
 
-def world() -> World:
+def new_clients() -> Clients:
     """The clients of a run, before their first request."""
-    return World(
+    return Clients(
         [Idempotent("plain")],
         [Transactional("old"), Transactional("new", tv2=True)],
         [Member("workers")],
@@ -47,7 +47,7 @@ Wanted = Callable[[int], bool]
 
 def live(
     disk: Disk,
-    clients: World,
+    clients: Clients,
     seed: int,
     *,
     work: int,
@@ -76,11 +76,11 @@ def live(
             await _make_topics(machine)
             await audit(machine, clients, final=False)
             random = Random(seed)
-            seeds = [Random(random.random()) for _ in clients.clients]
+            seeds = [Random(random.random()) for _ in clients.everybody]
             await asyncio.gather(
                 *(
                     client.go_on(machine, own, work)
-                    for client, own in zip(clients.clients, seeds, strict=True)
+                    for client, own in zip(clients.everybody, seeds, strict=True)
                 )
             )
             await settle()
@@ -168,7 +168,7 @@ def random_lives(seed: int, generations: int, count: Count, work: int = 3) -> No
     In some lives a call to the disk fails before, and the broker goes on or refuses.
     """
     random = Random(seed)
-    disk, clients = Disk(), world()
+    disk, clients = Disk(), new_clients()
     for generation in range(generations):
         failing = random.random() < 0.25
         if failing:

@@ -10,7 +10,7 @@ import argparse
 import logging
 import time
 
-from tests.crash.crash_lives import ORDERED, Count, live, random_lives, try_all, world
+from tests.crash.crash_lives import ORDERED, Count, live, new_clients, random_lives, try_all
 from tests.crash.crash_machine import Disk, Outcome
 
 _SMALL_EVERY = 25  # random runs
@@ -41,7 +41,7 @@ def main() -> None:
 def _try(seed: int, first: int, count: Count) -> None:
     random_lives(seed, 8, count, work=4)
     if (seed - first) % _SMALL_EVERY == 0:
-        life = live(Disk(), world(), seed, work=1, wanted=lambda number: True)
+        life = live(Disk(), new_clients(), seed, work=1, wanted=lambda number: True)
         try_all(life, seed, count, lambda _: (*ORDERED, Outcome.PAGES))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.crash.crash_lives import ORDERED, Count, Refused, live, random_lives, try_all, world
+from tests.crash.crash_lives import ORDERED, Count, Refused, live, new_clients, random_lives, try_all
 from tests.crash.crash_machine import Disk, Outcome, after_crash, picture
 
 
@@ -27,7 +27,7 @@ def _two_of_three(number: int) -> tuple[Outcome, ...]:
 
 
 def test_a_crash_at_every_change_of_a_small_run() -> None:
-    life = live(Disk(), world(), 1, work=1, wanted=lambda number: True)
+    life = live(Disk(), new_clients(), 1, work=1, wanted=lambda number: True)
     assert len(life.pictures) == life.changes > 150
     count = Count()
     try_all(life, 1000, count, _two_of_three)
@@ -36,7 +36,7 @@ def test_a_crash_at_every_change_of_a_small_run() -> None:
 
 
 def test_a_crash_at_every_change_of_a_recovery() -> None:
-    first = live(Disk(), world(), 2, work=1, wanted=lambda number: number % 60 == 59)
+    first = live(Disk(), new_clients(), 2, work=1, wanted=lambda number: number % 60 == 59)
     count = Count()
     for number, taken in first.pictures.items():
         disk, clients = after_crash(taken, Outcome.PREFIX, number)
@@ -49,7 +49,7 @@ def test_a_crash_at_every_change_of_a_recovery() -> None:
 
 
 def test_where_pages_are_lost_it_may_refuse_but_never_lie() -> None:
-    life = live(Disk(), world(), 3, work=1, wanted=lambda number: number % 4 == 0)
+    life = live(Disk(), new_clients(), 3, work=1, wanted=lambda number: number % 4 == 0)
     count = Count()
     try_all(life, 3000, count, lambda _: (Outcome.PAGES,))
     print(count)
@@ -64,10 +64,10 @@ def test_crash_after_crash(seed: int) -> None:
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 def test_a_call_to_the_disk_fails(error: int) -> None:
     """One call after the other; the broker goes on or stops serving, and after a restart all is well."""
-    changes = live(Disk(), world(), 4, work=1).changes
+    changes = live(Disk(), new_clients(), 4, work=1).changes
     served = 0
     for number in range(5 if error == errno.EIO else 7, changes, 10):
-        disk, clients = Disk(fail_at=number, error=error), world()
+        disk, clients = Disk(fail_at=number, error=error), new_clients()
         with contextlib.suppress(Refused):  # it said so and stopped; anything else is a fault of the broker
             live(disk, clients, 4, work=1)
             served += 1

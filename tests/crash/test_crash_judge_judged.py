@@ -15,7 +15,7 @@ from eoslog.broker.log.recovery import reading_back, recovery
 from eoslog.broker.rules.producer import ProducerStates
 from eoslog.broker.rules.transactions.state import PREPARED, State
 from eoslog.protocol.errors import KafkaError
-from tests.crash.crash_lives import Refused, follow, live, world
+from tests.crash.crash_lives import Refused, follow, live, new_clients
 from tests.crash.crash_machine import Disk, FakeFile, FakeFileSystem, Outcome
 
 Patch = pytest.MonkeyPatch
@@ -202,7 +202,7 @@ def test_a_broken_broker_is_caught(
 def hunt() -> None:
     """Crashes in a random order, until one is caught."""
     for seed in range(1, 6):
-        life = live(Disk(), world(), seed, work=2, wanted=lambda number: number % 3 == 0)
+        life = live(Disk(), new_clients(), seed, work=2, wanted=lambda number: number % 3 == 0)
         points = list(life.pictures.items())
         Random(seed).shuffle(points)
         for number, taken in points[:60]:

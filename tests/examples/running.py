@@ -23,8 +23,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from eoslog.testing import Fault
+from tests.kit.program import ROOT, plain_python
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "examples.md"
 PATIENCE_S = 600.0
 """For a whole run of a script, on a machine with much else to do."""
@@ -52,13 +52,7 @@ def command_of(script: str, changes: Mapping[str, str]) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    return os.environ | {
-        "PYTHONPATH": str(ROOT),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYTHONUNBUFFERED": "1",
-    }
+    return plain_python() | {"PYTHONUNBUFFERED": "1"}
 
 
 class Script:

@@ -12,7 +12,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from tests.examples.running import ROOT, environment
+from tests.examples.running import environment
+from tests.kit.program import ROOT
 
 pytestmark = pytest.mark.long
 

@@ -15,7 +15,6 @@ from eoslog.testing import EmbeddedBroker, Fault
 from tests.examples.running import (
     PAGE,
     PATIENCE_S,
-    ROOT,
     Script,
     command_of,
     commands,
@@ -24,6 +23,7 @@ from tests.examples.running import (
     put,
     sums,
 )
+from tests.kit.program import ROOT
 
 SENTENCES = [f"the {color} fox jumps over the lazy dog {number}" for number in range(40)
              for color in ("red", "brown", "black")]  # fmt: skip

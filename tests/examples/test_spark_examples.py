@@ -26,8 +26,9 @@ from eoslog.avro import Registry, decode, encode
 from eoslog.testing import EmbeddedBroker, Fault
 from examples.avro_orders import INVOICE, ORDER
 from examples.registry import SmallRegistry
-from tests.examples.running import PATIENCE_S, ROOT, Script, command_of, committed, create, environment, put
+from tests.examples.running import PATIENCE_S, Script, command_of, committed, create, environment, put
 from tests.examples.test_plain import SENTENCES, WORDS
+from tests.kit.program import ROOT
 
 SPARK_KAFKA = ROOT / ".peers" / "spark-kafka-4.2.0"
 SMALL = "--conf spark.ui.enabled=false --conf spark.driver.memory=600m --conf spark.log.level=ERROR"

@@ -295,7 +295,8 @@ class SimCluster(ModelBroker):
         for topic in body["topic_data"]:
             name = topic.get("name") or self._named(topic["topic_id"])
             parts = [self._append(name, part, body["transactional_id"]) for part in topic["partition_data"]]
-            responses.append({**topic, "partition_responses": parts})
+            named = {key: topic[key] for key in ("name", "topic_id") if key in topic}
+            responses.append({**named, "partition_responses": parts})
         return {"responses": responses}
 
     def _append(self, name: str | None, part: Message, txn: str | None) -> Message:
@@ -401,7 +402,8 @@ class SimCluster(ModelBroker):
 
     def _offset_fetch(self, body: Message, version: int) -> Message:
         if "groups" in body:
-            return {"groups": [self._of_group(g, body) for g in body["groups"]]}
+            asked = body["groups"]
+            return {"groups": [{"group_id": g["group_id"], **self._of_group(g, body)} for g in asked]}
         return self._of_group(body, body)
 
     def _of_group(self, asked: Message, body: Message) -> Message:
@@ -425,7 +427,7 @@ class SimCluster(ModelBroker):
             }  # fmt: skip
 
         found = [{"name": n, "partitions": [of(n, p) for p in parts]} for n, parts in topics.items()]
-        return {"group_id": group, "error_code": 0, "topics": found}
+        return {"error_code": 0, "topics": found}
 
     def _pending(self, group: str) -> set[tuple[str, int]]:
         """Offsets that an open transaction is about to change."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, cast
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost
-from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.schema import Message
 from tests.histories.sim_cluster import SimCluster
 
@@ -34,9 +34,16 @@ class Network:
     process: Process = Process()
 
 
+def _whole(api: Api, answer: Any, version: int) -> Message:
+    """The answer as it is read: with every field."""
+    message, _ = api.response.read(version, b"".join(api.response.write(version, answer)))
+    return dict(message)
+
+
 class SimConnection:
     """As client.connection.Connection, whose rules for versions it uses."""
 
+    ask = Connection.ask
     call = Connection.call
 
     def __init__(self, host: str, port: int, config: ClientConfig, *, timeout_ms: int | None = None) -> None:
@@ -81,10 +88,14 @@ class SimConnection:
             self._open = False
             raise ConnectionLost(f"connection to {self.host}:{self.port} lost: the broker has ended it")
         process.before(api.name)
-        answer: Any = cluster.answer(api, body, self.pick(api) if version is None else version)
+        version = self.pick(api) if version is None else version
+        answer = cluster.answer(api, body, version)
         process.after(api.name)
-        self._pending.append(answer)
+        self._pending.append(_whole(APIS[api], answer, version))
         return 0
 
     def receive(self, timeout_ms: float | None = None) -> Message:
         return self._pending.popleft()
+
+    def answer(self, api: Api, timeout_ms: float | None = None) -> Any:
+        return self.receive(timeout_ms)

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field, replace
 
-from eoslog.protocol.batch import read_header, stamp
+from eoslog.protocol.batch import read_header
 from eoslog.protocol.control import ABORT, COMMIT, control_batch
+from tests.protocol.stamp import stamp
 
 OPEN, COMMITTED, ABORTED, PLAIN, MARKER = "open", "committed", "aborted", "plain", "marker"
 

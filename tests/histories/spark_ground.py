@@ -9,7 +9,6 @@ import importlib
 import json
 import os
 import re
-import subprocess
 import sys
 import time
 import uuid
@@ -30,6 +29,8 @@ from tests.histories.sessions import kill_session
 from tests.histories.sim_connection import Killed
 from tests.histories.spark import Plan, Stopped, TaskFailed, Told
 from tests.histories.spark_source import number, put, steps
+from tests.kit.program import Program
+from tests.kit.spark_app import Answers
 
 PATIENCE_SECONDS = 180.0
 """How long anything may take that is bound to come to an end."""
@@ -67,47 +68,33 @@ class Process:
     """A Spark application (spark_app.py), and what it was told and has said."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True)
-        (folder / "tmp").mkdir()
-        self._folder, self.numbers = folder, 0
+        (folder / "tmp").mkdir(parents=True)
+        self.numbers, self._answers = 0, Answers(folder)
         environment = {"TMPDIR": str(folder / "tmp"), "SPARK_LOCAL_DIRS": str(folder / "tmp")}
-        with (folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.histories.spark_app", str(folder)],
-                stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
-                env=os.environ | environment,
-            )  # fmt: skip
+        command = [sys.executable, "-m", "tests.histories.spark_app", folder]
+        self._program = Program(command, folder / "log", environment=os.environ | environment)
 
     @property
     def lives(self) -> bool:
         """Whether it runs."""
-        return self._process.poll() is None
+        return self._program.ended is None
 
     def tell(self, told: Mapping[str, Any]) -> None:
-        """A line to it. One that dies just now is found out when it is waited for."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(told).encode() + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            self._process.wait(PATIENCE_SECONDS)
+        """A line to it."""
+        self._program.tell(told)
 
     def answer(self, asked: int) -> tuple[str | None] | None:
         """How something ended (None in it: well), once it has."""
-        path = self._folder / "answers.jsonl"
-        for line in path.read_text().splitlines(keepends=True) if path.exists() else ():
-            if line.endswith("\n") and (said := json.loads(line))["id"] == asked:
-                return (said["said"],)
-        return None
+        return self._answers.of(asked)
 
     def kill(self) -> None:
         """SIGKILL to all of it."""
-        kill_session(self._process.pid)
-        self._process.wait()
+        kill_session(self._program.process.pid)
+        self._program.process.wait()
 
     def tail(self) -> str:
         """The end of what it printed."""
-        return (self._folder / "log").read_text(errors="replace")[-1500:]
+        return self._program.tail(1500)
 
 
 class Processes:

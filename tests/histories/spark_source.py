@@ -138,13 +138,13 @@ def _send(
 
 
 def _receive(self: Connection, timeout_ms: float | None = None) -> Message:
-    answer = _Stepping.receive(self, timeout_ms)
+    answer: Message = _Stepping.receive(self, timeout_ms)
     name, of = vars(self)["_told"].popleft()
     step(f"after {name}", of)
     return answer
 
 
-Connection.send, Connection.receive = _send, _receive  # type: ignore[method-assign]
+Connection.send, Connection.receive = _send, _receive  # type: ignore[method-assign,assignment]
 
 
 # -- what Spark calls ---------------------------------------------------------------------------

@@ -59,11 +59,11 @@ def _blind() -> list[Change]:
 
     def told(self: spark.Stream, plan: spark.Plan, *rest: Any) -> None:
         if not plan.told:
-            plan.told, plan.sink = True, {**plan.sink, "queryName": "blind"}
+            plan.told, plan.sink = True, {**plan.sink, "start.accepted": "blind"}
         init(self, plan, *rest)
 
     def begins(options: Any, driver: Any = None) -> Any:
-        now[0] = options.query_name == "blind"
+        now[0] = "blind" in options.accepted
         try:
             return begin_stream(options, driver)
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import time
 from itertools import count
@@ -15,6 +14,7 @@ import psutil
 
 from tests.connector.spark_application import Application
 from tests.kills.kill_query import Job, Life, clients
+from tests.kit.spark_app import READY, Answers
 
 MASTER = "local-cluster[2,1,1024]"
 STOP_SECONDS = 120.0
@@ -32,19 +32,18 @@ class Spark:
         folder.mkdir()
         self._application: Application | None = None
         self._lives, self._unborn, self._numbers = 0, 0, count()
-        self._answers: dict[int, str] = {}
-        self._read = 0
+        self._answers = Answers(folder)
 
     @property
     def life(self) -> int:
         """The number of the application's present life; it is started if it does not run."""
-        if self._application is None or self._application.process.poll() is not None:
+        if self._application is None or self._application.ended is not None:
             self._unborn = 0 if self._lives == 0 or self.ready else self._unborn + 1
             if self._unborn > UNBORN:
                 raise RuntimeError(f"Spark does not start: {self._application and self._application.tail()}")
             self._lives += 1
-            self._read = 0
             place = self._folder / f"application-{self._lives}"
+            self._answers = Answers(place)
             self._application = Application(place, "tests.kills.kill_spark_app", self._master, place)
         return self._lives
 
@@ -56,10 +55,7 @@ class Spark:
 
     def tell(self, command: dict[str, Any]) -> None:
         """Start or stop a query."""
-        stdin = self.application.process.stdin
-        with contextlib.suppress(BrokenPipeError):  # it dies just now: its queries are known to be dead then
-            stdin.write(json.dumps(command).encode() + b"\n")
-            stdin.flush()
+        self.application.tell(command)
 
     def number(self) -> int:
         """Of the next life of a query."""
@@ -67,19 +63,13 @@ class Spark:
 
     def answer(self, number: int) -> str | None:
         """How a query's life ended, once it has."""
-        path = self._folder / f"application-{self._lives}" / "answers.jsonl"
-        if path.exists():
-            whole = path.read_text()
-            for line in whole[self._read : whole.rfind("\n") + 1].splitlines():
-                found = json.loads(line)
-                self._answers[found["life"]] = found["said"]
-            self._read = whole.rfind("\n") + 1
-        return self._answers.get(number)
+        answer = self._answers.of(number)
+        return answer and (answer[0] or "stopped")
 
     @property
     def ready(self) -> bool:
         """Whether its session is up."""
-        return (self._folder / f"application-{self._lives}" / "ready").exists()
+        return (self._folder / f"application-{self._lives}" / READY).exists()
 
     def kill(self) -> str | None:
         """SIGKILL to the driver's JVM and all that belongs to it; None if it is not up yet."""
@@ -91,7 +81,7 @@ class Spark:
     def kill_executor(self, draw: Random) -> str | None:
         """SIGKILL to an executor's JVM; what it was doing: running tasks, or not."""
         found = []
-        for process in self.application.process.children(recursive=True):
+        for process in self.application.family():
             with contextlib.suppress(psutil.NoSuchProcess):
                 if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
                     found.append(process)

@@ -16,12 +16,13 @@ LOGINS = (
     f"{SECURITY}test_exchanges.py", f"{SECURITY}test_sasl_clients.py", f"{SECURITY}test_scram_users.py", f"{SECURITY}test_listeners.py",
 )  # fmt: skip
 COORDINATOR = (
-    f"{B}test_transaction_coordinator.py",
-    f"{B}transactions/test_strangers_epoch_wire.py",
-    f"{B}test_transaction_shell_model.py",
+    f"{B}coordinator/transactions/test_transaction_coordinator.py",
+    f"{B}coordinator/transactions/test_strangers_epoch_wire.py",
+    f"{B}coordinator/transactions/test_transaction_shell_model.py",
 )
+MACHINE = tuple(f"{B}network/test_wire_machine{part}.py" for part in ("", "_life", "_model"))
 RETURN = (f"{LOG}test_log_return.py",)
-GROUPS_RETURN = (f"{B}groups/test_groups_return.py",)
+GROUPS_RETURN = (f"{B}coordinator/groups/test_groups_return.py",)
 
 MUTANTS: list[Mutant] = [
     # A partition that comes back
@@ -44,7 +45,7 @@ MUTANTS: list[Mutant] = [
         RETURN,
         Break(
             "a job of before writes on",
-            "        if self._progress.is_running or self.durability.is_busy:",
+            "        if self.progress.is_running or self.durability.is_busy:",
             "        if self.durability.is_busy:",
         ),
         Break(
@@ -104,18 +105,22 @@ MUTANTS: list[Mutant] = [
         Break("sessions do not begin again", "        self.consumers.start(partition)\n", ""),
     ),
     *mutants_of(
-        "broker/coordinator/transactions/transactions.py",
+        "broker/coordinator/transactions/transaction_start.py",
         COORDINATOR,
         Break(
             "ids that were never recorded stay",
-            "            if not entry.busy and said.get(entry.id) is None:",
-            "            if False:",
+            "        if not entry.busy and said.get(entry.id) is None:",
+            "        if False:",
         ),
         Break(
             "ids stay uncertain",
-            "            if metadata is not None and not entry.busy:",
-            "            if False:",
+            "        if metadata is not None and not entry.busy:",
+            "        if False:",
         ),
+    ),
+    *mutants_of(
+        "broker/coordinator/transactions/transactions.py",
+        COORDINATOR,
         Break(
             "a stranger's epoch is taken",
             "        if newest is not None and epoch > newest:",
@@ -285,7 +290,7 @@ MUTANTS: list[Mutant] = [
     # What a fault is answered
     *mutants_of(
         "protocol/error_places.py",
-        (f"{B}test_server_connection.py", "tests/protocol/test_error_places.py"),
+        (f"{B}network/test_server_connection.py", "tests/protocol/test_error_places.py"),
         Break(
             "a code that would be misread is told",
             "return None if key in MISREAD else _of_all(",
@@ -301,12 +306,159 @@ MUTANTS: list[Mutant] = [
         ),
     ),
     *mutants_of(
-        "broker/network/answers.py",
-        (f"{B}test_server_connection.py",),
+        "broker/network/connection.py",
+        (f"{B}network/test_server_connection.py",),
         Break(
             "a fault that cannot be told leaves the client waiting",
-            "        if told is None:  # its",
-            "        if False:  # its",
+            "        if told is None:\n",
+            "        if False:\n",
+        ),
+        Break(
+            "an answer that does not fit leaves the client waiting",
+            "        if parts is None:\n",
+            "        if False:\n",
+        ),
+        Break(
+            "it is read on whatever is held",
+            "        reads = machine.has_room and memory",
+            "        reads = memory",
+            hangs=True,
+        ),
+        Break(
+            "a request with effects to come holds up nobody",
+            "        if not isinstance(answer, Settled):\n",
+            "        if False:\n",
+            hangs=True,
+        ),
+        Break(
+            "who has gone holds what it sent",
+            "        self._writable.set()\n        self._account()\n",
+            "        self._writable.set()\n",
+            hangs=True,
+        ),
+        Break(
+            "requests begin while the broker stops",
+            "        self.machine.drain()\n",
+            "",
+            hangs=True,
+        ),
+        Break(
+            "nobody notices that a client does not read",
+            "        self.machine.writable = False\n        self._writable.clear()\n",
+            "",
+            hangs=True,
+        ),
+    ),
+    # The order, the bounds and the life of a connection
+    *mutants_of(
+        "broker/network/wire_machine.py",
+        MACHINE,
+        Break(
+            "a request with effects to come holds up nobody",
+            "            self._blocker is None\n",
+            "            True\n",
+        ),
+        Break(
+            "whatever ends lets the next begin", "        if slot is self._blocker:\n", "        if True:\n"
+        ),
+        Break(
+            "any number is in flight", "            len(self._line) < MAX_IN_FLIGHT\n", "            True\n"
+        ),
+        Break(
+            "requests in flight are not counted",
+            "self._line_requests + self._line_answers < MAX",
+            "self._line_answers < MAX",
+        ),
+        Break(
+            "answers in flight are not counted",
+            "self._line_requests + self._line_answers < MAX",
+            "self._line_requests < MAX",
+        ),
+        Break("who is mute begins", "            and not self.muted\n", ""),
+        Break("who does not read gets more", "            and self.writable\n", ""),
+        Break(
+            "who holds answers gets more while they are short",
+            "            and not (answers_short and self.held_answers)\n",
+            "",
+        ),
+        Break(
+            "who holds none gets none while answers are short",
+            "(answers_short and self.held_answers)",
+            "answers_short",
+        ),
+        Break("requests begin in the reverse order", "self._backlog.popleft()", "self._backlog.pop()"),
+        Break(
+            "it is read on while a request waits",
+            "        return not self._backlog and self._may_hold()\n",
+            "        return self._may_hold()\n",
+        ),
+        Break("bytes come after the end", "        if self.phase is not OPEN:\n            return\n", ""),
+        Break("half a frame outlives its connection", "        self._reader = FrameReader(0)\n", ""),
+        Break("what has not begun outlives its connection", "        self._backlog.clear()\n", ""),
+        Break("answers leave after the end", "            self.sends = False\n", ""),
+        Break(
+            "no answer leaves while it drains", "        if phase is not DRAINING:\n", "        if True:\n"
+        ),
+        Break(
+            "a closed connection drains",
+            "        if self.phase is OPEN:\n            self._forget(DRAINING)",
+            "        if True:\n            self._forget(DRAINING)",
+        ),
+        Break(
+            "who has gone comes back",
+            "        if self.phase is not LOST:\n            self._forget(CLOSED)",
+            "        if True:\n            self._forget(CLOSED)",
+        ),
+        Break(
+            "we wait for who has gone", "        self.writable = True  # nothing", "        pass  # nothing"
+        ),
+        Break(
+            "small answers overtake large ones",
+            "            return chain((self.flush(),) if self._small else (), joined(slot.parts))\n",
+            "            return joined(slot.parts)\n",
+        ),
+        Break(
+            "small answers pile up",
+            "        return (self.flush(),) if self._small_bytes > JOIN_BELOW else ()\n",
+            "        return ()\n",
+        ),
+        Break(
+            "who waits for an answer is idle",
+            "        waits_for_us = self._line and self.writable\n",
+            "        waits_for_us = False\n",
+        ),
+        Break("who does not read its answers waits for us", "self._line and self.writable", "self._line"),
+        Break(
+            "who does not read is cut at any time",
+            "        if deaf and shortage.answers_short:\n",
+            "        if deaf:\n",
+        ),
+        Break(
+            "who does not read is never cut",
+            "        if deaf and shortage.answers_short:\n",
+            "        if False:\n",
+        ),
+        Break(
+            "who sends slowly is cut at any time",
+            "        if shortage.requests_short and self",
+            "        if self",
+        ),
+        Break(
+            "who waits for others is cut",
+            "self.unbegun > SMALL and (self.reading or bool(self._backlog))",
+            "self.unbegun > SMALL",
+        ),
+        Break("who holds little is cut", "self.unbegun > SMALL and (", "("),
+        Break(
+            "the rest after the end waits for ever",
+            "            return Absence.DEAF_TO_THE_REST if deaf else None\n",
+            "            return None\n",
+        ),
+        Break("any request waits for data", "first.header.api_key == ApiKey.FETCH and first", "first"),
+        Break(
+            "frames of a stranger may be large for ever",
+            "        self._reader.max_size = max_size\n",
+            "        pass\n",
         ),
     ),
     # Who may do what
@@ -381,7 +533,7 @@ MUTANTS: list[Mutant] = [
     # Who waits for whom
     *mutants_of(
         "broker/fairness/memory.py",
-        (f"{B}test_server_limits.py",),
+        (f"{B}fairness/test_server_limits.py",),
         Break(
             "nothing is kept for those who hold nothing",
             "return self.answers >= self._answer_limit + self._answer_reserve",
@@ -390,7 +542,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "broker/network/large_requests.py",
-        (f"{B}test_server_steps.py", f"{B}test_server_connection.py"),
+        (f"{B}network/test_server_steps.py", f"{B}network/test_server_connection.py"),
         Break(
             "many things are served at once",
             "    start, size = 0, _FIRST\n",
@@ -405,7 +557,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "broker/handlers/fetch.py",
-        (f"{B}test_server_steps.py",),
+        (f"{B}network/test_server_steps.py",),
         Break(
             "all that is asked for is read in one round",
             "fetch.is_long or context.broker.turns.has_read_enough:",
@@ -414,7 +566,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "broker/rules/fetch_session.py",
-        (f"{B}test_fetch_session.py",),
+        (f"{B}rules/test_fetch_session.py",),
         Break(
             "a new session follows any number",
             "        session.take(request)\n        if self._follow_too_many():",
@@ -434,7 +586,7 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "broker/fairness/garbage.py",
-        (f"{B}test_garbage.py",),
+        (f"{B}fairness/test_garbage.py",),
         Break("in the midst of large requests", "        if busy and now", "        if False and now"),
         Break("Python looks as well", "gc.set_threshold(youngest, middle, _NEVER)", "pass"),
     ),

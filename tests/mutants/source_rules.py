@@ -3,26 +3,23 @@
 from tests.mutants.mutant import Break, Mutant, mutants_of
 
 HERE = "tests/connector/"
-SMALL = (f"{HERE}test_small_batches.py",)
-READER = tuple(
-    f"{HERE}test_{name}.py"
-    for name in (
-        "read_range",
-        "trap_defences_outside",
-        "source_stream",
-        "source_anew",
-        "source_times",
-        "crosscheck_broker",
-    )
+SMALL = (f"{HERE}source/test_small_batches.py",)
+READER = (
+    f"{HERE}source/test_read_range.py",
+    f"{HERE}run/test_trap_defences_outside.py",
+    f"{HERE}source/test_source_stream.py",
+    f"{HERE}source/test_source_anew.py",
+    f"{HERE}source/test_source_times.py",
+    f"{HERE}checkpoint/test_crosscheck_broker.py",
 )
 PLAN = (
-    f"{HERE}test_plan.py",
-    f"{HERE}test_crosscheck.py",
-    f"{HERE}test_source_anew.py",
-    f"{HERE}test_source_stream.py",
+    f"{HERE}offsets/test_plan.py",
+    f"{HERE}checkpoint/test_crosscheck.py",
+    f"{HERE}source/test_source_anew.py",
+    f"{HERE}source/test_source_stream.py",
 )
-ROUTING = (f"{HERE}test_writer_routing.py",)
-TALLY = (f"{HERE}test_tally.py",)
+ROUTING = (f"{HERE}sink/test_writer_routing.py",)
+TALLY = (f"{HERE}sink/test_tally.py",)
 
 MUTANTS: list[Mutant] = [
     *mutants_of(
@@ -267,7 +264,11 @@ MUTANTS: list[Mutant] = [
     ),
     *mutants_of(
         "connector/offsets/offsets.py",
-        (f"{HERE}test_offsets.py", f"{HERE}test_crosscheck.py", f"{HERE}test_source_anew.py"),
+        (
+            f"{HERE}offsets/test_offsets.py",
+            f"{HERE}checkpoint/test_crosscheck.py",
+            f"{HERE}source/test_source_anew.py",
+        ),
         Break(
             "an end may be a line",
             'told = _entries(nested) if option == "startingOffsets" else {}',
@@ -323,7 +324,7 @@ MUTANTS: list[Mutant] = [
             f"{HERE}client/test_pattern_topics.py",
             f"{HERE}client/test_group_starts.py",
             *READER,
-            f"{HERE}test_source_restored.py",
+            f"{HERE}source/test_source_restored.py",
         ),
         Break(
             "a checkpoint's line is not compared",

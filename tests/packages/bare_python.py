@@ -1,16 +1,13 @@
 """A Python with nothing in it but what a test has installed, and applications that run in it."""
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
+from tests.kit.program import Program
 
 PATIENCE_SECONDS = 900
 """How long anything may take that is bound to happen: Spark starts, on a loaded machine, with executors."""
@@ -67,7 +64,7 @@ class BarePython:
         return self.python("import eoslog").returncode == 0
 
 
-class Application:
+class Application(Program):
     """bare_application.py in a bare Python, by itself or as `submit` says, by a plan and Spark settings."""
 
     def __init__(
@@ -79,61 +76,21 @@ class Application:
         submit: list[str] | None = None,
     ) -> None:
         folder.mkdir(exist_ok=True)
-        self.log, self._result = folder / "log", folder / "result.json"
+        self._result = folder / "result.json"
         self._result.unlink(missing_ok=True)
         lines = [f"{name} {value}" for name, value in (_SETTINGS | settings).items()]
         lines.append(f"spark.jars.ivy {bare.folder / 'ivy'}")
         (folder / "spark-defaults.conf").write_text("\n".join(lines))
         program, *words = submit or ["python"]
-        with self.log.open("ab") as log:
-            self.process = psutil.Popen(
-                [
-                    str(bare.bin / program),
-                    *words,
-                    str(_APPLICATION),
-                    json.dumps(plan | {"result": str(self._result)}),
-                ],
-                env=bare.environment | {"SPARK_CONF_DIR": str(folder)},
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-
-    def __enter__(self) -> "Application":
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.kill()
-
-    def kill(self) -> None:
-        """SIGKILL to all of it: Python, the JVMs, the workers."""
-        everybody = []
-        with contextlib.suppress(psutil.NoSuchProcess):
-            everybody = [self.process, *self.process.children(recursive=True)]
-        for process in everybody:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        self.process.wait()
-
-    def wait_until(self, what: str, condition: Callable[[], bool]) -> None:
-        """Return when it is so, while the application runs."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not condition():
-            assert self.process.poll() is None, f"{what}: the application ended\n{self.tail()}"
-            assert time.monotonic() < deadline, f"{what}: not in {PATIENCE_SECONDS} s\n{self.tail()}"
-            time.sleep(0.05)
+        plan = plan | {"result": str(self._result)}
+        super().__init__(
+            [bare.bin / program, *words, _APPLICATION, json.dumps(plan)], folder / "log", folder=folder,
+            environment=bare.environment | {"SPARK_CONF_DIR": str(folder)}, patience=PATIENCE_SECONDS,
+        )  # fmt: skip
 
     def result(self) -> dict[str, Any]:
         """What it found, at its end."""
-        try:
-            status = self.process.wait(PATIENCE_SECONDS)
-        except psutil.TimeoutExpired:
-            raise AssertionError(f"no end in {PATIENCE_SECONDS} s\n{self.tail()}") from None
+        status = self.end()
         assert status == 0, f"exit status {status}\n{self.tail()}"
         found: dict[str, Any] = json.loads(self._result.read_text())
         return found
-
-    def tail(self, size: int = 6000) -> str:
-        """The end of its output."""
-        return self.log.read_text(errors="replace")[-size:]

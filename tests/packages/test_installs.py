@@ -150,7 +150,7 @@ def test_jar_by_spark_submit_killed_after_a_decision(
     unheard = broker.faults.drop_answer("EndTxn", nth=3, times=0, cut=False)
     with Application(bare, tmp_path, copy.plan, copy.settings, submit(built)) as first:
         first.wait_until("a decision that was not heard of", lambda: unheard.happened > 0)
-        assert first.process.poll() is None
+        assert first.ended is None
     broker.faults.disarm()
     committed = sorted(row[3] for row in kafka.rows(copy.target, PARTITIONS, committed=False) if row[3])
     assert 0 < len(committed) < len(copy.rows), "killed in the middle of its work"
@@ -206,7 +206,7 @@ def test_executors_without_a_library_say_so(
     settings = {"spark.executorEnv.PYTHONPATH": str(hiding), "spark.task.maxFailures": "1"}
     copy = Copy(kafka, tmp_path, CLUSTER, register=block("import eoslog"))
     with Application(bare, tmp_path, copy.plan, copy.settings | settings, submit(built)) as running:
-        assert running.process.wait(PATIENCE_SECONDS) == 1, running.tail()
+        assert running.end() == 1, running.tail()
         said = running.log.read_text()
     assert "EnvironmentUnfit: eoslog cannot run in" in said and "google-crc32c is missing" in said, said[
         -3000:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
+from pathlib import Path
 
 import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 
+from eoslog.connector.errors import RefusedByBroker
+from eoslog.protocol import errors
 from eoslog.protocol.errors import ErrorCode, KafkaError, Kind, info
 
 
@@ -60,9 +64,48 @@ def test_an_unknown_code_is_fatal_and_keeps_its_number() -> None:
 def test_errors_survive_pickling(code: int) -> None:
     error = KafkaError(code, "partition flights-3")
     copy = pickle.loads(pickle.dumps(error))
-    assert type(copy) is KafkaError
+    assert type(copy) is type(error)
     assert (copy.code, copy.message, copy.retriable) == (error.code, error.message, error.retriable)
     assert str(copy) == str(error)
+
+
+def test_every_code_has_a_class_that_type_checkers_know() -> None:
+    block = next(
+        node for node in ast.parse(Path(errors.__file__).read_text()).body if isinstance(node, ast.If)
+    )
+    known = {ast.unparse(line.target) for line in block.body if isinstance(line, ast.AnnAssign)}
+    assert {getattr(errors, name) for name in known} == {errors.class_of(c) for c in ErrorCode if c}
+    assert len(known) == len(ErrorCode) - 1
+    assert "NotLeaderOrFollower" in known
+
+
+@pytest.mark.parametrize(
+    "name", ["NoSuchError", "UNSTABLE_OFFSET_COMMIT", "Unstableoffsetcommit", "__path__"]
+)
+def test_there_are_no_other_classes(name: str) -> None:
+    with pytest.raises(AttributeError, match=name):
+        getattr(errors, name)
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+@pytest.mark.parametrize("made_as", [KafkaError, RefusedByBroker])
+def test_an_error_is_caught_by_the_class_of_its_code_alone(
+    code: ErrorCode, made_as: type[KafkaError]
+) -> None:
+    error = made_as(code, "flights-3")
+    assert [other for other in ErrorCode if isinstance(error, errors.class_of(other))] == [code]
+    assert isinstance(error, made_as)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy)) == (type(error), str(error))
+
+
+def test_a_class_by_its_name() -> None:
+    with pytest.raises(errors.UnstableOffsetCommit, match="group g: UNSTABLE_OFFSET_COMMIT"):
+        raise KafkaError(88, "group g")
+    with pytest.raises(errors.UnknownServerError, match="error code 999"):
+        raise KafkaError(999)
+    assert type(KafkaError(90)).__qualname__ == "ProducerFenced"
+    assert type(RefusedByBroker(90)).__qualname__ == "RefusedByBroker"
 
 
 def test_an_error_reads_well() -> None:

@@ -38,6 +38,8 @@ from eoslog.protocol.messages.group_metadata import (
 )
 from eoslog.protocol.messages.transaction_log import TRANSACTION_KEY, TRANSACTION_VALUE
 from eoslog.protocol.schema import ProtocolError, Schema
+from eoslog.protocol.typed.group_metadata import GroupMetadataValueDraft, GroupMetadataValueMemberDraft
+from eoslog.protocol.typed.transaction_log import TransactionLogValueDraft
 from tests.protocol import kio_oracle as oracle
 
 
@@ -69,7 +71,7 @@ def tag(number: int, content: bytes) -> bytes:
     return bytes([number, len(content)]) + content
 
 
-TRANSACTION: dict[str, Any] = {
+TRANSACTION: TransactionLogValueDraft = {
     "producer_id": 4000,
     "previous_producer_id": -1,
     "next_producer_id": -1,
@@ -105,7 +107,7 @@ OFFSET = {
 }
 TOPIC_ID = bytes(range(16))
 
-MEMBER = {
+MEMBER: GroupMetadataValueMemberDraft = {
     "member_id": "m-1",
     "group_instance_id": None,
     "client_id": "c",
@@ -115,7 +117,7 @@ MEMBER = {
     "subscription": b"sub",
     "assignment": b"",
 }
-GROUP = {
+GROUP: GroupMetadataValueDraft = {
     "protocol_type": "consumer",
     "generation": 3,
     "protocol": "range",
@@ -221,7 +223,7 @@ def test_another_version_is_refused() -> None:
 
 def test_a_version_that_cannot_say_it_all_is_refused() -> None:
     with pytest.raises(ProtocolError, match="client_transaction_version"):
-        encode(TRANSACTION_VALUE, 0, TRANSACTION | {"client_transaction_version": 2})
+        encode(TRANSACTION_VALUE, 0, {**TRANSACTION, "client_transaction_version": 2})
 
 
 EMBEDDED = [
@@ -245,8 +247,10 @@ def test_what_consumers_embed(schema: Schema, version: int, entity_type: type[An
 
 
 def test_what_a_member_is_to_read_is_told_of_consumers_only() -> None:
-    assigned = [{"topic": "t", "partitions": [2, 0]}, {"topic": "u", "partitions": [1]}]
-    told = encode(CONSUMER_PROTOCOL_ASSIGNMENT, 1, {"assigned_partitions": assigned, "user_data": b"mine"})
+    told = encode(CONSUMER_PROTOCOL_ASSIGNMENT, 1, {
+        "assigned_partitions": [{"topic": "t", "partitions": [2, 0]}, {"topic": "u", "partitions": [1]}],
+        "user_data": b"mine",
+    })  # fmt: skip
     assert assigned_partitions("consumer", told) == [("t", 2), ("t", 0), ("u", 1)]
     assert assigned_partitions("connect", told) == assigned_partitions("consumer", b"") == []
     for garbage in (b"x", told[:-1], told + b"x", b"anything that another client puts there"):

@@ -87,5 +87,6 @@ def test_our_marker_is_kafka_s_marker() -> None:
                 header.max_timestamp,
             )
             ours = bytearray(control.control_batch(marker.type, *facts))
-            batch.stamp(ours, header.base_offset, header.leader_epoch)
+            start = batch.stored_start(batch.read_header(ours), header.base_offset, header.leader_epoch)
+            ours[: batch.STORED_START] = start
             assert ours == data[pos : pos + header.size]

@@ -38,6 +38,7 @@ def test_topics_are_created_described_and_deleted(
     assert admin.partitions(name) == [0, 1, 2]
     refusals = {
         "again": lambda: admin.create_topic(name, 3),
+        "again, asked only": lambda: admin.create_topic(name, 3, validate_only=True),
         "no partitions": lambda: admin.create_topic(name + "-2", 0),
         "too many replicas": lambda: admin.create_topic(name + "-3", 1, replicas=3),
         "bad name": lambda: admin.create_topic("no/name"),
@@ -48,7 +49,8 @@ def test_topics_are_created_described_and_deleted(
     found = {what: _refused(call) for what, call in refusals.items()}
     seen(**found)
     assert found == {
-        "again": "TOPIC_ALREADY_EXISTS", "no partitions": "INVALID_PARTITIONS",
+        "again": "TOPIC_ALREADY_EXISTS", "again, asked only": "TOPIC_ALREADY_EXISTS",
+        "no partitions": "INVALID_PARTITIONS",
         "too many replicas": "INVALID_REPLICATION_FACTOR", "bad name": "INVALID_TOPIC_EXCEPTION",
         "too long a name": "INVALID_TOPIC_EXCEPTION", "bad config": "INVALID_CONFIG",
         "unknown config": "INVALID_CONFIG",
@@ -168,12 +170,10 @@ def test_offsets_are_listed(client: Client, bootstrap: str, admin: Any, topic: T
         producer.begin()
         producer.send(place.topic, b"open", timestamp=BEGIN)
         producer.flush()
-        assert admin.list_offsets(place, "earliest") == 0
-        assert admin.list_offsets(place, "latest") == 5
-        assert admin.list_offsets(place, "latest", committed=True) == 4
-        assert admin.list_offsets(place, "max-timestamp") == 2
-        assert admin.list_offsets(place, BEGIN + 1500) == 2
-        assert admin.list_offsets(place, BEGIN + 9000) == -1
+        for committed, end in ((False, 5), (True, 4)):
+            asked = ("earliest", "latest", "max-timestamp", BEGIN + 1500, BEGIN + 9000)
+            found = [admin.list_offsets(place, what, committed=committed) for what in asked]
+            assert found == [0, end, 2, 2, -1]
         producer.abort()
 
 

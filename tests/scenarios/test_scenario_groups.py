@@ -41,6 +41,9 @@ def _shared(members: list[Consumer], places: list[Place]) -> Callable[[], bool]:
     return shared
 
 
+PROTOCOLS = ["classic", pytest.param("consumer", marks=pytest.mark.needs("consumer-protocol"))]
+
+
 def _two_members(client: Client, bootstrap: str, places: list[Place], name: str, **options: Any) -> None:
     """One member has all; two share; the one that stays has all again."""
     topic = places[0].topic
@@ -60,12 +63,15 @@ def test_a_member_comes_and_goes(
     _two_members(client, bootstrap, topic(4), name, strategy=strategy)
 
 
-def test_nothing_is_lost_in_a_rebalance(client: Client, bootstrap: str, topic: Topic, name: str) -> None:
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_nothing_is_lost_in_a_rebalance(
+    client: Client, bootstrap: str, topic: Topic, name: str, protocol: str
+) -> None:
     places = topic(4)
     with (
         plain_producer(client, bootstrap) as producer,
-        client.consumer(bootstrap, group=name) as one,
-        client.consumer(bootstrap, group=name) as two,
+        client.consumer(bootstrap, group=name, protocol=protocol) as one,
+        client.consumer(bootstrap, group=name, protocol=protocol) as two,
     ):
         found: set[tuple[int, int]] = set()
 
@@ -100,7 +106,10 @@ def test_nothing_is_lost_in_a_rebalance(client: Client, bootstrap: str, topic: T
         until(done, "everything is read by either")
 
 
-_OVER = ("REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "CommitFailedError")
+_OVER = (
+    "REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "STALE_MEMBER_EPOCH",
+    "CommitFailedError",
+)  # fmt: skip
 
 
 def test_a_dead_members_partitions_go_to_the_others(
@@ -159,13 +168,15 @@ def test_a_group_through_a_cut(
 
 
 @pytest.mark.needs("static")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_static_member_comes_back_without_a_rebalance(
-    client: Client, bootstrap: str, topic: Topic, name: str
+    client: Client, bootstrap: str, topic: Topic, name: str, protocol: str
 ) -> None:
     places = topic(4)
+    who = {"group": name, "session_ms": 6000, "protocol": protocol}
 
     def member(instance: str) -> Consumer:
-        made = client.consumer(bootstrap, group=name, instance=instance, client_id=instance, session_ms=6000)
+        made = client.consumer(bootstrap, instance=instance, client_id=instance, **who)
         made.subscribe([places[0].topic])
         return made
 

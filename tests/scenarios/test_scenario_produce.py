@@ -23,7 +23,11 @@ def test_every_compression(client: Client, bootstrap: str, topic: Topic, compres
     with client.producer(bootstrap, compression=compression) as producer:
         sent = [
             producer.send(
-                places[0].topic, b"value %d " % number * 20, key=b"key %d" % number, partition=number % 3
+                places[0].topic,
+                b"value %d " % number * 20,
+                key=b"key %d" % number,
+                partition=number % 3,
+                headers=[("number", b"%d" % number)],
             )
             for number in range(300)
         ]
@@ -34,6 +38,7 @@ def test_every_compression(client: Client, bootstrap: str, topic: Topic, compres
         numbers = range(place.partition, 300, 3)
         assert values(records) == [b"value %d " % number * 20 for number in numbers]
         assert [record.key for record in records] == [b"key %d" % number for number in numbers]
+        assert [record.headers for record in records] == [(("number", b"%d" % n),) for n in numbers]
         assert [record.offset for record in records] == list(range(100))
     assert answered == {(partition, offset) for partition in range(3) for offset in range(100)}
 
@@ -110,6 +115,24 @@ def test_no_key_on_a_compacted_topic(client: Client, bootstrap: str, topic: Topi
     with client.producer(bootstrap) as producer:
         producer.send(place.topic, b"value", key=b"key").result()
     assert values(everything(client, bootstrap, [place])[place]) == [b"value"]
+
+
+@pytest.mark.needs("record-errors")
+def test_the_records_without_a_key_are_named(client: Client, bootstrap: str, topic: Topic) -> None:
+    """KIP-467: ten of a hundred have no key, which their compacted topic needs; the others were in the same
+    batch, and may be sent again."""
+    [place] = topic(cleanup_policy="compact")
+    told: dict[str, set[int]] = {}
+    with client.producer(bootstrap, linger_ms=500) as producer:
+        keys = {number: None if number % 10 == 3 else b"key" for number in range(100)}
+        sent = {number: producer.send(place.topic, b"value", key=key) for number, key in keys.items()}
+        for number, delivery in sent.items():
+            with pytest.raises(Refused) as caught:
+                delivery.result()
+            told.setdefault(caught.value.name, set()).add(number)
+    wrong = set(range(3, 100, 10))
+    assert told == {"INVALID_RECORD": wrong, "_INVALID_DIFFERENT_RECORD": set(range(100)) - wrong}
+    assert everything(client, bootstrap, [place]) == {place: []}
 
 
 def test_an_unknown_topic_is_made_by_its_first_record(client: Client, bootstrap: str, name: str) -> None:

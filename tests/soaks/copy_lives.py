@@ -10,14 +10,11 @@ import contextlib
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-
-import psutil
 
 from eoslog.connector.checkpoint.checkpoint import Checkpoint, CheckpointUnreadable
 from eoslog.connector.client.admin.offsets import fetch_committed
@@ -26,8 +23,8 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
 from eoslog.connector.commit.decision import ANCHOR, Decision, decode
 from eoslog.connector.commit.names import Sink
+from tests.kit.program import Program, plain_python
 
-ROOT = Path(__file__).parents[2]
 _ANCHORS = 8
 
 
@@ -90,16 +87,7 @@ class Life:
         self.job, self.log = job, log
         self.began_at = job.newest("offsets")
         self._started, self._started_at = time.monotonic(), time.time()
-        environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(ROOT)))),
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        }
-        with log.open("wb") as out:
-            self._process = psutil.Popen(
-                job.command(), start_new_session=True, stdout=out, stderr=subprocess.STDOUT, env=environment
-            )
+        self._program = Program(job.command(), log, environment=plain_python())
 
     @property
     def age(self) -> float:
@@ -109,8 +97,7 @@ class Life:
     @property
     def exit_code(self) -> int | None:
         """None while it runs."""
-        code: int | None = self._process.poll()
-        return code
+        return self._program.ended
 
     @property
     def began_a_batch(self) -> bool:
@@ -132,16 +119,12 @@ class Life:
     def kill(self, *, workers_too: bool) -> None:
         """SIGKILL to driver and JVM at once. Spark's Python daemon has a group of its own: with
         `workers_too` it dies with them, else its workers live on until they notice."""
-        family: list[psutil.Process] = []
         if workers_too:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                family = self._process.children(recursive=True)
+            self._program.kill()
+            return
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        for process in family:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        self._process.wait()
+            os.killpg(self._program.process.pid, signal.SIGKILL)
+        self._program.process.wait()
 
     def why_stopped(self) -> str:
         """The error in what it wrote, in short."""

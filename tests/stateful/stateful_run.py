@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -16,9 +15,9 @@ from typing import NamedTuple, Protocol
 
 import psutil
 
+from tests.kit.program import Program, kill, plain_python
 from tests.stateful.stateful_halts import EVERYWHERE, OF_TRANSACTIONS, Halts
 
-ROOT = Path(__file__).parents[2]
 PATIENCE = 900.0
 """Seconds within which a run must get to its next kill, or to its end."""
 LOOK = 0.01
@@ -78,7 +77,7 @@ class Application:
             "--bootstrap", bootstrap, "--topics", topics, "--run", run,
             "--checkpoints", str(self._checkpoints), *more,
         ]  # fmt: skip
-        self._process: psutil.Popen | None = None
+        self._program: Program | None = None
         self.starts = 0
 
     def watched(self) -> Application:
@@ -92,28 +91,14 @@ class Application:
         return self._checkpoints / query
 
     def start(self) -> None:
-        paths = (str(ROOT), os.environ.get("PYTHONPATH"))
-        environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        }
-        with self.log.open("ab") as log:
-            self._process = psutil.Popen(
-                self._command, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-            )
+        self._program = Program(self._command, self.log, environment=plain_python())
         self.starts += 1
 
     @property
-    def process(self) -> psutil.Popen:
-        assert self._process is not None
-        return self._process
-
-    def ended(self) -> int | None:
-        """Its exit status; None while it runs."""
-        status: int | None = self.process.poll()
-        return status
+    def program(self) -> Program:
+        """It, started."""
+        assert self._program is not None
+        return self._program
 
     def planned(self, query: str) -> int:
         """The last batch of the query that Spark has planned; -1 before the first."""
@@ -123,29 +108,16 @@ class Application:
         """How many batches Spark has noted as done, of all queries together."""
         return sum(_newest(self.checkpoint(query) / "commits") + 1 for query in self.halts)
 
-    def family(self) -> list[psutil.Process]:
-        """The application with its JVM, planners and workers; a stopped one too."""
-        try:
-            return [self.process, *self.process.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
-
     def kill(self) -> int:
         """SIGKILL to all of it; answers to how many."""
-        family = self.family()
-        for process in family:
-            _send_kill(process)
+        family = self.program.kill()
         psutil.wait_procs(family, timeout=60)
         return len(family)
 
     def kill_workers(self) -> int:
         """SIGKILL to every Python process that Spark has forked: workers of tasks, planners, committers."""
-        workers = [p for p in self.family() if _is_worker(p)]
-        return sum(_send_kill(worker) for worker in workers)
-
-    def tail(self) -> str:
-        """The end of what it has printed."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-40:])
+        workers = [p for p in self.program.family() if _is_worker(p)]
+        return sum(kill(worker) for worker in workers)
 
 
 def _newest(log: Path) -> int:
@@ -157,13 +129,6 @@ def _newest(log: Path) -> int:
 def _is_worker(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess):
         return "pyspark.daemon" in process.cmdline() and not process.children()
-    return False
-
-
-def _send_kill(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process.kill()
-        return True
     return False
 
 
@@ -209,7 +174,7 @@ class Ordeal:
         try:
             for strike in self._plan:
                 self.hits.append(self._hit(strike))
-            self._wait(lambda: application.ended() == 0, "come to its end")
+            self._wait(lambda: application.program.ended == 0, "come to its end")
         finally:
             application.kill()
         return self.hits
@@ -260,10 +225,10 @@ class Ordeal:
         """Until it holds. An application that has failed is started again, as a supervisor does."""
         application, deadline = self._application, time.monotonic() + PATIENCE
         while not condition():
-            ended = application.ended()
+            ended = application.program.ended
             assert ended != 0 or condition(), f"all queries were at their ends, and did not {what}"
             if ended:
-                assert application.starts <= self._limit, f"it keeps failing:\n{application.tail()}"
+                assert application.starts <= self._limit, f"it keeps failing:\n{application.program.tail()}"
                 application.start()
-            assert time.monotonic() < deadline, f"it did not {what}:\n{application.tail()}"
+            assert time.monotonic() < deadline, f"it did not {what}:\n{application.program.tail()}"
             time.sleep(LOOK)

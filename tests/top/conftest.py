@@ -22,5 +22,5 @@ def cluster_broker() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def busy(cluster_broker: Any) -> Iterator[Busy]:
-    with Busy(cluster_broker.bootstrap) as world:
-        yield world
+    with Busy(cluster_broker.bootstrap) as busy:
+        yield busy

@@ -34,6 +34,6 @@ def draw(busy: Busy, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    with EmbeddedBroker() as broker, Busy(broker.bootstrap) as world:
-        draw(world, SVG)
+    with EmbeddedBroker() as broker, Busy(broker.bootstrap) as busy:
+        draw(busy, SVG)
     print(f"{SVG}: {SVG.stat().st_size} bytes")

@@ -9,7 +9,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -120,13 +119,6 @@ def running(folder: Path, **environment: str) -> Iterator[Jvm]:
         yield jvm
     finally:
         jvm.kill()
-
-
-def until(condition: Any, seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def state(environment: Mapping[str, str]) -> dict[str, str]:

@@ -16,7 +16,8 @@ import pytest
 
 from eoslog.warm import ask
 from eoslog.warm.request import Request
-from tests.warm.jvm import LAUNCHER, PYTHON, SECRET, Jvm, running, state, until
+from tests.kit.waiting import until
+from tests.warm.jvm import LAUNCHER, PYTHON, SECRET, Jvm, running, state
 
 ROOT = Path(__file__).parents[2]
 STARTS = int(os.environ.get("EOSLOG_WARM_STARTS", "50"))

@@ -8,6 +8,7 @@ without value takes away what its key names.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from eoslog.broker.rules.consumer.facts import (
     CurrentFact,
@@ -23,87 +24,127 @@ from eoslog.broker.rules.consumer.state import Current, MemberState, Part, Profi
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages import consumer_group_metadata as messages
 from eoslog.protocol.plain_records import Record
-from eoslog.protocol.schema import Message, ProtocolError, Schema
+from eoslog.protocol.schema import Given, ProtocolError, Schema
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatResponseTopicPartitionDraft,
+    )
+    from eoslog.protocol.typed.consumer_group_metadata import (
+        ConsumerGroupCurrentMemberAssignmentValue,
+        ConsumerGroupCurrentMemberAssignmentValueAssignedPartition,
+        ConsumerGroupCurrentMemberAssignmentValueAssignedPartitionDraft,
+        ConsumerGroupCurrentMemberAssignmentValueDraft,
+        ConsumerGroupMemberMetadataValue,
+        ConsumerGroupMemberMetadataValueDraft,
+        ConsumerGroupRegularExpressionValueDraft,
+        ConsumerGroupTargetAssignmentMemberValueTopicPartition,
+    )
 
 KeyValue = tuple[bytes, bytes | None]
 
-_EPOCH, _OLD_METADATA, _MEMBER, _TARGET_EPOCH, _TARGET, _CURRENT, _REGEX = 3, 4, 5, 6, 7, 8, 16
+KeyRead = TypeVar("KeyRead")
+KeyDraft = TypeVar("KeyDraft")
+ValueRead = TypeVar("ValueRead")
+ValueDraft = TypeVar("ValueDraft")
 
-_SCHEMAS: dict[int, tuple[Schema, Schema]] = {
-    _EPOCH: (messages.CONSUMER_GROUP_METADATA_KEY, messages.CONSUMER_GROUP_METADATA_VALUE),
-    _OLD_METADATA: (
-        messages.CONSUMER_GROUP_PARTITION_METADATA_KEY,
-        messages.CONSUMER_GROUP_PARTITION_METADATA_VALUE,
-    ),
-    _MEMBER: (messages.CONSUMER_GROUP_MEMBER_METADATA_KEY, messages.CONSUMER_GROUP_MEMBER_METADATA_VALUE),
-    _TARGET_EPOCH: (
-        messages.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY,
-        messages.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
-    ),
-    _TARGET: (
-        messages.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY,
-        messages.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
-    ),
-    _CURRENT: (
-        messages.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY,
-        messages.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
-    ),
-    _REGEX: (
-        messages.CONSUMER_GROUP_REGULAR_EXPRESSION_KEY,
-        messages.CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE,
-    ),
-}
-KINDS = frozenset(_SCHEMAS)
-"""The kinds of keys that `decode` understands."""
+
+class _Kind(NamedTuple, Generic[KeyRead, KeyDraft, ValueRead, ValueDraft]):
+    """A kind of record: the int16 before its key, and what key and value are."""
+
+    number: int
+    key: Schema[KeyRead, KeyDraft]
+    value: Schema[ValueRead, ValueDraft]
+
+    def written(self, key: Given[KeyDraft], value: Given[ValueDraft] | None) -> KeyValue:
+        """A record of this kind."""
+        body = None if value is None else coordinator_records.encode(self.value, 0, value)
+        return coordinator_records.encode(self.key, self.number, key), body
+
+    def read(self, key: bytes, value: bytes | None) -> tuple[KeyRead, ValueRead | None]:
+        """What a record of this kind says. Raises ProtocolError."""
+        body = None if value is None else coordinator_records.decode(self.value, value)[1]
+        return coordinator_records.decode(self.key, key)[1], body
+
+
+_EPOCH = _Kind(3, messages.CONSUMER_GROUP_METADATA_KEY, messages.CONSUMER_GROUP_METADATA_VALUE)
+_OLD_METADATA = _Kind(
+    4, messages.CONSUMER_GROUP_PARTITION_METADATA_KEY, messages.CONSUMER_GROUP_PARTITION_METADATA_VALUE
+)
+_MEMBER = _Kind(5, messages.CONSUMER_GROUP_MEMBER_METADATA_KEY, messages.CONSUMER_GROUP_MEMBER_METADATA_VALUE)
+_TARGET_EPOCH = _Kind(
+    6,
+    messages.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY,
+    messages.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
+)
+_TARGET = _Kind(
+    7,
+    messages.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY,
+    messages.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
+)
+_CURRENT = _Kind(
+    8,
+    messages.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY,
+    messages.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
+)
+_REGEX = _Kind(
+    16, messages.CONSUMER_GROUP_REGULAR_EXPRESSION_KEY, messages.CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE
+)
 
 
 def encode(group_id: str, fact: Fact) -> KeyValue:
     """Encode a fact about a group."""
-    kind, names, value = _parts_of(fact)
-    key_schema, value_schema = _SCHEMAS[kind]
-    key = coordinator_records.encode(key_schema, kind, {"group_id": group_id, **names})
-    return key, None if value is None else coordinator_records.encode(value_schema, 0, value)
+    if isinstance(fact, EpochFact):
+        epoch, metadata_hash = fact.epoch, fact.metadata_hash
+        return _EPOCH.written(
+            {"group_id": group_id},
+            None if epoch is None else {"epoch": epoch, "metadata_hash": metadata_hash},
+        )
+    if isinstance(fact, TargetEpochFact):
+        epoch, timestamp = fact.epoch, fact.timestamp
+        return _TARGET_EPOCH.written(
+            {"group_id": group_id},
+            None if epoch is None else {"assignment_epoch": epoch, "assignment_timestamp": timestamp},
+        )
+    if isinstance(fact, OldMetadataFact):
+        return _OLD_METADATA.written({"group_id": group_id}, {"topics": []} if fact.present else None)
+    if isinstance(fact, RegexFact):
+        return _REGEX.written(
+            {"group_id": group_id, "regular_expression": fact.regex}, _write_resolved(fact.resolved)
+        )
+    return _encode_of_member(group_id, fact)
+
+
+def _encode_of_member(group_id: str, fact: MemberFact | CurrentFact | TargetFact) -> KeyValue:
+    if isinstance(fact, MemberFact):
+        return _MEMBER.written(
+            {"group_id": group_id, "member_id": fact.member_id}, _write_profile(fact.profile)
+        )
+    if isinstance(fact, CurrentFact):
+        return _CURRENT.written(
+            {"group_id": group_id, "member_id": fact.member_id}, _write_current(fact.current)
+        )
+    parts = None if fact.parts is None else write_parts(fact.parts)
+    return _TARGET.written(
+        {"group_id": group_id, "member_id": fact.member_id},
+        None if parts is None else {"topic_partitions": parts},
+    )
 
 
 def decode(record: Record) -> tuple[str, Fact]:
     """Decode a record of one of `KINDS`: the group and the fact. Raises ProtocolError."""
     key = record.key or b""
-    kind = coordinator_records.key_version(key)
-    key_schema, value_schema = _SCHEMAS[kind]
-    _, names = coordinator_records.decode(key_schema, key)
-    value = None if record.value is None else coordinator_records.decode(value_schema, record.value)[1]
-    return names["group_id"], _READERS[kind](names, value)
+    return _READERS[coordinator_records.key_version(key)](key, record.value)
 
 
-def _parts_of(fact: Fact) -> tuple[int, Message, Message | None]:
-    """The kind of a fact's record, what its key names beside the group, and its value."""
-    if isinstance(fact, EpochFact):
-        epoch = {"epoch": fact.epoch, "metadata_hash": fact.metadata_hash}
-        return _EPOCH, {}, None if fact.epoch is None else epoch
-    if isinstance(fact, TargetEpochFact):
-        target = {"assignment_epoch": fact.epoch, "assignment_timestamp": fact.timestamp}
-        return _TARGET_EPOCH, {}, None if fact.epoch is None else target
-    if isinstance(fact, OldMetadataFact):
-        return _OLD_METADATA, {}, {"topics": []} if fact.present else None
-    if isinstance(fact, RegexFact):
-        return _REGEX, {"regular_expression": fact.regex}, _write_resolved(fact.resolved)
-    member = {"member_id": fact.member_id}
-    if isinstance(fact, MemberFact):
-        return _MEMBER, member, _write_profile(fact.profile)
-    if isinstance(fact, CurrentFact):
-        return _CURRENT, member, _write_current(fact.current)
-    parts = None if fact.parts is None else {"topic_partitions": write_parts(fact.parts)}
-    return _TARGET, member, parts
-
-
-def _write_resolved(resolved: Resolved | None) -> Message | None:
+def _write_resolved(resolved: Resolved | None) -> ConsumerGroupRegularExpressionValueDraft | None:
     if resolved is None:
         return None
     topics = sorted(resolved.topics)
     return {"topics": topics, "version": resolved.version, "timestamp": resolved.timestamp}
 
 
-def _write_profile(profile: Profile | None) -> Message | None:
+def _write_profile(profile: Profile | None) -> ConsumerGroupMemberMetadataValueDraft | None:
     if profile is None:
         return None
     return {
@@ -118,7 +159,7 @@ def _write_profile(profile: Profile | None) -> Message | None:
     }
 
 
-def _write_current(current: Current | None) -> Message | None:
+def _write_current(current: Current | None) -> ConsumerGroupCurrentMemberAssignmentValueDraft | None:
     if current is None:
         return None
     return {
@@ -130,7 +171,7 @@ def _write_current(current: Current | None) -> Message | None:
     }
 
 
-def write_parts(parts: Iterable[Part]) -> list[Message]:
+def write_parts(parts: Iterable[Part]) -> list[ConsumerGroupHeartbeatResponseTopicPartitionDraft]:
     """Partitions by topic, sorted; also the form in which heartbeats and describe tell them."""
     topics: dict[bytes, list[int]] = {}
     for topic_id, index in sorted(parts):
@@ -138,18 +179,22 @@ def write_parts(parts: Iterable[Part]) -> list[Message]:
     return [{"topic_id": topic_id, "partitions": indexes} for topic_id, indexes in topics.items()]
 
 
-def _write_epochs(parts: Mapping[Part, int]) -> list[Message]:
-    topics = write_parts(parts)
-    for topic in topics:
-        topic["assignment_epochs"] = [parts[topic["topic_id"], index] for index in topic["partitions"]]
-    return topics
+def _write_epochs(
+    parts: Mapping[Part, int],
+) -> list[ConsumerGroupCurrentMemberAssignmentValueAssignedPartitionDraft]:
+    return [
+        {**topic, "assignment_epochs": [parts[topic["topic_id"], index] for index in topic["partitions"]]}
+        for topic in write_parts(parts)
+    ]
 
 
-def _read_parts(topics: Iterable[Message]) -> frozenset[Part]:
+def _read_parts(topics: Iterable[ConsumerGroupTargetAssignmentMemberValueTopicPartition]) -> frozenset[Part]:
     return frozenset((bytes(topic["topic_id"]), index) for topic in topics for index in topic["partitions"])
 
 
-def _read_epochs(topics: Iterable[Message], epoch: int) -> dict[Part, int]:
+def _read_epochs(
+    topics: Iterable[ConsumerGroupCurrentMemberAssignmentValueAssignedPartition], epoch: int
+) -> dict[Part, int]:
     """Brokers before 4.3 did not write when a partition was assigned; the member's epoch stands for it."""
     parts: dict[Part, int] = {}
     for topic in topics:
@@ -159,74 +204,85 @@ def _read_epochs(topics: Iterable[Message], epoch: int) -> dict[Part, int]:
     return parts
 
 
-def _read_epoch(names: Message, value: Message | None) -> Fact:
-    return EpochFact(None) if value is None else EpochFact(value["epoch"], value["metadata_hash"])
+def _read_epoch(key: bytes, value: bytes | None) -> tuple[str, Fact]:
+    names, body = _EPOCH.read(key, value)
+    fact = EpochFact(None) if body is None else EpochFact(body["epoch"], body["metadata_hash"])
+    return names["group_id"], fact
 
 
-def _read_old_metadata(names: Message, value: Message | None) -> Fact:
-    return OldMetadataFact(value is not None)
+def _read_old_metadata(key: bytes, value: bytes | None) -> tuple[str, Fact]:
+    names, body = _OLD_METADATA.read(key, value)
+    return names["group_id"], OldMetadataFact(body is not None)
 
 
-def _read_member(names: Message, value: Message | None) -> Fact:
-    if value is None:
-        return MemberFact(names["member_id"], None)
-    profile = Profile(
-        instance_id=value["instance_id"],
-        rack_id=value["rack_id"],
-        client_id=value["client_id"],
-        client_host=value["client_host"],
-        topics=frozenset(value["subscribed_topic_names"]),
-        regex=value["subscribed_topic_regex"] or "",
-        rebalance_timeout_ms=value["rebalance_timeout_ms"],
-        assignor=value["server_assignor"],
+def _read_member(key: bytes, value: bytes | None) -> tuple[str, Fact]:
+    names, body = _MEMBER.read(key, value)
+    return names["group_id"], MemberFact(names["member_id"], None if body is None else _profile(body))
+
+
+def _profile(body: ConsumerGroupMemberMetadataValue) -> Profile:
+    return Profile(
+        instance_id=body["instance_id"],
+        rack_id=body["rack_id"],
+        client_id=body["client_id"],
+        client_host=body["client_host"],
+        topics=frozenset(body["subscribed_topic_names"]),
+        regex=body["subscribed_topic_regex"] or "",
+        rebalance_timeout_ms=body["rebalance_timeout_ms"],
+        assignor=body["server_assignor"],
     )
-    return MemberFact(names["member_id"], profile)
 
 
-def _read_target_epoch(names: Message, value: Message | None) -> Fact:
-    if value is None:
-        return TargetEpochFact(None)
-    return TargetEpochFact(value["assignment_epoch"], value["assignment_timestamp"])
+def _read_target_epoch(key: bytes, value: bytes | None) -> tuple[str, Fact]:
+    names, body = _TARGET_EPOCH.read(key, value)
+    if body is None:
+        return names["group_id"], TargetEpochFact(None)
+    return names["group_id"], TargetEpochFact(body["assignment_epoch"], body["assignment_timestamp"])
 
 
-def _read_target(names: Message, value: Message | None) -> Fact:
-    return TargetFact(names["member_id"], None if value is None else _read_parts(value["topic_partitions"]))
+def _read_target(key: bytes, value: bytes | None) -> tuple[str, Fact]:
+    names, body = _TARGET.read(key, value)
+    parts = None if body is None else _read_parts(body["topic_partitions"])
+    return names["group_id"], TargetFact(names["member_id"], parts)
 
 
-def _read_current(names: Message, value: Message | None) -> Fact:
-    if value is None:
-        return CurrentFact(names["member_id"], None)
+def _read_current(key: bytes, value: bytes | None) -> tuple[str, Fact]:
+    names, body = _CURRENT.read(key, value)
+    member_id = names["member_id"]
+    return names["group_id"], CurrentFact(member_id, None if body is None else _current(member_id, body))
+
+
+def _current(member_id: str, body: ConsumerGroupCurrentMemberAssignmentValue) -> Current:
     try:
-        state = MemberState(value["state"])
+        state = MemberState(body["state"])
     except ValueError as error:
-        raise ProtocolError(
-            f"member {names['member_id']} is in the unknown state {value['state']}"
-        ) from error
-    epoch = value["member_epoch"]
-    current = Current(
+        raise ProtocolError(f"member {member_id} is in the unknown state {body['state']}") from error
+    epoch = body["member_epoch"]
+    return Current(
         epoch=epoch,
-        previous_epoch=value["previous_member_epoch"],
+        previous_epoch=body["previous_member_epoch"],
         state=state,
-        assigned=_read_epochs(value["assigned_partitions"], epoch),
-        revoking=_read_epochs(value["partitions_pending_revocation"], epoch),
+        assigned=_read_epochs(body["assigned_partitions"], epoch),
+        revoking=_read_epochs(body["partitions_pending_revocation"], epoch),
     )
-    return CurrentFact(names["member_id"], current)
 
 
-def _read_regex(names: Message, value: Message | None) -> Fact:
-    regex = names["regular_expression"]
-    if value is None:
-        return RegexFact(regex, None)
-    resolved = Resolved(frozenset(value["topics"]), value["version"], value["timestamp"])
-    return RegexFact(regex, resolved)
+def _read_regex(key: bytes, value: bytes | None) -> tuple[str, Fact]:
+    names, body = _REGEX.read(key, value)
+    resolved = None
+    if body is not None:
+        resolved = Resolved(frozenset(body["topics"]), body["version"], body["timestamp"])
+    return names["group_id"], RegexFact(names["regular_expression"], resolved)
 
 
-_READERS: dict[int, Callable[[Message, Message | None], Fact]] = {
-    _EPOCH: _read_epoch,
-    _OLD_METADATA: _read_old_metadata,
-    _MEMBER: _read_member,
-    _TARGET_EPOCH: _read_target_epoch,
-    _TARGET: _read_target,
-    _CURRENT: _read_current,
-    _REGEX: _read_regex,
+_READERS: dict[int, Callable[[bytes, bytes | None], tuple[str, Fact]]] = {
+    _EPOCH.number: _read_epoch,
+    _OLD_METADATA.number: _read_old_metadata,
+    _MEMBER.number: _read_member,
+    _TARGET_EPOCH.number: _read_target_epoch,
+    _TARGET.number: _read_target,
+    _CURRENT.number: _read_current,
+    _REGEX.number: _read_regex,
 }
+KINDS = frozenset(_READERS)
+"""The kinds of keys that `decode` understands."""

@@ -19,6 +19,7 @@ from eoslog.protocol import batch, control
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.plain_records import Record, encode_records, iter_records
+from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.schema import ProtocolError
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ _AS_COORDINATOR_ERROR = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
 }
 """What clients of a coordinator understand in place of what its partition says."""
 
@@ -107,9 +107,9 @@ class GroupJournal:
             )  # fmt: skip
 
     def append(
-        self, partition: Partition, records: Sequence[KeyValue], producer: tuple[int, int] | None = None
+        self, partition: Partition, records: Sequence[KeyValue], producer: ProducerIdentity | None = None
     ) -> int:
-        """Append records as one batch, of `producer` (id, epoch) in its transaction if given.
+        """Append records as one batch, of `producer` in its transaction if given.
 
         Returns the first record's offset. Raises KafkaError with nothing written.
         """
@@ -117,9 +117,8 @@ class GroupJournal:
         if producer is None:
             data = encode_records(records, now)
         else:
-            data = encode_records(
-                records, now, producer_id=producer[0], producer_epoch=producer[1], transactional=True
-            )
+            pid, epoch = producer
+            data = encode_records(records, now, producer_id=pid, producer_epoch=epoch, transactional=True)
         try:
             return partition.append(data, now_ms=now, coordinator=True).base_offset
         except KafkaError as error:

@@ -7,9 +7,10 @@ without value deletes what its key names. The other kinds that are served are in
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from eoslog.broker.rules.classic.state import Group, GroupState, Member
-from eoslog.broker.rules.offsets import NO_TOPIC_ID, Committed, Place
+from eoslog.broker.rules.offsets import Committed, Place
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.group_metadata import (
     GROUP_METADATA_KEY,
@@ -18,7 +19,16 @@ from eoslog.protocol.messages.group_metadata import (
     OFFSET_COMMIT_VALUE,
 )
 from eoslog.protocol.plain_records import Record
-from eoslog.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.group_metadata import (
+        GroupMetadataValueDraft,
+        GroupMetadataValueMember,
+        GroupMetadataValueMemberDraft,
+        OffsetCommitKeyDraft,
+        OffsetCommitValueDraft,
+    )
+
 
 KeyValue = tuple[bytes, bytes | None]
 
@@ -46,7 +56,7 @@ class GroupRecord:
 
 def encode_offset(group_id: str, place: Place, value: Committed) -> KeyValue:
     """Encode a committed offset."""
-    body = {
+    body: OffsetCommitValueDraft = {
         "offset": value.offset,
         "leader_epoch": value.leader_epoch,
         "metadata": value.metadata,
@@ -63,13 +73,13 @@ def encode_offset(group_id: str, place: Place, value: Committed) -> KeyValue:
 
 def encode_offset_tombstone(group_id: str, place: Place) -> KeyValue:
     """Encode the deletion of a committed offset."""
-    key = {"group": group_id, "topic": place[0], "partition": place[1]}
+    key: OffsetCommitKeyDraft = {"group": group_id, "topic": place[0], "partition": place[1]}
     return coordinator_records.encode(OFFSET_COMMIT_KEY, _OFFSET_KEY, key), None
 
 
 def encode_group(group: Group, state_timestamp: int) -> KeyValue:
     """Encode a group's metadata; `state_timestamp` is when it came to its state, ms since the epoch."""
-    body = {
+    body: GroupMetadataValueDraft = {
         "protocol_type": group.protocol_type or "",
         "generation": group.generation,
         "protocol": group.protocol,
@@ -86,7 +96,7 @@ def encode_group_tombstone(group_id: str) -> KeyValue:
     return coordinator_records.encode(GROUP_METADATA_KEY, _GROUP_KEY, {"group": group_id}), None
 
 
-def _encode_member(member: Member, protocol: str) -> Message:
+def _encode_member(member: Member, protocol: str) -> GroupMetadataValueMemberDraft:
     return {
         "member_id": member.member_id,
         "group_instance_id": member.instance_id,
@@ -117,19 +127,19 @@ def _decode_offset(key: bytes, record: Record) -> OffsetRecord:
         _, body = coordinator_records.decode(OFFSET_COMMIT_VALUE, record.value)
         value = Committed(
             offset=body["offset"],
-            leader_epoch=body.get("leader_epoch", -1),
+            leader_epoch=body["leader_epoch"],
             metadata=body["metadata"],
             commit_timestamp=body["commit_timestamp"],
             record_offset=record.offset,
-            topic_id=body.get("topic_id", NO_TOPIC_ID),
-            expire_timestamp=body.get("expire_timestamp", -1),
+            topic_id=body["topic_id"],
+            expire_timestamp=body["expire_timestamp"],
         )
     return OffsetRecord(names["group"], (names["topic"], names["partition"]), value)
 
 
 def _decode_group(key: bytes, record: Record) -> GroupRecord:
     _, names = coordinator_records.decode(GROUP_METADATA_KEY, key)
-    group_id: str = names["group"]
+    group_id = names["group"]
     if record.value is None:
         return GroupRecord(group_id, None)
     _, body = coordinator_records.decode(GROUP_METADATA_VALUE, record.value)
@@ -142,17 +152,17 @@ def _decode_group(key: bytes, record: Record) -> GroupRecord:
         protocol_type=body["protocol_type"] or None,
         protocol=protocol,
         leader=body["leader"] or None,
-        state_since=body.get("current_state_timestamp", -1),
+        state_since=body["current_state_timestamp"],
         members={member.member_id: member for member in members},
     )
     return GroupRecord(group_id, group)
 
 
-def _decode_member(body: Message, protocol: str) -> Member:
-    rebalance_timeout: int = body.get("rebalance_timeout", -1)
+def _decode_member(body: GroupMetadataValueMember, protocol: str) -> Member:
+    rebalance_timeout = body["rebalance_timeout"]
     return Member(
         member_id=body["member_id"],
-        instance_id=body.get("group_instance_id"),
+        instance_id=body["group_instance_id"],
         client_id=body["client_id"],
         client_host=body["client_host"],
         session_timeout_ms=body["session_timeout"],

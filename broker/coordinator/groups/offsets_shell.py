@@ -31,6 +31,7 @@ from eoslog.broker.rules.offsets import (
     validate_commit,
 )
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 if TYPE_CHECKING:
     from eoslog.broker.config import BrokerConfig
@@ -38,14 +39,10 @@ if TYPE_CHECKING:
     from eoslog.broker.log.partition.partition import Partition
     from eoslog.broker.ports.ports import Clock
 
-FIRST_ABORTABLE = 4
-"""TxnOffsetCommit's first version whose clients understand TRANSACTION_ABORTABLE (KIP-890)."""
 FIRST_IMPLICIT = 5
 """TxnOffsetCommit's first version that adds the group's partition to the transaction by itself."""
 LATEST_COMMIT = 10
 """OffsetCommit's newest version."""
-FIRST_NOT_FOUND = 9
-"""OffsetCommit's first version whose clients understand GROUP_ID_NOT_FOUND."""
 TOMBSTONES = 1000
 """Tombstones in one batch at most; it stays far below the largest batch that a log takes."""
 NOBODY: tuple[str | None, int] = (None, -1)
@@ -144,7 +141,7 @@ class GroupOffsets:
             try:
                 await joined
             except KafkaError as error:
-                raise _refusal(error, txn.version) from error
+                raise _refusal(error) from error
             joined = self._join_transaction(txn, who)
         return await self._append_in_transaction(txn, who, offsets)
 
@@ -152,7 +149,7 @@ class GroupOffsets:
         self, txn: TransactionalCommit, who: Committer, offsets: Sequence[NewOffset]
     ) -> Awaitable[Results]:
         self._validate(who, offsets, transactional=True, version=0)
-        return self._append(who, offsets, (txn.producer_id, txn.producer_epoch))
+        return self._append(who, offsets, ProducerIdentity(txn.producer_id, txn.producer_epoch))
 
     def _join_transaction(self, txn: TransactionalCommit, who: Committer) -> Awaitable[None] | None:
         """Make sure the group's partition is in the open transaction; None if it is already."""
@@ -169,7 +166,7 @@ class GroupOffsets:
                 implicit_add=txn.version >= FIRST_IMPLICIT,
             )
         except KafkaError as error:
-            raise _refusal(error, txn.version) from error
+            raise _refusal(error) from error
 
     def _validate(
         self, who: Committer, offsets: Sequence[NewOffset], *, transactional: bool, version: int
@@ -180,9 +177,7 @@ class GroupOffsets:
             check_commit(consumer_group, who, parts, transactional=transactional, version=version)
             return
         if classic is None and who.generation >= 0 and not self.holds(who.group_id):
-            told = version >= FIRST_NOT_FOUND
-            code = ErrorCode.GROUP_ID_NOT_FOUND if told else ErrorCode.ILLEGAL_GENERATION
-            raise KafkaError(code, f"there is no group {who.group_id!r}")
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {who.group_id!r}")
         error = validate_commit(classic, who, transactional=transactional)
         if error is not ErrorCode.NONE:
             raise KafkaError(error, f"group {who.group_id!r}, member {who.member_id!r}")
@@ -192,7 +187,7 @@ class GroupOffsets:
         return self.store(self._journal.partition(group_id)).holds(group_id)
 
     def _append(
-        self, who: Committer, offsets: Sequence[NewOffset], producer: tuple[int, int] | None
+        self, who: Committer, offsets: Sequence[NewOffset], producer: ProducerIdentity | None
     ) -> Awaitable[Results]:
         """Append and apply what can be accepted; the awaitable gives the result of each place."""
         partition = self._journal.partition(who.group_id)
@@ -203,7 +198,7 @@ class GroupOffsets:
             values = [_committed(o, now) for o in fitting]
             records = [encode_offset(who.group_id, o.place, v) for o, v in zip(fitting, values, strict=True)]
             base = self._journal.append(partition, records, producer)
-            store, producer_id = self.store(partition), producer[0] if producer else None
+            store, producer_id = self.store(partition), producer.producer_id if producer else None
             for record_offset, (new, value) in enumerate(zip(fitting, values, strict=True), base):
                 placed = replace(value, record_offset=record_offset)
                 store.replay_commit(who.group_id, new.place, placed, producer_id)
@@ -283,13 +278,8 @@ def _committed(new: NewOffset, now: int) -> Committed:
     )
 
 
-def _refusal(error: KafkaError, version: int) -> KafkaError:
-    """Return the transaction coordinator's refusal as a client of this version understands it."""
-    code = error.code
-    if code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE):
-        code = ErrorCode.TRANSACTION_ABORTABLE if version >= FIRST_ABORTABLE else ErrorCode.INVALID_TXN_STATE
-    elif code is ErrorCode.CONCURRENT_TRANSACTIONS and version < FIRST_IMPLICIT:
-        # The transaction is just ending. Clients that joined it themselves do not expect that here,
-        # but all try again after this one, and hear then how it ended.
-        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    return as_coordinator_error(KafkaError(code, error.message))
+def _refusal(error: KafkaError) -> KafkaError:
+    """Return the transaction coordinator's refusal as one of the group's coordinator."""
+    if error.code is ErrorCode.INVALID_TXN_STATE:
+        return KafkaError(ErrorCode.TRANSACTION_ABORTABLE, error.message)
+    return as_coordinator_error(error)

@@ -27,13 +27,13 @@ from eoslog.broker.rules.transactions.decision import Decision
 from eoslog.broker.rules.transactions.state import PREPARED, TV2, Metadata, State, complete
 from eoslog.broker.rules.transactions.transaction import add_partitions
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.producer_identity import NOBODY, ProducerIdentity
 
 if TYPE_CHECKING:
     from eoslog.broker.ports.ports import Clock
 
 T = TypeVar("T")
 
-NOBODY = (-1, -1)
 
 Failures = dict[Entry, Exception]
 """What became of those changes, of several, that failed."""
@@ -53,10 +53,10 @@ class Changes:
         self._clock = clock
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def carry_out(self, entry: Entry, decision: Decision) -> tuple[int, int]:
+    async def carry_out(self, entry: Entry, decision: Decision) -> ProducerIdentity:
         """Do what was decided, and answer it; it is seen through even if the one who asked stops waiting.
 
-        The answer of a decision that has none is (-1, -1).
+        The answer of a decision that has none is NOBODY.
         """
         if decision.following is not None:
             await self.begin(entry, decision.following)
@@ -213,7 +213,7 @@ class Changes:
         """Add a partition as soon as the id is free; what is asked for meanwhile shares one record."""
         joining = entry.joining
         if joining is None or joining.producer != (producer_id, epoch):
-            joining = entry.joining = Joining((producer_id, epoch))
+            joining = entry.joining = Joining(ProducerIdentity(producer_id, epoch))
             joining.task = self._spawn(self._run_join(entry, joining))
         joining.partitions.add(partition)
         return asyncio.shield(joining.task)
@@ -227,7 +227,7 @@ class Changes:
         decision = add_partitions(
             entry.metadata, *joining.producer, joining.partitions, self._clock.now_ms(), TV2
         )
-        raise_to_producer(decision)
+        raise_refusal(decision)
         if decision.following is not None:
             entry.begin(joining.task, State.ONGOING)
             await self._apply_one(entry, decision.following)
@@ -237,13 +237,6 @@ def raise_refusal(decision: Decision) -> None:
     """Raise the KafkaError that the decision is answered with, if it is one."""
     if decision.error is not ErrorCode.NONE:
         raise KafkaError(decision.error, decision.reason)
-
-
-def raise_to_producer(decision: Decision) -> None:
-    """Producers know a fenced epoch in an answer to Produce by the older name only (KIP-588)."""
-    if decision.error is ErrorCode.PRODUCER_FENCED:
-        raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, decision.reason)
-    raise_refusal(decision)
 
 
 def _linked(changes: Mapping[Entry, Metadata]) -> dict[Entry, Metadata]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from eoslog.broker.rules.transactions.state import PREPARED, Metadata, State
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,9 @@ class Description:
 
 @dataclass(slots=True, eq=False)
 class Joining:
-    """Partitions that wait to be added for one producer (id, epoch) by writing to them."""
+    """Partitions that wait to be added for one producer by writing to them."""
 
-    producer: tuple[int, int]
+    producer: ProducerIdentity
     partitions: set[tuple[str, int]] = field(default_factory=set)
     task: asyncio.Task[None] = field(init=False)
 

@@ -6,23 +6,32 @@ the same version, with client transaction version 0. Version 0 values, of older 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eoslog.broker.rules.transactions.state import NEVER_PERSISTED, Metadata, State, remembered_epoch
 from eoslog.protocol.internal_topics import coordinator_records
 from eoslog.protocol.messages.transaction_log import TRANSACTION_KEY, TRANSACTION_VALUE
 from eoslog.protocol.plain_records import Record
-from eoslog.protocol.schema import Message, ProtocolError
+from eoslog.protocol.schema import ProtocolError
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.transaction_log import (
+        TransactionLogKeyDraft,
+        TransactionLogValue,
+        TransactionLogValueDraft,
+        TransactionLogValueTransactionPartitionDraft,
+    )
+
 
 KEY_VERSION = 0
 VALUE_VERSION = 1
-
-_TOGETHER = ("transactional_id", "producer_id", "producer_epoch")
 
 
 def encode(metadata: Metadata) -> tuple[bytes, bytes]:
     """Key and value of the record that says `metadata`. Raises ValueError for a state never persisted."""
     if metadata.state in NEVER_PERSISTED:
         raise ValueError(f"{metadata.transactional_id}: {metadata.state.text} is never persisted")
-    value: Message = {
+    value: TransactionLogValueDraft = {
         "producer_id": metadata.producer_id,
         "previous_producer_id": metadata.previous_producer_id,
         "next_producer_id": metadata.next_producer_id,
@@ -34,7 +43,10 @@ def encode(metadata: Metadata) -> tuple[bytes, bytes]:
         "transaction_last_update_timestamp_ms": metadata.last_update_ms,
         "transaction_start_timestamp_ms": metadata.start_ms,
         "client_transaction_version": metadata.client_version,
-        "together": [dict(zip(_TOGETHER, one, strict=True)) for one in metadata.together],
+        "together": [
+            {"transactional_id": name, "producer_id": producer_id, "producer_epoch": epoch}
+            for name, producer_id, epoch in metadata.together
+        ],
     }
     encoded = coordinator_records.encode(TRANSACTION_VALUE, VALUE_VERSION, value)
     return _key(metadata.transactional_id), encoded
@@ -46,7 +58,7 @@ def encode_forgotten(transactional_id: str) -> tuple[bytes, None]:
 
 
 def _key(transactional_id: str) -> bytes:
-    key: Message = {"transactional_id": transactional_id}
+    key: TransactionLogKeyDraft = {"transactional_id": transactional_id}
     return coordinator_records.encode(TRANSACTION_KEY, KEY_VERSION, key)
 
 
@@ -60,22 +72,22 @@ def decode(record: Record) -> tuple[str, Metadata | None] | None:
     if coordinator_records.key_version(record.key) != KEY_VERSION:
         return None
     _, key = coordinator_records.decode(TRANSACTION_KEY, record.key)
-    transactional_id: str = key["transactional_id"]
+    transactional_id = key["transactional_id"]
     if record.value is None:
         return transactional_id, None
     _, value = coordinator_records.decode(TRANSACTION_VALUE, record.value)
     return transactional_id, _metadata(transactional_id, value)
 
 
-def _metadata(transactional_id: str, value: Message) -> Metadata:
+def _metadata(transactional_id: str, value: TransactionLogValue) -> Metadata:
     try:
         state = State(value["transaction_status"])
     except ValueError as error:
         raise ProtocolError(f"{transactional_id}: transaction status {error}") from error
     if state in NEVER_PERSISTED:
         raise ProtocolError(f"{transactional_id}: {state.text} has no place in the log")
-    epoch, next_epoch = value["producer_epoch"], value.get("next_producer_epoch", -1)
-    version = value.get("client_transaction_version", 0)
+    epoch, next_epoch = value["producer_epoch"], value["next_producer_epoch"]
+    version = value["client_transaction_version"]
     return Metadata(
         transactional_id,
         value["producer_id"],
@@ -83,8 +95,8 @@ def _metadata(transactional_id: str, value: Message) -> Metadata:
         value["transaction_last_update_timestamp_ms"],
         producer_epoch=epoch,
         last_epoch=remembered_epoch(state, epoch if next_epoch < 0 else next_epoch, version),
-        previous_producer_id=value.get("previous_producer_id", -1),
-        next_producer_id=value.get("next_producer_id", -1),
+        previous_producer_id=value["previous_producer_id"],
+        next_producer_id=value["next_producer_id"],
         next_producer_epoch=next_epoch,
         state=state,
         partitions=frozenset(
@@ -94,11 +106,13 @@ def _metadata(transactional_id: str, value: Message) -> Metadata:
         ),
         start_ms=value["transaction_start_timestamp_ms"],
         client_version=version,
-        together=tuple(tuple(one[name] for name in _TOGETHER) for one in value.get("together", ())),
+        together=tuple(
+            (one["transactional_id"], one["producer_id"], one["producer_epoch"]) for one in value["together"]
+        ),
     )
 
 
-def _by_topic(metadata: Metadata) -> list[Message]:
+def _by_topic(metadata: Metadata) -> list[TransactionLogValueTransactionPartitionDraft]:
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(metadata.partitions):
         topics.setdefault(topic, []).append(index)

@@ -26,22 +26,22 @@ import logging
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from eoslog.broker.coordinator.transactions import transaction_start
 from eoslog.broker.coordinator.transactions.producer_ids import ProducerIds
 from eoslog.broker.coordinator.transactions.transaction_changes import (
-    NOBODY,
     Changes,
     all_of,
     raise_refusal,
-    raise_to_producer,
 )
 from eoslog.broker.coordinator.transactions.transaction_entries import Entries
 from eoslog.broker.coordinator.transactions.transaction_entry import Description, Entry
-from eoslog.broker.coordinator.transactions.transaction_journal import TOPIC, TransactionJournal
+from eoslog.broker.coordinator.transactions.transaction_journal import TransactionJournal
 from eoslog.broker.coordinator.transactions.transaction_markers import MarkerWriter, OnMarker
 from eoslog.broker.rules.transactions import transaction as rules
 from eoslog.broker.rules.transactions.end import EndRequest, decided_with, end_txn
 from eoslog.broker.rules.transactions.state import TV1, TV2, Metadata
 from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.producer_identity import NOBODY, ProducerIdentity
 
 if TYPE_CHECKING:
     from eoslog.broker.config import BrokerConfig
@@ -79,49 +79,12 @@ class TransactionCoordinator:
     # -- start ---------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Rebuild what is known from `__transaction_state`. Raises DamagedTransactionLog, KafkaError.
-
-        A producer's transaction that is open on a partition, but that no transactional id knows of,
-        is reported: nobody would ever end it.
-        """
-        used = -1
-        for transactional_id, metadata in self._journal.replay():
-            if metadata is not None:
-                self._entries.take_over(Entry(transactional_id), metadata)
-                used = max(used, metadata.producer_id, metadata.next_producer_id)
-        for name in self._topics.names():
-            topic = self._topics.get(name)
-            for partition in topic.partitions if topic is not None else ():
-                used = max([used, *(producer.producer_id for producer in partition.producers())])
-                self._report_orphans(partition)
-        self._ids.above(used)
+        """Rebuild what is known from the log, see `transaction_start.load`."""
+        self._ids.above(transaction_start.load(self._entries, self._journal, self._topics))
 
     def read_again(self, partition: Partition) -> None:
-        """A partition was offline: its transactional ids, if it keeps any, are what it says now.
-
-        A change on its way has found its own part of the log durable, and knows better. Raises
-        DamagedTransactionLog, KafkaError.
-        """
-        if partition.topic != TOPIC:
-            return
-        said = dict(self._journal.read(partition))
-        for entry in [entry for entry in self._entries if self._journal.keeps(partition, entry.id)]:
-            if not entry.busy and said.get(entry.id) is None:
-                self._entries.forget(entry)
-        for transactional_id, metadata in said.items():
-            entry = self._entries.get(transactional_id) or Entry(transactional_id)
-            if metadata is not None and not entry.busy:
-                self._entries.take_over(entry, metadata)
-
-    def _report_orphans(self, partition: Partition) -> None:
-        for producer_id, first in partition.open_transactions():
-            if self.owner_of(producer_id, partition.topic, partition.index) is None:
-                _log.error(
-                    "%s-%d: the transaction of producer id %d, open since offset %d, belongs to no "
-                    "transactional id: readers of committed data stop there. Look at it with "
-                    "DescribeProducers and end it with WriteTxnMarkers",
-                    partition.topic, partition.index, producer_id, first,
-                )  # fmt: skip
+        """See `transaction_start.read_again`."""
+        transaction_start.read_again(self._entries, self._journal, partition)
 
     async def complete(self) -> None:
         """Finish what is decided, since the last stop or a failure: its markers again, then the completion.
@@ -139,11 +102,12 @@ class TransactionCoordinator:
     def _decided_unrecorded(self) -> Iterator[tuple[Entry, Metadata]]:
         now_ms = self._clock.now_ms()
         prepared = [entry.metadata for entry in self._entries.active() if entry.metadata is not None]
-        for first, named in [(known, named) for known in prepared for named in known.together]:
-            entry = self._entries.get(named[0])
+        for first, (name, *held) in [(known, named) for known in prepared for named in known.together]:
+            entry = self._entries.get(name)
             if entry is not None and entry.free:
                 new_id = self._new_id(entry)
-                following = decided_with(first, entry.metadata, named[1:], now_ms, new_producer_id=new_id)
+                holder = ProducerIdentity(*held)
+                following = decided_with(first, entry.metadata, holder, now_ms, new_producer_id=new_id)
                 if following is not None:
                     yield entry, following
 
@@ -157,7 +121,7 @@ class TransactionCoordinator:
         producer_epoch: int = -1,
         *,
         two_phase: bool = False,
-    ) -> tuple[int, int]:
+    ) -> ProducerIdentity:
         """A producer id and an epoch that fences all older ones. Raises KafkaError.
 
         `producer_id` and `producer_epoch`: of a producer that goes on after an error (KIP-360).
@@ -166,7 +130,7 @@ class TransactionCoordinator:
         """
         if transactional_id is None:
             _check_whole(producer_id, producer_epoch)
-            return self._ids.take(), 0
+            return ProducerIdentity(self._ids.take(), 0)
         holder, _ = await self._init(transactional_id, timeout_ms, producer_id, producer_epoch, two_phase)
         return holder
 
@@ -178,11 +142,11 @@ class TransactionCoordinator:
         producer_epoch: int = -1,
         *,
         two_phase: bool = False,
-    ) -> tuple[tuple[int, int], tuple[int, int]]:
+    ) -> tuple[ProducerIdentity, ProducerIdentity]:
         """As `init_producer_id`, but an open transaction is not aborted: it can be committed or aborted.
 
-        Answers the new (producer id, epoch), and the one that wrote the open transaction, (-1, -1) if there
-        is none (KIP-939).
+        Answers the new producer, and the one that wrote the open transaction, NOBODY if there is none
+        (KIP-939).
         """
         return await self._init(transactional_id, timeout_ms, producer_id, producer_epoch, two_phase, True)
 
@@ -194,9 +158,9 @@ class TransactionCoordinator:
         producer_epoch: int,
         two_phase: bool,
         keep_prepared: bool = False,
-    ) -> tuple[tuple[int, int], tuple[int, int]]:
+    ) -> tuple[ProducerIdentity, ProducerIdentity]:
         _check_whole(producer_id, producer_epoch)
-        expected = None if producer_id < 0 else (producer_id, producer_epoch)
+        expected = None if producer_id < 0 else ProducerIdentity(producer_id, producer_epoch)
         entry = self._entries.get(transactional_id) or Entry(transactional_id)
         entry.check_free()
         decision = rules.init_producer_id(
@@ -247,8 +211,8 @@ class TransactionCoordinator:
 
         None: yes, now, before anything else runs. An awaitable (`implicit_add` only): the partition is
         being added to the transaction; ask again after it. Raises KafkaError, or its awaitable does:
-        TRANSACTION_ABORTABLE if the partition is not in the transaction, INVALID_PRODUCER_EPOCH for
-        a fenced producer, CONCURRENT_TRANSACTIONS while the transaction is ending.
+        TRANSACTION_ABORTABLE if the partition is not in the transaction, PRODUCER_FENCED,
+        CONCURRENT_TRANSACTIONS while the transaction is ending.
         """
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "a transactional batch without a transactional id")
@@ -262,18 +226,18 @@ class TransactionCoordinator:
         if not implicit_add:
             if decision.error is ErrorCode.NONE and entry.ending:
                 raise entry.busy_error()
-            raise_to_producer(decision)
+            raise_refusal(decision)
             return None
         if decision.error is ErrorCode.NONE and not entry.ending:
             return None
         if decision.error in _WORTH_WAITING:
             return self._changes.join(entry, producer_id, producer_epoch, (topic, index))
-        raise_to_producer(decision)
+        raise_refusal(decision)
         return None
 
     async def end_txn(
         self, transactional_id: str, producer_id: int, producer_epoch: int, commit: bool, *, bump: bool
-    ) -> tuple[int, int]:
+    ) -> ProducerIdentity:
         """Commit or abort; `bump` by TV2's rules. The (producer id, epoch) to go on with. Raises KafkaError.
 
         CONCURRENT_TRANSACTIONS if the outcome is decided but a marker could not be written yet: that is
@@ -287,7 +251,7 @@ class TransactionCoordinator:
 
     async def end_together(
         self, producers: Sequence[Producer], commit: bool, *, bump: bool
-    ) -> list[tuple[int, int] | KafkaError]:
+    ) -> list[ProducerIdentity | KafkaError]:
         """`end_txn` for several: each one's outcome. Readers see all of those that could be ended at once."""
         changes: dict[Entry, Metadata] = {}
         outcomes = [self._end(producer, commit, bump, changes) for producer in producers]
@@ -303,7 +267,7 @@ class TransactionCoordinator:
 
     def _end(
         self, producer: Producer, commit: bool, bump: bool, changes: dict[Entry, Metadata]
-    ) -> tuple[int, int] | KafkaError:
+    ) -> ProducerIdentity | KafkaError:
         """What is answered if the change, which is added to `changes` where there is one, does not fail."""
         transactional_id, producer_id, epoch = producer
         request = EndRequest(producer_id, epoch, commit, TV2 if bump else TV1)

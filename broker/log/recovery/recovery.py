@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -33,6 +32,7 @@ from eoslog.protocol.batch import (
     BatchHeader,
     CorruptBatch,
     crc_ok,
+    likely_headers,
     read_header,
 )
 
@@ -40,10 +40,6 @@ _LOG = logging.getLogger(__name__)
 _SEARCH_CHUNK = 8 << 20
 WORTH_SKIPPING = 1 << 20
 """Bytes of a segment; fewer are read again after a crash, rather than to trust the index that was saved."""
-# How batches are found after a damaged one: by their magic, with the first bytes of an offset, a leader epoch
-# that is not negative before it, and of the attributes after it.
-_LIKE_A_BATCH = re.compile(rb"(?s)\x02(?<=\x00\x00.{10}[\x00-\x7f].{3}\x02)(?=.{4}\x00)")
-_MAGIC_AT = 16
 
 
 @dataclass(frozen=True)
@@ -284,8 +280,7 @@ def find_valid(file: File, position: int, end: int, offset: int) -> tuple[int, i
     overlap = HEADER_SIZE
     while position < end:
         data = file.read(min(_SEARCH_CHUNK, end - position), position)
-        for hit in _LIKE_A_BATCH.finditer(data, _MAGIC_AT):
-            at = hit.start() - _MAGIC_AT
+        for at in likely_headers(data):
             header = _plausible(data, at, position, end, offset)
             if header is not None and crc_ok(file.read(header.size, position + at), 0, header):
                 return position + at, header.base_offset

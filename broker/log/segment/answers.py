@@ -14,7 +14,6 @@ class Appended(NamedTuple):
     last_offset: int
     log_append_time: int
     log_start_offset: int
-    duplicate: bool
 
 
 class ReadResult(NamedTuple):

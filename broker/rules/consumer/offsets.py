@@ -21,8 +21,7 @@ def check_commit(
 ) -> None:
     """Raise KafkaError unless `who` may commit for these partitions.
 
-    Raises UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION and STALE_MEMBER_EPOCH; in transactions ILLEGAL_GENERATION
-    instead of the last, because their clients do not know it.
+    Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH and UNSUPPORTED_VERSION.
     """
     if who.generation < 0 and not group.members:
         return
@@ -36,7 +35,7 @@ def check_commit(
         )
     if who.generation == member.current.epoch:
         return
-    stale = _stale(group, member, who.generation, transactional=transactional)
+    stale = _stale(group, member, who.generation)
     if who.generation > member.current.epoch:
         raise stale
     for part in parts:
@@ -53,11 +52,11 @@ def check_fetch(group: Group, member_id: str | None, epoch: int) -> None:
     if member is None:
         raise unknown_member(group.group_id, member_id or "")
     if epoch != member.current.epoch:
-        raise _stale(group, member, epoch, transactional=False)
+        raise _stale(group, member, epoch)
 
 
-def _stale(group: Group, member: Member, epoch: int, *, transactional: bool) -> KafkaError:
+def _stale(group: Group, member: Member, epoch: int) -> KafkaError:
     return KafkaError(
-        ErrorCode.ILLEGAL_GENERATION if transactional else ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.STALE_MEMBER_EPOCH,
         f"group {group.group_id!r}, {member.member_id}: not at epoch {epoch} but {member.current.epoch}",
     )

@@ -1,1 +1,1 @@
-"""The rules of a transaction: its states, what ends it, which errors which versions know."""
+"""The rules of a transaction: its states, what ends it."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eoslog.broker.rules.transactions.state import PREPARED, Metadata
+from eoslog.broker.rules.transactions.state import Metadata
 from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,20 +14,15 @@ class Decision:
     """The outcome of one request.
 
     `following` has to be durable before anything else happens; where it is prepared, markers and
-    completion come after it. Then `error` is answered, or `answer`, a (producer id, epoch).
+    completion come after it. Then `error` is answered, or `answer`.
     """
 
     following: Metadata | None = None
     error: ErrorCode = ErrorCode.NONE
-    answer: tuple[int, int] | None = None
-    ongoing: tuple[int, int] | None = None
-    """The (producer id, epoch) whose open transaction was kept (KIP-939)."""
+    answer: ProducerIdentity | None = None
+    ongoing: ProducerIdentity | None = None
+    """Whose open transaction was kept (KIP-939)."""
     reason: str = ""
-
-    @property
-    def writes_markers(self) -> bool:
-        """Whether markers have to be written once `following` is durable."""
-        return self.following is not None and self.following.state in PREPARED
 
 
 def refuse(error: ErrorCode, reason: str) -> Decision:
@@ -50,12 +46,13 @@ def check_producer(
 
 def wrong_id(metadata: Metadata, producer_id: int) -> Decision:
     """Refuse a producer id that is not the one of this transactional id."""
-    text = f"{metadata.transactional_id} belongs to producer id {metadata.holder[0]}, not to {producer_id}"
+    holder = metadata.holder.producer_id
+    text = f"{metadata.transactional_id} belongs to producer id {holder}, not to {producer_id}"
     return refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
 
 
 def fenced(metadata: Metadata, producer_id: int, epoch: int) -> Decision:
     """Refuse a producer at another epoch than the current one."""
-    current = "{}.{}".format(*metadata.holder)
+    current = metadata.holder
     text = f"{metadata.transactional_id} is now held by {current}; {producer_id}.{epoch} is fenced"
     return refuse(ErrorCode.PRODUCER_FENCED, text)

@@ -14,6 +14,7 @@ from enum import Enum, auto
 from eoslog.broker.rules.transactions.decision import Decision, fenced, refuse, wrong_id
 from eoslog.broker.rules.transactions.state import MAX_EPOCH, TV1, TV2, Metadata, State, complete, prepare
 from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def end_txn(metadata: Metadata | None, request: EndRequest, now_ms: int, *, new_
         return refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "this transactional id is not known")
     age = _age(metadata, request)
     if age is Age.OTHER:
-        if request.producer_id != metadata.holder[0]:
+        if request.producer_id != metadata.holder.producer_id:
             return wrong_id(metadata, request.producer_id)
         return fenced(metadata, request.producer_id, request.epoch)
     outcome = _outcome(metadata.state, request, age)
@@ -111,7 +112,7 @@ def end_txn(metadata: Metadata | None, request: EndRequest, now_ms: int, *, new_
 
 
 def decided_with(
-    first: Metadata, metadata: Metadata | None, holder: tuple[int, int], now_ms: int, *, new_producer_id: int
+    first: Metadata, metadata: Metadata | None, holder: ProducerIdentity, now_ms: int, *, new_producer_id: int
 ) -> Metadata | None:
     """What follows for a transaction that was decided with the prepared `first`; None if it has gone on."""
     if metadata is None or metadata.state is not State.ONGOING or metadata.holder != holder:
@@ -151,4 +152,4 @@ def _end(metadata: Metadata, request: EndRequest, now_ms: int, new_producer_id: 
     version = TV2 if request.client_version >= TV2 else TV1
     following = prepare(metadata, state, version, now_ms, new_producer_id)
     completed = complete(following, now_ms)
-    return Decision(following, answer=(completed.producer_id, completed.producer_epoch))
+    return Decision(following, answer=completed.writer)

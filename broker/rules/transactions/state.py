@@ -23,6 +23,8 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
+from eoslog.protocol.producer_identity import ProducerIdentity
+
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 MAX_EPOCH = 2**15 - 1
@@ -109,16 +111,21 @@ class Metadata:
         return self.next_producer_epoch != NO_EPOCH
 
     @property
-    def holder(self) -> tuple[int, int]:
-        """The (producer id, epoch) that clients have to come with."""
+    def holder(self) -> ProducerIdentity:
+        """Who clients have to come as."""
         if self.kept:
-            return self.next_producer_id, self.next_producer_epoch
-        return self.producer_id, self.producer_epoch
+            return ProducerIdentity(self.next_producer_id, self.next_producer_epoch)
+        return self.writer
+
+    @property
+    def writer(self) -> ProducerIdentity:
+        """Who wrote the open transaction, or the markers of a prepared one; at rest the holder."""
+        return ProducerIdentity(self.producer_id, self.producer_epoch)
 
     @property
     def exhausted(self) -> bool:
         """Whether the epoch cannot be bumped for a client: the last one is kept for fencing."""
-        return self.holder[1] >= MAX_EPOCH - 1
+        return self.holder.epoch >= MAX_EPOCH - 1
 
     @property
     def two_phase(self) -> bool:
@@ -137,10 +144,11 @@ def follow(metadata: Metadata, state: State, **changes: Any) -> Metadata:
     return replace(metadata, **{"state": state, "previous_producer_id": metadata.producer_id, **changes})
 
 
-def next_holder(metadata: Metadata, new_producer_id: int) -> tuple[int, int]:
-    """The (producer id, epoch) after the current one; `new_producer_id` where its epochs are used up."""
-    producer_id, epoch = metadata.holder
-    return (new_producer_id, 0) if metadata.exhausted else (producer_id, epoch + 1)
+def next_holder(metadata: Metadata, new_producer_id: int) -> ProducerIdentity:
+    """The holder after the current one; `new_producer_id` where its epochs are used up."""
+    if metadata.exhausted:
+        return ProducerIdentity(new_producer_id, 0)
+    return metadata.holder._replace(epoch=metadata.holder.epoch + 1)
 
 
 def prepare(
@@ -157,14 +165,14 @@ def prepare(
         # The very last epoch cannot be bumped; Complete leaves that producer id anyway.
         changes["producer_epoch"] = min(metadata.producer_epoch + 1, MAX_EPOCH)
     if client_version >= TV2:
-        changes["last_epoch"] = metadata.holder[1]
+        changes["last_epoch"] = metadata.holder.epoch
         changes["start_ms"] = now_ms if metadata.state in AT_REST else metadata.start_ms
     if metadata.kept:
         producer_id, epoch = metadata.holder
         if client_version >= TV2:
             producer_id, epoch = next_holder(metadata, new_producer_id)
         changes |= {"next_producer_id": producer_id, "next_producer_epoch": epoch}
-        changes["previous_producer_id"] = metadata.holder[0]
+        changes["previous_producer_id"] = metadata.holder.producer_id
     elif client_version >= TV2:
         changes["next_producer_id"] = new_producer_id if metadata.exhausted else NO_PRODUCER_ID
     return follow(metadata, state, **changes)

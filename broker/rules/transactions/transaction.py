@@ -30,6 +30,7 @@ from eoslog.broker.rules.transactions.state import (
     prepare,
 )
 from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.producer_identity import ProducerIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class InitRequest:
 
     transactional_id: str
     timeout_ms: int
-    expected: tuple[int, int] | None = None
+    expected: ProducerIdentity | None = None
     """(producer id, epoch) of a producer that goes on after an error (KIP-360)."""
     two_phase: bool = False
     """Its transactions never time out (KIP-939: enable2Pc)."""
@@ -108,11 +109,11 @@ def _may_go_on(metadata: Metadata, producer_id: int, epoch: int) -> bool:
     if metadata.state is State.ONGOING or epoch != metadata.last_epoch:
         return False
     rotated = producer_id == metadata.previous_producer_id and epoch >= MAX_EPOCH - 1
-    return rotated or producer_id == metadata.holder[0]
+    return rotated or producer_id == metadata.holder.producer_id
 
 
 def _start(
-    metadata: Metadata, expected: tuple[int, int] | None, timeout_ms: int, now_ms: int, new_producer_id: int
+    metadata: Metadata, expected: ProducerIdentity | None, timeout_ms: int, now_ms: int, new_producer_id: int
 ) -> Decision:
     """From a state at rest to Empty under the next epoch, the same one for a retry, or a new producer id."""
     producer_id, epoch, last = metadata.producer_id, metadata.producer_epoch, metadata.last_epoch
@@ -126,7 +127,7 @@ def _start(
         previous_producer_id=previous, timeout_ms=timeout_ms, partitions=frozenset(), start_ms=-1,
         last_update_ms=now_ms,
     )  # fmt: skip
-    return Decision(following, answer=(producer_id, epoch))
+    return Decision(following, answer=following.writer)
 
 
 def _keep(metadata: Metadata, timeout_ms: int, now_ms: int, new_producer_id: int) -> Decision:
@@ -140,8 +141,7 @@ def _keep(metadata: Metadata, timeout_ms: int, now_ms: int, new_producer_id: int
         metadata, State.ONGOING, next_producer_id=producer_id, next_producer_epoch=epoch, last_epoch=NO_EPOCH,
         timeout_ms=max(timeout_ms, metadata.timeout_ms), last_update_ms=now_ms,
     )  # fmt: skip
-    ongoing = (metadata.producer_id, metadata.producer_epoch)
-    return Decision(following, answer=(producer_id, epoch), ongoing=ongoing)
+    return Decision(following, answer=following.holder, ongoing=metadata.writer)
 
 
 def fence(metadata: Metadata, now_ms: int, *, new_producer_id: int) -> Decision:

@@ -1,10 +1,17 @@
 """Configs of topics (DescribeConfigs), where what a topic takes has to be known before it is written to."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.retry import check, retrying
-from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.typed.apis import DESCRIBE_CONFIGS
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.describe_configs import DescribeConfigsRequestResourceDraft
+
 
 _TOPIC = 2
 
@@ -12,12 +19,12 @@ _TOPIC = 2
 def topic_configs(cluster: Cluster, topics: Iterable[str], names: Iterable[str]) -> dict[str, dict[str, str]]:
     """The values of `names` for each topic, as texts. Raises KafkaError, RetriesExhausted."""
     wanted = list(names)
-    resources = [
+    resources: list[DescribeConfigsRequestResourceDraft] = [
         {"resource_type": _TOPIC, "resource_name": topic, "configuration_keys": wanted} for topic in topics
     ]
 
     def attempt() -> dict[str, dict[str, str]]:
-        answer = cluster.ask_any(ApiKey.DESCRIBE_CONFIGS, {"resources": resources}, max_version=4)
+        answer = cluster.ask_any(DESCRIBE_CONFIGS, {"resources": resources}, max_version=4)
         found = {}
         for result in answer["results"]:
             check(result["error_code"], f"DescribeConfigs of topic {result['resource_name']}")

@@ -1,12 +1,22 @@
 """Where leader epochs end in the log (OffsetForLeaderEpoch, KIP-320): whether it is still the same log."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from eoslog.connector.client.admin.listing import Place, TopicPartition, by_leader
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.grouping import by_topic
 from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.typed.apis import OFFSET_FOR_LEADER_EPOCH
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.offset_for_leader_epoch import (
+        OffsetForLeaderEpochRequestPartitionDraft,
+        OffsetForLeaderEpochRequestTopicDraft,
+    )
 
 
 def epoch_ends(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, Place]:
@@ -39,10 +49,14 @@ def epoch_ends(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[T
 
 
 def _ask(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, Place]:
-    rows = ((t, p, {"partition": p, "leader_epoch": epoch}) for (t, p), epoch in epochs.items())
-    topics = [{"topic": topic, "partitions": parts} for topic, parts in by_topic(rows)]
+    rows: Iterator[tuple[str, int, OffsetForLeaderEpochRequestPartitionDraft]] = (
+        (t, p, {"partition": p, "leader_epoch": epoch}) for (t, p), epoch in epochs.items()
+    )
+    topics: list[OffsetForLeaderEpochRequestTopicDraft] = [
+        {"topic": topic, "partitions": parts} for topic, parts in by_topic(rows)
+    ]
     answer = cluster.leader(*next(iter(epochs))).call(
-        ApiKey.OFFSET_FOR_LEADER_EPOCH, {"replica_id": -1, "topics": topics}
+        OFFSET_FOR_LEADER_EPOCH, {"replica_id": -1, "topics": topics}
     )
     found = {}
     for topic in answer["topics"]:

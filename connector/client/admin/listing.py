@@ -1,13 +1,20 @@
 """Where partitions begin and end (ListOffsets): earliest, latest, or the first offset at a time."""
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import Address
 from eoslog.connector.client.wire.grouping import by_topic
 from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.typed.apis import LIST_OFFSETS
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.list_offsets import ListOffsetsRequestDraft, ListOffsetsRequestPartitionDraft
+
 
 TopicPartition = tuple[str, int]
 
@@ -73,15 +80,17 @@ def by_leader(
 def _ask(
     cluster: Cluster, address: Address, wanted: Mapping[TopicPartition, int], committed: bool
 ) -> dict[TopicPartition, Place]:
-    rows = ((t, p, {"partition_index": p, "timestamp": at}) for (t, p), at in wanted.items())
-    body = {
+    rows: Iterator[tuple[str, int, ListOffsetsRequestPartitionDraft]] = (
+        (t, p, {"partition_index": p, "timestamp": at}) for (t, p), at in wanted.items()
+    )
+    body: ListOffsetsRequestDraft = {
         "replica_id": -1,
         "isolation_level": int(committed),
         "topics": [{"name": topic, "partitions": parts} for topic, parts in by_topic(rows)],
     }
     connection = cluster.leader(*next(iter(wanted)))
     version = connection.pick(ApiKey.LIST_OFFSETS, max_version=_MAX, min_version=_MIN)
-    answer = connection.call(ApiKey.LIST_OFFSETS, body, version=version)
+    answer = connection.call(LIST_OFFSETS, body, version=version)
     found = {}
     for topic in answer["topics"]:
         for part in topic["partitions"]:

@@ -1,15 +1,31 @@
 """Committed offsets of a consumer group, read and written outside transactions."""
 
+from __future__ import annotations
+
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.grouping import by_topic
 from eoslog.connector.client.wire.retry import check, retrying
+from eoslog.protocol import errors
 from eoslog.protocol.apis import APIS, ApiKey
-from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+from eoslog.protocol.errors import ErrorCode
+from eoslog.protocol.typed.apis import OFFSET_COMMIT, OFFSET_FETCH
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.offset_commit import (
+        OffsetCommitRequestDraft,
+        OffsetCommitRequestPartitionDraft,
+        OffsetCommitRequestTopicDraft,
+    )
+    from eoslog.protocol.typed.offset_fetch import (
+        OffsetFetchRequestDraft,
+        OffsetFetchRequestTopicDraft,
+        OffsetFetchResponse,
+    )
+
 
 T = TypeVar("T")
 TopicPartition = tuple[str, int]
@@ -71,18 +87,19 @@ def fetch_with_epochs(
     for it. `pending_ms`: how long it waits for them at most, from the first answer that says so.
     Raises KafkaError, RetriesExhausted, StillPending (with `pending_ms`).
     """
-    topics, since = None, 0.0
+    topics: list[OffsetFetchRequestTopicDraft] | None = None
+    since = 0.0
     if partitions is not None:
         rows = ((t, p, p) for t, p in partitions)
         topics = [{"name": topic, "partition_indexes": numbers} for topic, numbers in by_topic(rows)]
-    body = {"group_id": group, "topics": topics, "require_stable": require_stable}
+    body: OffsetFetchRequestDraft = {"group_id": group, "topics": topics, "require_stable": require_stable}
 
     def attempt() -> dict[TopicPartition, CommittedOffset]:
         nonlocal since
         try:
             return ask()
-        except KafkaError as error:
-            if pending_ms is None or error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
+        except errors.UnstableOffsetCommit as error:
+            if pending_ms is None:
                 raise
             since = since or time.monotonic()
             waited = time.monotonic() - since
@@ -95,17 +112,19 @@ def fetch_with_epochs(
         version = connection.pick(
             ApiKey.OFFSET_FETCH, max_version=_FETCH_MAX, min_version=_REQUIRE_STABLE if require_stable else 2
         )
-        answer = connection.call(ApiKey.OFFSET_FETCH, body, version=version)
+        answer = connection.call(OFFSET_FETCH, body, version=version)
         check(answer["error_code"], f"OffsetFetch of group {group!r}")
         return _committed(answer, group)
 
     return _retry(cluster, ApiKey.OFFSET_FETCH, group, attempt, least_ms)
 
 
-def rows_of(offsets: Mapping[TopicPartition, tuple[int, str]], epochs: Epochs | None = None) -> list[Message]:
+def rows_of(
+    offsets: Mapping[TopicPartition, tuple[int, str]], epochs: Epochs | None = None
+) -> list[OffsetCommitRequestTopicDraft]:
     """Offsets as requests that commit them name them."""
     known = epochs or {}
-    rows = (
+    rows: Iterator[tuple[str, int, OffsetCommitRequestPartitionDraft]] = (
         (
             t,
             p,
@@ -131,11 +150,11 @@ def commit_plain(
 
     `epochs`: the leader epoch of the record before the offset, where it is known.
     """
-    body = {"group_id": group, "topics": rows_of(offsets, epochs)}
+    body: OffsetCommitRequestDraft = {"group_id": group, "topics": rows_of(offsets, epochs)}
 
     def attempt() -> None:
         connection = cluster.coordinator("group", group)
-        answer = connection.call(ApiKey.OFFSET_COMMIT, body, max_version=_COMMIT_MAX)
+        answer = connection.call(OFFSET_COMMIT, body, max_version=_COMMIT_MAX)
         for topic in answer["topics"]:
             for part in topic["partitions"]:
                 name = f"{topic['name']}-{part['partition_index']}"
@@ -144,7 +163,7 @@ def commit_plain(
     _retry(cluster, ApiKey.OFFSET_COMMIT, group, attempt)
 
 
-def _committed(answer: Message, group: str) -> dict[TopicPartition, CommittedOffset]:
+def _committed(answer: OffsetFetchResponse, group: str) -> dict[TopicPartition, CommittedOffset]:
     found = {}
     for topic in answer["topics"]:
         for part in topic["partitions"]:

@@ -1,15 +1,27 @@
 """Producers as the partitions that they write to know them (DescribeProducers, KIP-664)."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.client.wire.grouping import by_topic
 from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.schema import Message
+from eoslog.protocol.typed.apis import DESCRIBE_PRODUCERS
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.describe_producers import (
+        DescribeProducersRequestTopicDraft,
+        DescribeProducersResponseActiveProducer,
+        DescribeProducersResponsePartition,
+        DescribeProducersResponseTopic,
+    )
+
 
 TopicPartition = tuple[str, int]
 
@@ -52,11 +64,11 @@ def _ask_leaders(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list
         leaders.setdefault(cluster.leader(*where), []).append(where)
     found = []
     for connection, wanted in leaders.items():
-        topics = [
+        topics: list[DescribeProducersRequestTopicDraft] = [
             {"name": topic, "partition_indexes": numbers}
             for topic, numbers in by_topic((topic, number, number) for topic, number in wanted)
         ]
-        answer = connection.call(ApiKey.DESCRIBE_PRODUCERS, {"topics": topics})
+        answer = connection.call(DESCRIBE_PRODUCERS, {"topics": topics})
         found += [
             _producer(topic["name"], part, entry)
             for topic in answer["topics"]
@@ -67,12 +79,14 @@ def _ask_leaders(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list
     return found
 
 
-def _fine(topic: Message, part: Message) -> bool:
+def _fine(topic: DescribeProducersResponseTopic, part: DescribeProducersResponsePartition) -> bool:
     check(part["error_code"], f"producers of {topic['name']}-{part['partition_index']}")
     return True
 
 
-def _producer(topic: str, part: Message, entry: Message) -> ActiveProducer:
+def _producer(
+    topic: str, part: DescribeProducersResponsePartition, entry: DescribeProducersResponseActiveProducer
+) -> ActiveProducer:
     return ActiveProducer(
         (topic, part["partition_index"]), entry["producer_id"], entry["producer_epoch"],
         entry["coordinator_epoch"], entry["last_sequence"], entry["last_timestamp"],

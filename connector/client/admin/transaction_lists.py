@@ -7,9 +7,11 @@ of a move before they carry it out) and which brokers there are. If the answers 
 asked, all are asked once more. While nothing moves this is one round trip.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from eoslog.connector.client.wire.cluster import METADATA_MAX, Cluster, Metadata, read_metadata
 from eoslog.connector.client.wire.connection import Connection
@@ -17,7 +19,12 @@ from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.connector.errors import EoslogError, RefusedByBroker
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+from eoslog.protocol.typed.apis import LIST_TRANSACTIONS, METADATA
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.list_transactions import ListTransactionsRequestDraft, ListTransactionsResponse
+    from eoslog.protocol.typed.metadata import MetadataRequestDraft
+
 
 log = logging.getLogger(__name__)
 
@@ -49,19 +56,19 @@ class Asked:
         producer_ids: Sequence[int] = (),
     ) -> None:
         self._cluster, self._prefix, self.brokers = cluster, prefix, brokers
-        who = {"topics": [{"name": STATE_TOPIC}], "allow_auto_topic_creation": False}
+        who: MetadataRequestDraft = {"topics": [{"name": STATE_TOPIC}], "allow_auto_topic_creation": False}
         for broker in brokers:
             version = broker.pick(ApiKey.LIST_TRANSACTIONS)
             pattern = _quoted(prefix) + ".*" if version >= 2 and prefix else None
-            body = {
+            body: ListTransactionsRequestDraft = {
                 "state_filters": list(states),
                 "producer_id_filters": list(producer_ids),
                 "transactional_id_pattern": pattern,
             }
             asking = broker.pick(ApiKey.METADATA, max_version=METADATA_MAX)
-            broker.send(ApiKey.METADATA, who, asking)
-            broker.send(ApiKey.LIST_TRANSACTIONS, body, version)
-            broker.send(ApiKey.METADATA, who, asking)
+            broker.ask(METADATA, who, asking)
+            broker.ask(LIST_TRANSACTIONS, body, version)
+            broker.ask(METADATA, who, asking)
 
     @classmethod
     def ahead(cls, cluster: Cluster, prefix: str, states: Sequence[str]) -> Self | None:
@@ -81,7 +88,9 @@ class Asked:
     def answers(self) -> tuple[dict[str, Listing], list[Metadata]]:
         """What all brokers list, and what each tells of the cluster before and after its list."""
         try:
-            answers = [(b, b.receive(), b.receive(), b.receive()) for b in self.brokers]
+            answers = [
+                (b, b.answer(METADATA), b.answer(LIST_TRANSACTIONS), b.answer(METADATA)) for b in self.brokers
+            ]
         finally:
             self.drop()
         found = {row.transactional_id: row for b, _, answer, _ in answers for row in _rows(b, answer)}
@@ -151,7 +160,7 @@ def _is_all(brokers: Sequence[Connection], told: Sequence[Metadata]) -> bool:
     return len(brokers) == 1 or (bool(first) and all(_leaders(one) == first for one in told))
 
 
-def _rows(broker: Connection, answer: Message) -> list[Listing]:
+def _rows(broker: Connection, answer: ListTransactionsResponse) -> list[Listing]:
     check(answer["error_code"], f"ListTransactions on {broker.host}:{broker.port}")
     if answer["unknown_state_filters"]:
         raise RefusedByBroker(ErrorCode.INVALID_REQUEST, f"unknown states {answer['unknown_state_filters']}")

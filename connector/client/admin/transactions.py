@@ -8,11 +8,13 @@ AddOffsetsToTxn, and EndTxn 5 returns a bumped epoch. Ends and take-overs of man
 are under way together (pipelined.py); the bundled broker ends them by one request, all visible at once.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from eoslog.connector.client.admin.offsets import Epochs, rows_of
 from eoslog.connector.client.admin.transaction_lists import Listing as Listing
@@ -26,7 +28,31 @@ from eoslog.connector.errors import EoslogError, RefusedByBroker
 from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
-from eoslog.protocol.schema import Message
+from eoslog.protocol.typed.apis import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    DESCRIBE_TRANSACTIONS,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    TXN_OFFSET_COMMIT,
+)
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.add_offsets_to_txn import AddOffsetsToTxnRequestDraft
+    from eoslog.protocol.typed.add_partitions_to_txn import (
+        AddPartitionsToTxnRequestDraft,
+        AddPartitionsToTxnRequestV3AndBelowTopicDraft,
+    )
+    from eoslog.protocol.typed.describe_transactions import DescribeTransactionsResponseTransactionState
+    from eoslog.protocol.typed.end_txn import (
+        EndTxnRequestDraft,
+        EndTxnRequestTogetherDraft,
+        EndTxnResponse,
+        EndTxnResponseTogether,
+    )
+    from eoslog.protocol.typed.init_producer_id import InitProducerIdRequestDraft, InitProducerIdResponse
+    from eoslog.protocol.typed.txn_offset_commit import TxnOffsetCommitRequestDraft
+
 
 T = TypeVar("T")
 TopicPartition = tuple[str, int]
@@ -73,7 +99,10 @@ def init_producer_id(
     aborts their open transaction; `current`: only if it has this identity still (KIP-360), else
     PRODUCER_FENCED or INVALID_PRODUCER_EPOCH. Raises KafkaError, as INVALID_TRANSACTION_TIMEOUT where the
     broker's transaction.max.timeout.ms is lower than `timeout_ms`."""
-    body: Message = {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
+    body: InitProducerIdRequestDraft = {
+        "transactional_id": transactional_id,
+        "transaction_timeout_ms": timeout_ms,
+    }
     if current is not None:
         body |= {"producer_id": current.producer_id, "producer_epoch": current.epoch}
 
@@ -81,7 +110,7 @@ def init_producer_id(
         version = connection.pick(
             ApiKey.INIT_PRODUCER_ID, min_version=_INIT_CURRENT if current else 0, max_version=_INIT_MAX
         )
-        answer = connection.call(ApiKey.INIT_PRODUCER_ID, body, version=version)
+        answer = connection.call(INIT_PRODUCER_ID, body, version=version)
         check(answer["error_code"], f"InitProducerId of {transactional_id!r} with time-out {timeout_ms} ms")
         return ProducerIdentity(answer["producer_id"], answer["producer_epoch"])
 
@@ -115,30 +144,40 @@ def end_txns(
             chosen[name] = connection.pick(ApiKey.END_TXN, max_version=_END_TXN_TV2 if tv2 else _END_TXN_TV1)
         return chosen[name]
 
-    def named(name: str) -> Message:
+    def named(name: str) -> EndTxnRequestTogetherDraft:
         who = identities[name]
         return {"transactional_id": name, "producer_id": who.producer_id, "producer_epoch": who.epoch}
 
-    def request(connection: Connection, name: str) -> tuple[Message, int]:
-        return named(name) | {"committed": commit}, choose(connection, name)
+    def request(connection: Connection, name: str) -> tuple[EndTxnRequestDraft, int]:
+        who = identities[name]
+        body: EndTxnRequestDraft = {
+            "transactional_id": name,
+            "producer_id": who.producer_id,
+            "producer_epoch": who.epoch,
+            "committed": commit,
+        }
+        return body, choose(connection, name)
 
-    def together(connection: Connection, names: Sequence[str]) -> dict[str, Message]:
+    def together(
+        connection: Connection, names: Sequence[str]
+    ) -> dict[str, EndTxnResponse | EndTxnResponseTogether]:
         offered = connection.ends_together and len(names) > 1
         if not offered or {choose(connection, name) for name in names} != {_END_TXN_TV2}:
             return {}
         first, *others = names
         body, version = request(connection, first)
         body["together"] = [named(name) for name in others]
-        answer = connection.call(ApiKey.END_TXN, body, version=version)
-        return {first: answer} | {other["transactional_id"]: other for other in answer["together"]}
+        answer = connection.call(END_TXN, body, version=version)
+        others_ended = {other["transactional_id"]: other for other in answer["together"]}
+        return {first: answer, **others_ended}
 
-    def read(name: str, answer: Message) -> ProducerIdentity:
+    def read(name: str, answer: EndTxnResponse | EndTxnResponseTogether) -> ProducerIdentity:
         check(answer["error_code"], f"{verb} of {name!r} as {identities[name]}")
         if chosen[name] < _END_TXN_TV2 or answer["producer_id"] < 0:
             return identities[name]
         return ProducerIdentity(answer["producer_id"], answer["producer_epoch"])
 
-    return at_coordinators(cluster, f"EndTxn({verb})", identities, ApiKey.END_TXN, request, read, together)
+    return at_coordinators(cluster, f"EndTxn({verb})", identities, END_TXN, request, read, together)
 
 
 def keep_prepared(
@@ -151,8 +190,8 @@ def keep_prepared(
     brokers that heed it).
     """
 
-    def request(connection: Connection, name: str) -> tuple[Message, int]:
-        body = {
+    def request(connection: Connection, name: str) -> tuple[InitProducerIdRequestDraft, int]:
+        body: InitProducerIdRequestDraft = {
             "transactional_id": name,
             "transaction_timeout_ms": timeout_ms,
             "enable2_pc": True,
@@ -160,15 +199,13 @@ def keep_prepared(
         }
         return body, connection.pick(ApiKey.INIT_PRODUCER_ID, min_version=_INIT_KEEPS)
 
-    def read(name: str, answer: Message) -> Kept:
+    def read(name: str, answer: InitProducerIdResponse) -> Kept:
         check(answer["error_code"], f"InitProducerId(keepPreparedTxn) of {name!r}")
         wrote = ProducerIdentity(answer["ongoing_txn_producer_id"], answer["ongoing_txn_producer_epoch"])
         holder = ProducerIdentity(answer["producer_id"], answer["producer_epoch"])
         return Kept(holder, wrote if wrote.producer_id >= 0 else None)
 
-    return at_coordinators(
-        cluster, "InitProducerId(keepPreparedTxn)", names, ApiKey.INIT_PRODUCER_ID, request, read
-    )
+    return at_coordinators(cluster, "InitProducerId(keepPreparedTxn)", names, INIT_PRODUCER_ID, request, read)
 
 
 def add_partitions(
@@ -176,10 +213,10 @@ def add_partitions(
 ) -> None:
     """Enlist partitions before the first record goes to them (TV1 only). Raises KafkaError."""
     wanted = list(partitions)
-    topics = [
+    topics: list[AddPartitionsToTxnRequestV3AndBelowTopicDraft] = [
         {"name": topic, "partitions": numbers} for topic, numbers in by_topic((t, p, p) for t, p in wanted)
     ]
-    body = {
+    body: AddPartitionsToTxnRequestDraft = {
         "v3_and_below_transactional_id": transactional_id,
         "v3_and_below_producer_id": identity.producer_id,
         "v3_and_below_producer_epoch": identity.epoch,
@@ -187,7 +224,7 @@ def add_partitions(
     }
 
     def attempt(connection: Connection) -> None:
-        answer = connection.call(ApiKey.ADD_PARTITIONS_TO_TXN, body, max_version=_ADD_PARTITIONS_MAX)
+        answer = connection.call(ADD_PARTITIONS_TO_TXN, body, max_version=_ADD_PARTITIONS_MAX)
         codes = {
             (topic["name"], part["partition_index"]): part["partition_error_code"]
             for topic in answer["results_by_topic_v3_and_below"]
@@ -205,7 +242,7 @@ def describe(cluster: Cluster, ids: Sequence[str]) -> dict[str, TransactionDescr
     def attempt() -> None:
         left = [i for i in ids if i not in found]
         for connection, names in by_connection(cluster.coordinators("transaction", left)).items():
-            answer = connection.call(ApiKey.DESCRIBE_TRANSACTIONS, {"transactional_ids": names})
+            answer = connection.call(DESCRIBE_TRANSACTIONS, {"transactional_ids": names})
             for state in answer["transaction_states"]:
                 found[state["transactional_id"]] = _description(state)
             missing = [name for name in names if name not in found]
@@ -251,7 +288,7 @@ def commit_offsets(
     tv2 = cluster.transaction_version() >= TV2
     if not tv2:
         _add_offsets(cluster, transactional_id, identity, group)
-    body = {
+    body: TxnOffsetCommitRequestDraft = {
         "transactional_id": transactional_id,
         "group_id": group,
         "producer_id": identity.producer_id,
@@ -266,7 +303,7 @@ def commit_offsets(
             max_version=None if tv2 else _TXN_OFFSETS_TV1,
             min_version=_TXN_OFFSETS_TV1 + 1 if tv2 else 0,
         )
-        answer = connection.call(ApiKey.TXN_OFFSET_COMMIT, body, version=version)
+        answer = connection.call(TXN_OFFSET_COMMIT, body, version=version)
         codes = {
             (topic["name"], part["partition_index"]): part["error_code"]
             for topic in answer["topics"]
@@ -278,7 +315,7 @@ def commit_offsets(
 
 
 def _add_offsets(cluster: Cluster, transactional_id: str, identity: ProducerIdentity, group: str) -> None:
-    body = {
+    body: AddOffsetsToTxnRequestDraft = {
         "transactional_id": transactional_id,
         "producer_id": identity.producer_id,
         "producer_epoch": identity.epoch,
@@ -286,7 +323,7 @@ def _add_offsets(cluster: Cluster, transactional_id: str, identity: ProducerIden
     }
 
     def attempt(connection: Connection) -> None:
-        answer = connection.call(ApiKey.ADD_OFFSETS_TO_TXN, body, max_version=_ADD_OFFSETS_MAX)
+        answer = connection.call(ADD_OFFSETS_TO_TXN, body, max_version=_ADD_OFFSETS_MAX)
         check(answer["error_code"], f"AddOffsetsToTxn of {transactional_id!r} for group {group!r}")
 
     _at_coordinator(cluster, ApiKey.ADD_OFFSETS_TO_TXN, transactional_id, attempt)
@@ -337,7 +374,7 @@ def _check_all(codes: Mapping[TopicPartition, int], wanted: Sequence[TopicPartit
         check(worst, f"{what}: refused for {_named(names)}")
 
 
-def _description(state: Message) -> TransactionDescription | None:
+def _description(state: DescribeTransactionsResponseTransactionState) -> TransactionDescription | None:
     if state["error_code"] == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         return None
     check(state["error_code"], f"DescribeTransactions of {state['transactional_id']!r}")

@@ -8,9 +8,12 @@ With client.rack a leader may send its reader to a replica near by (KIP-392), gi
 If that fails, or the replica does not have the records yet, the leader is asked; its answer counts.
 """
 
+from __future__ import annotations
+
 from base64 import urlsafe_b64decode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,7 +36,17 @@ from eoslog.protocol.batch import Buffer, CorruptBatch
 from eoslog.protocol.decode import PayloadTooLarge
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.records import DecodedRecords, decode_batches
-from eoslog.protocol.schema import Message
+from eoslog.protocol.typed.apis import FETCH
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.fetch import (
+        FetchRequestDraft,
+        FetchRequestPartitionDraft,
+        FetchRequestTopicDraft,
+        FetchResponse,
+        FetchResponsePartition,
+    )
+
 
 _DAMAGED = "read another replica (move the leader), or begin behind it with startingOffsets"
 _BY_NAME = 12  # the last version that names topics
@@ -222,31 +235,33 @@ class _Reader:
         )
         if self.topic_id is not None and version < _BY_ID:
             self._check_id()
-        self._connection.send(ApiKey.FETCH, self._body(position), version)
+        self._connection.ask(FETCH, self._body(position), version)
         self._asked = position
 
-    def _body(self, position: int) -> Message:
-        wanted = {
+    def _body(self, position: int) -> FetchRequestDraft:
+        wanted: FetchRequestPartitionDraft = {
             "partition": self.partition,
             "fetch_offset": position,
             "partition_max_bytes": self.max_bytes,
         }
         config = self.cluster.config
-        name = {"topic": self.topic} if self.topic_id is None else {"topic_id": self._id}
+        topic: FetchRequestTopicDraft = {"topic": self.topic, "partitions": [wanted]}
+        if self.topic_id is not None:
+            topic["topic_id"] = self._id
         return {
             "replica_id": -1,
             "max_wait_ms": min(config.fetch_max_wait_ms, config.request_timeout_ms // 2),
             "min_bytes": config.fetch_min_bytes,
             "max_bytes": self.max_bytes,
             "isolation_level": int(self.committed),
-            "topics": [{"topic": self.topic, **name, "partitions": [wanted]}],
+            "topics": [topic],
             "rack_id": self._rack,
         }
 
     def _read(self) -> _Answer:
         assert self._connection is not None
         position, self._asked = self._asked, -1
-        answer = self._connection.receive()
+        answer = self._connection.answer(FETCH)
         check(answer["error_code"], f"Fetch of {self.name}")
         part = self._only_partition(answer)
         if part["error_code"] in _OTHER_TOPIC:
@@ -266,7 +281,7 @@ class _Reader:
             part["high_watermark"],
             part["log_start_offset"],
             [(a["producer_id"], a["first_offset"]) for a in part["aborted_transactions"] or ()],
-            part.get("preferred_read_replica", -1),
+            part["preferred_read_replica"],
         )
 
     def _goes_elsewhere(self, answer: _Answer) -> bool:
@@ -320,13 +335,12 @@ class _Reader:
                 f"{self.topic_id} were to be read from {self.name}"
             )
 
-    def _only_partition(self, answer: Message) -> Message:
+    def _only_partition(self, answer: FetchResponse) -> FetchResponsePartition:
         for found in answer["responses"]:
             for part in found["partitions"]:
-                named = found.get("topic") == self.topic or found.get("topic_id") == self._id
+                named = found["topic"] == self.topic or found["topic_id"] == self._id
                 if named and part["partition_index"] == self.partition:
-                    wanted: Message = part
-                    return wanted
+                    return part
         raise RefusedByBroker(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer to Fetch leaves out {self.name}")
 
     def _drop(self) -> None:

@@ -4,10 +4,12 @@ For a micro-batch of a few rows, where tasks would cost more than the reading. A
 fetch.py, which handles every failure.
 """
 
+from __future__ import annotations
+
 import logging
 from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from eoslog.connector.client.records.fetch import clip
 from eoslog.connector.client.records.gaps import Gaps
@@ -22,7 +24,16 @@ from eoslog.protocol.batch import CorruptBatch
 from eoslog.protocol.decode import PayloadTooLarge
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.records import DecodedRecords, decode_batches
-from eoslog.protocol.schema import Message
+from eoslog.protocol.typed.apis import FETCH
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.fetch import (
+        FetchRequestDraft,
+        FetchRequestPartitionDraft,
+        FetchResponse,
+        FetchResponsePartition,
+    )
+
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +105,7 @@ class _Batch:
                 raise _NotSmall("nothing came")
         raise _NotSmall(f"{_ROUNDS} answers were not enough")
 
-    def _ask(self, missing: Iterable[tuple[str, int]]) -> Iterator[Message]:
+    def _ask(self, missing: Iterable[tuple[str, int]]) -> Iterator[FetchResponse]:
         leaders: dict[Address, list[tuple[str, int]]] = {}
         for place in missing:
             leaders.setdefault(self._cluster.leader_address(*place), []).append(place)
@@ -104,14 +115,14 @@ class _Batch:
             version = connection.pick(ApiKey.FETCH, max_version=_BY_ID)
             if version < _BY_ID:
                 raise _NotSmall("the broker does not know topics by their ids")
-            connection.send(ApiKey.FETCH, self._body(places), version)
+            connection.ask(FETCH, self._body(places), version)
             asked.append(connection)
         for connection in asked:
-            yield connection.receive()
+            yield connection.answer(FETCH)
 
-    def _body(self, places: Sequence[tuple[str, int]]) -> Message:
+    def _body(self, places: Sequence[tuple[str, int]]) -> FetchRequestDraft:
         most = max(self._left // len(places), 1)
-        rows = (
+        rows: Iterator[tuple[str, int, FetchRequestPartitionDraft]] = (
             (
                 topic,
                 number,
@@ -137,7 +148,7 @@ class _Batch:
             "rack_id": "",
         }
 
-    def _take(self, topic_id: bytes, part: Message) -> None:
+    def _take(self, topic_id: bytes, part: FetchResponsePartition) -> None:
         place = self._topics.get(topic_id, ""), part["partition_index"]
         if place not in self._ranges or part["error_code"]:
             raise _NotSmall(f"{place}: error {part['error_code']}")
@@ -164,7 +175,7 @@ def _id_of(wanted: Wanted) -> bytes:
     return urlsafe_b64decode(wanted.topic_id + "==")
 
 
-def _parts(answer: Message) -> Iterator[tuple[bytes, Message]]:
+def _parts(answer: FetchResponse) -> Iterator[tuple[bytes, FetchResponsePartition]]:
     if answer["error_code"]:
         raise _NotSmall(f"error {answer['error_code']}")
     for found in answer["responses"]:

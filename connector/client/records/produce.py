@@ -8,9 +8,13 @@ every acknowledgement. After a failure that may pass, everything in flight is fi
 or lost), then whatever is not acknowledged goes again, in the order it was handed over.
 """
 
+from __future__ import annotations
+
 import time
 from base64 import urlsafe_b64decode
 from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.records.window import MAX_UNANSWERED, Outgoing, Unanswered, Verdict, pack
@@ -26,11 +30,21 @@ from eoslog.connector.errors import (
     ProduceFailed,
     TopicMadeAnew,
 )
+from eoslog.protocol import errors
 from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError, info
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import EncodedBatch
-from eoslog.protocol.schema import Message
+from eoslog.protocol.typed.apis import PRODUCE
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.produce import (
+        ProduceRequestDraft,
+        ProduceRequestPartitionDataDraft,
+        ProduceRequestTopicDataDraft,
+        ProduceResponsePartitionResponse,
+    )
+
 
 TopicPartition = tuple[str, int]
 
@@ -40,11 +54,11 @@ _PRODUCE_TV1_MAX = 11
 _PRODUCE_TV2_MIN = 12  # the version that enlists partitions by itself (KIP-890)
 
 _UNCERTAIN = (
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,  # also where the leader stepped down after it had written
-    ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.NETWORK_EXCEPTION,
+    errors.RequestTimedOut,
+    errors.NotEnoughReplicasAfterAppend,
+    errors.NotLeaderOrFollower,  # also where the leader stepped down after it had written
+    errors.KafkaStorageError,
+    errors.NetworkException,
 )
 """Answers that do not say whether the batch is in the log."""
 
@@ -97,7 +111,7 @@ class Producer:
         self._failed: Exception | None = None
         self._tv2 = transactional_id is None or cluster.transaction_version() >= transactions.TV2
 
-    def __enter__(self) -> "Producer":
+    def __enter__(self) -> Producer:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -216,15 +230,17 @@ class Producer:
         self._queue = deque(batch for batch in self._queue if id(batch) not in sent)
         waiting.append(request)
         answered = self.acks != 0
-        connection.send(ApiKey.PRODUCE, self._body(request, version), version, answered=answered)
+        connection.ask(PRODUCE, self._body(request, version), version, answered=answered)
         if not answered:
             waiting.pop()
             for batch in request:
                 self._unanswered.judge(batch, ErrorCode.NONE)
                 self._acknowledge(batch)
 
-    def _body(self, request: list[Outgoing], version: int) -> Message:
-        rows = ((*batch.where, {"index": batch.where[1], "records": batch.parts}) for batch in request)
+    def _body(self, request: list[Outgoing], version: int) -> ProduceRequestDraft:
+        rows: Iterator[tuple[str, int, ProduceRequestPartitionDataDraft]] = (
+            (*batch.where, {"index": batch.where[1], "records": batch.parts}) for batch in request
+        )
         return {
             "transactional_id": self.transactional_id,
             "acks": self.acks,
@@ -234,7 +250,7 @@ class Producer:
             ],
         }
 
-    def _named(self, topic: str, version: int) -> Message:
+    def _named(self, topic: str, version: int) -> ProduceRequestTopicDataDraft:
         return {"name": topic} if version < _PRODUCE_BY_ID else {"topic_id": self._id_bytes(topic)}
 
     def _id_bytes(self, topic: str) -> bytes:
@@ -265,12 +281,12 @@ class Producer:
         """Take one answer; what has to go again is queued, and the reason returned."""
         connection, waiting = self._lane(address)
         left = min(batch.deadline for batch in waiting[0]) - time.monotonic()
-        answer = connection.receive(min(self.cluster.config.request_timeout_ms, max(left * 1000, 1)))
+        answer = connection.answer(PRODUCE, min(self.cluster.config.request_timeout_ms, max(left * 1000, 1)))
         request = waiting.popleft()
         topics = {batch.where[0] for batch in request}
         names = {self._id_bytes(topic): topic for topic in topics if self.topic_ids[topic]}
         results = {
-            (topic.get("name") or names.get(topic.get("topic_id")), part["index"]): part
+            (topic["name"] or names.get(topic["topic_id"]), part["index"]): part
             for topic in answer["responses"]
             for part in topic["partition_responses"]
         }
@@ -280,7 +296,9 @@ class Producer:
             reason = reason or refused
         return reason
 
-    def _take_answer(self, batch: Outgoing, result: Message | None) -> KafkaError | None:
+    def _take_answer(
+        self, batch: Outgoing, result: ProduceResponsePartitionResponse | None
+    ) -> KafkaError | None:
         if result is None:
             raise self._failure(batch, ErrorCode.UNKNOWN_SERVER_ERROR, "the answer leaves this partition out")
         code, text = result["error_code"], result["error_message"] or ""
@@ -309,7 +327,7 @@ class Producer:
             isinstance(error, BrokerUnreachable) and not self.cluster.reached
         ):
             self._give_up(error)
-        unclear = isinstance(error, KafkaError) and error.code in _UNCERTAIN
+        unclear = isinstance(error, _UNCERTAIN)
         if not self.retries and (uncertain or unclear):
             self._give_up(error)
         if self._queue and (backoff.over or self._queue[0].deadline <= time.monotonic()):

@@ -5,28 +5,42 @@ taken for a while by somebody who keeps several requests under way (`take`, `giv
 What is believed about the cluster is kept until somebody finds it wrong and calls `forget_*`.
 """
 
+from __future__ import annotations
+
 import math
 import socket
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from eoslog.connector.client.wire.config import Address, ClientConfig
 from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.client.wire.retry import Backoff
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, RefusedByBroker, UnknownTopic
-from eoslog.protocol.apis import ApiKey
+from eoslog.protocol import errors
+from eoslog.protocol.apis import Api, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
-from eoslog.protocol.schema import Message
+from eoslog.protocol.schema import Given
+from eoslog.protocol.typed.apis import FIND_COORDINATOR, METADATA
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.find_coordinator import (
+        FindCoordinatorRequestDraft,
+        FindCoordinatorResponse,
+        FindCoordinatorResponseCoordinator,
+    )
+    from eoslog.protocol.typed.metadata import MetadataRequestDraft, MetadataResponse
+
+
+RequestDraft = TypeVar("RequestDraft")
+Response = TypeVar("Response")
 
 CoordinatorKind = Literal["group", "transaction"]
 _KIND_CODE = {"group": 0, "transaction": 1}
 
-_MOVED = frozenset({
-    ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-})  # fmt: skip
+_MOVED = (errors.NotCoordinator, errors.CoordinatorNotAvailable, errors.CoordinatorLoadInProgress)
 _NOBODY = (ConnectionRefusedError, socket.gaierror)
 """Nobody listens at an address, or no name server knows it."""
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -85,11 +99,11 @@ class Cluster:
 
     def metadata(self, topics: Iterable[str] | None, *, create: bool = False) -> Metadata:
         """Ask a broker about `topics` (None: all). `create`: brokers that auto-create topics may do so."""
-        body = {
+        body: MetadataRequestDraft = {
             "topics": None if topics is None else [{"name": name} for name in topics],
             "allow_auto_topic_creation": create,
         }
-        found = read_metadata(self.ask_any(ApiKey.METADATA, body, METADATA_MAX))
+        found = read_metadata(self.ask_any(METADATA, body, METADATA_MAX))
         self._nodes, self.cluster_id = found.nodes, found.cluster_id
         now = time.monotonic()
         self._topics.update({name: (info, now) for name, info in found.topics.items()})
@@ -204,7 +218,7 @@ class Cluster:
     def note(self, error: Exception) -> None:
         """Remember a failure after which what brokers had under way may not have been done; and after which
         another broker is to be asked: one that was started again may tell old news for a while."""
-        moved = isinstance(error, KafkaError) and error.code in _MOVED
+        moved = isinstance(error, _MOVED)
         self._disturbed |= not isinstance(error, KafkaError) or moved
         if moved:
             self._doubted = self._asked
@@ -247,7 +261,7 @@ class Cluster:
         self._shared.clear()
         self._idle.clear()
 
-    def __enter__(self) -> "Cluster":
+    def __enter__(self) -> Cluster:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -321,7 +335,9 @@ class Cluster:
                 "check kafka.bootstrap.servers and that a broker runs there"
             )
 
-    def ask_any(self, api: ApiKey, body: Message, max_version: int) -> Message:
+    def ask_any(
+        self, api: Api[Any, RequestDraft, Response, Any], body: Given[RequestDraft], max_version: int
+    ) -> Response:
         """Ask whichever broker answers. A connection that was idle may be dead: that is found out once."""
         try:
             return self._any().call(api, body, max_version=max_version)
@@ -333,12 +349,15 @@ class Cluster:
         connection = self._any()
         version = connection.pick(ApiKey.FIND_COORDINATOR)
         for body in _coordinator_requests(kind, keys, version):
-            answer = connection.call(ApiKey.FIND_COORDINATOR, body, version=version)
-            for found in answer["coordinators"] if version >= 4 else [{**answer, "key": body["key"]}]:
+            answer = connection.call(FIND_COORDINATOR, body, version=version)
+            told: dict[str, FindCoordinatorResponse | FindCoordinatorResponseCoordinator] = (
+                {one["key"]: one for one in answer["coordinators"]} if version >= 4 else {body["key"]: answer}
+            )
+            for key, found in told.items():
                 if found["error_code"]:
-                    what = f"no coordinator of {kind} {found['key']!r}"
+                    what = f"no coordinator of {kind} {key!r}"
                     raise RefusedByBroker(found["error_code"], found["error_message"] or what)
-                self._coordinators[kind, found["key"]] = (found["host"], found["port"])
+                self._coordinators[kind, key] = (found["host"], found["port"])
 
     def _names(self) -> str:
         return ", ".join(f"{host}:{port}" for host, port in self.config.bootstrap)
@@ -352,26 +371,29 @@ def no_partition(info: TopicInfo, partition: int) -> UnknownTopic:
     )
 
 
-def _coordinator_requests(kind: CoordinatorKind, keys: list[str], version: int) -> list[Message]:
+def _coordinator_requests(
+    kind: CoordinatorKind, keys: list[str], version: int
+) -> list[FindCoordinatorRequestDraft]:
     code = _KIND_CODE[kind]
     if version >= 4:
         return [{"key_type": code, "coordinator_keys": keys}]
     return [{"key": key, "key_type": code} for key in keys]
 
 
-def read_metadata(answer: Message) -> Metadata:
+def read_metadata(answer: MetadataResponse) -> Metadata:
     """A broker's answer; raises KafkaError."""
-    if answer.get("error_code"):
+    if answer["error_code"]:
         raise RefusedByBroker(answer["error_code"], "the broker could not answer Metadata")
     topics, errors = {}, {}
     for topic in answer["topics"]:
+        name = topic["name"] or ""  # null for an unknown id alone, and none is asked for
         if topic["error_code"]:
-            errors[topic["name"]] = topic["error_code"]
+            errors[name] = topic["error_code"]
         else:
             leaders = {p["partition_index"]: p["leader_id"] for p in topic["partitions"]}
-            number = topic.get("topic_id") or bytes(16)
+            number = topic["topic_id"]
             topic_id = urlsafe_b64encode(number).decode().rstrip("=") if any(number) else None
-            topics[topic["name"]] = TopicInfo(topic["name"], leaders, topic["is_internal"], topic_id)
+            topics[name] = TopicInfo(name, leaders, topic["is_internal"], topic_id)
     nodes = {broker["node_id"]: (broker["host"], broker["port"]) for broker in answer["brokers"]}
     return Metadata(nodes, topics, errors, answer["cluster_id"])
 

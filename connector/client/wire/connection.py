@@ -6,13 +6,15 @@ ends after request_timeout_ms; a connection that failed once is closed and stays
 became of the requests under way is unknown.
 """
 
+from __future__ import annotations
+
 import math
 import select
 import socket
 import struct
 import time
 from collections import deque
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.errors import (
@@ -20,11 +22,17 @@ from eoslog.connector.errors import (
     ConnectionLost,
     UnsupportedByBroker,
 )
-from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.apis import APIS, Api, ApiKey
 from eoslog.protocol.errors import ErrorCode, info
 from eoslog.protocol.frames import decode_response, encode_request
-from eoslog.protocol.schema import Message, ProtocolError
+from eoslog.protocol.schema import Given, ProtocolError
 from eoslog.version import __version__
+
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.api_versions import ApiVersionsRequestDraft, ApiVersionsResponse
+
+RequestDraft = TypeVar("RequestDraft")
+Response = TypeVar("Response")
 
 _LENGTH = struct.Struct(">i")
 _CORRELATION_AND_ERROR = struct.Struct(">ih")
@@ -117,30 +125,54 @@ class Connection:
             )
         return version
 
-    def send(self, api: ApiKey, body: Message, version: int | None = None, *, answered: bool = True) -> int:
-        """Send a request; returns its correlation id. `answered=False`: no answer will come (acks=0)."""
+    def send(self, api: ApiKey, body: object, version: int | None = None, *, answered: bool = True) -> int:
+        """What `ask` does, of whatever API."""
         version = self.pick(api) if version is None else version
         deadline = time.monotonic() + self.config.request_timeout_ms / 1000
         if time.monotonic() >= self._renew_at and not self._pending:
             self._authenticate(deadline)
         return self._send(api, version, body, deadline, answered)
 
-    def receive(self, timeout_ms: float | None = None) -> Message:
-        """Wait for the oldest answer. ConnectionLost if it does not come in time or the connection breaks."""
+    def receive(self, timeout_ms: float | None = None) -> Any:
+        """What `answer` does, of whatever API."""
         wait = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
         pending, frame = self._receive(time.monotonic() + wait / 1000)
         return self._decode(pending, frame)
 
+    def ask(
+        self,
+        api: Api[Any, RequestDraft, Any, Any],
+        body: Given[RequestDraft],
+        version: int | None = None,
+        *,
+        answered: bool = True,
+    ) -> int:
+        """Send a request; returns its correlation id. `answered=False`: no answer will come (acks=0)."""
+        return self.send(api.key, body, version, answered=answered)
+
+    def answer(self, api: Api[Any, Any, Response, Any], timeout_ms: float | None = None) -> Response:
+        """Wait for the oldest answer, which is one of `api`. ConnectionLost if it does not come in time or
+        the connection breaks."""
+        if self._pending and self._pending[0].api is not api.key:
+            raise RuntimeError(f"{self!r} has an answer of {self._pending[0].api.name} to come first")
+        message: Response = self.receive(timeout_ms)
+        return message
+
     def call(
-        self, api: ApiKey, body: Message, *, max_version: int | None = None, version: int | None = None
-    ) -> Message:
+        self,
+        api: Api[Any, RequestDraft, Response, Any],
+        body: Given[RequestDraft],
+        *,
+        max_version: int | None = None,
+        version: int | None = None,
+    ) -> Response:
         """Send a request and wait for its answer; only on a connection with no answers still to come."""
         if self._pending:
             raise RuntimeError(
                 f"{self!r} has {len(self._pending)} answers to come: call() would get the wrong one"
             )
-        self.send(api, body, self.pick(api, max_version=max_version) if version is None else version)
-        return self.receive()
+        self.ask(api, body, self.pick(api.key, max_version=max_version) if version is None else version)
+        return self.answer(api)
 
     def _set_buffers(self, peer: socket.socket) -> None:
         """Socket buffers as asked for; the system's own sizes adapt to the connection."""
@@ -169,9 +201,10 @@ class Connection:
             return
         from eoslog.connector.client.wire.sasl import REFRESH_AT, authenticate  # as with TLS
 
-        def ask(api: ApiKey, body: Message) -> Message:
-            self._send(api, self.pick(api), body, deadline, True)
-            return self._decode(*self._receive(deadline))
+        def ask(api: Api[Any, RequestDraft, Response, Any], body: Given[RequestDraft]) -> Response:
+            self._send(api.key, self.pick(api.key), body, deadline, True)
+            message: Response = self._decode(*self._receive(deadline))
+            return message
 
         lifetime_ms = authenticate(ask, sasl)
         self._renew_at = time.monotonic() + REFRESH_AT * lifetime_ms / 1000 if lifetime_ms else math.inf
@@ -188,20 +221,24 @@ class Connection:
                 f"ApiVersions refused: {info(answer['error_code']).name}; check that a broker listens there"
             )
         self.versions = {k["api_key"]: (k["min_version"], k["max_version"]) for k in answer["api_keys"]}
-        self.features = {f["name"]: f["max_version_level"] for f in answer.get("finalized_features") or ()}
+        self.features = {f["name"]: f["max_version_level"] for f in answer["finalized_features"]}
         self.ends_together = answer["ends_together"]
 
-    def _ask_versions(self, version: int, deadline: float) -> Message:
-        body = {"client_software_name": "eoslog", "client_software_version": __version__}
-        self._send(ApiKey.API_VERSIONS, version, body if version >= 3 else {}, deadline, True)
+    def _ask_versions(self, version: int, deadline: float) -> ApiVersionsResponse:
+        named: ApiVersionsRequestDraft = {
+            "client_software_name": "eoslog",
+            "client_software_version": __version__,
+        }
+        self._send(ApiKey.API_VERSIONS, version, named if version >= 3 else {}, deadline, True)
         pending, frame = self._receive(deadline)
         if len(frame) >= _CORRELATION_AND_ERROR.size:
             _, code = _CORRELATION_AND_ERROR.unpack_from(frame)
             if code == ErrorCode.UNSUPPORTED_VERSION:
                 pending = pending._replace(version=0)
-        return self._decode(pending, frame)
+        answer: ApiVersionsResponse = self._decode(pending, frame)
+        return answer
 
-    def _send(self, api: ApiKey, version: int, body: Message, deadline: float, answered: bool) -> int:
+    def _send(self, api: ApiKey, version: int, body: object, deadline: float, answered: bool) -> int:
         correlation_id = self._next_id
         parts = encode_request(api, version, correlation_id, self.config.client_id, body)
         self._next_id = (correlation_id + 1) & 0x7FFFFFFF
@@ -234,7 +271,7 @@ class Connection:
         self._pending.popleft()
         return pending, frame
 
-    def _decode(self, pending: _Pending, frame: memoryview) -> Message:
+    def _decode(self, pending: _Pending, frame: memoryview) -> Any:
         try:
             correlation_id, message = decode_response(pending.api, pending.version, frame)
             if correlation_id != pending.correlation_id:

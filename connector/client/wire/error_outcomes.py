@@ -1,6 +1,6 @@
 """What a broker's error code means for each request: tried again, refused, or an answer. Pure.
 
-The kind of a code (KIP-360: retriable, abortable, fatal) is in one table, `protocol/errors.py`. Here is
+The kind of a code (KIP-360: retriable, abortable, fatal) is in one table, `protocol/error_codes.py`. Here is
 where a request departs from it, with the reason; nothing else decides whether a request is sent again.
 docs/connector-errors.md is made from both.
 """

@@ -4,25 +4,27 @@ A micro-batch ends as many transactions as it has tasks. One by one, each would 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.client.wire.retry import passes, retrying
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, EoslogError, RetriesExhausted
-from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.apis import Api
 from eoslog.protocol.errors import KafkaError
-from eoslog.protocol.schema import Message
 
 T = TypeVar("T")
+RequestDraft = TypeVar("RequestDraft")
+Response = TypeVar("Response")
+Shared = TypeVar("Shared")
 
 IN_FLIGHT = 100
 """Requests sent before their answers are read: neither side's socket fills up with these few bytes each."""
 
-Together = Callable[[Connection, Sequence[str]], Mapping[str, Message]]
+Together = Callable[[Connection, Sequence[str]], Mapping[str, Shared]]
 """One request for several transactional ids, where the broker takes it: the answers to those it did."""
 
-Request = Callable[[Connection, str], tuple[Message, int]]
+Request = Callable[[Connection, str], tuple[RequestDraft, int]]
 """(connection, transactional id) -> body and version; may raise UnsupportedByBroker."""
 
 
@@ -30,10 +32,10 @@ def at_coordinators(
     cluster: Cluster,
     what: str,
     names: Iterable[str],
-    api: ApiKey,
-    request: Request,
-    read: Callable[[str, Message], T],
-    together: Together = lambda connection, names: {},
+    api: Api[Any, RequestDraft, Response, Any],
+    request: Request[RequestDraft],
+    read: Callable[[str, Response | Shared], T],
+    together: Together[Shared] | None = None,
 ) -> dict[str, T | EoslogError | KafkaError]:
     """`request` for each transactional id, and what `read` makes of its answer or raises. `together` goes
     first, and who is answered there is not asked alone.
@@ -50,7 +52,7 @@ def at_coordinators(
     def attempt() -> None:
         failures: list[Exception] = []
         for connection, mine in by_connection(cluster.coordinators("transaction", left())).items():
-            answers = together(connection, mine)
+            answers = together(connection, mine) if together is not None else {}
             failures += _take_answers(answers.items(), read, found)
             alone = [name for name in mine if name not in answers]
             for at in range(0, len(alone), IN_FLIGHT):
@@ -79,9 +81,9 @@ def at_coordinators(
 def _round(
     connection: Connection,
     names: Sequence[str],
-    api: ApiKey,
-    request: Request,
-    read: Callable[[str, Message], T],
+    api: Api[Any, RequestDraft, Response, Any],
+    request: Request[RequestDraft],
+    read: Callable[[str, Response], T],
     found: dict[str, T | EoslogError | KafkaError],
 ) -> list[Exception]:
     """Send, then receive; what is final goes to `found`, what may pass is returned."""
@@ -92,14 +94,14 @@ def _round(
         except EoslogError as error:  # the broker does not serve it: nothing is sent
             found[name] = error
             continue
-        connection.send(api, body, version)
+        connection.ask(api, body, version)
         sent.append(name)
-    return _take_answers(((name, connection.receive()) for name in sent), read, found)
+    return _take_answers(((name, connection.answer(api)) for name in sent), read, found)
 
 
 def _take_answers(
-    answers: Iterable[tuple[str, Message]],
-    read: Callable[[str, Message], T],
+    answers: Iterable[tuple[str, Response]],
+    read: Callable[[str, Response], T],
     found: dict[str, T | EoslogError | KafkaError],
 ) -> list[Exception]:
     """What is final goes to `found`, what may pass is returned."""

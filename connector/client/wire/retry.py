@@ -12,13 +12,14 @@ from typing import Protocol, TypeVar
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.client.wire.error_outcomes import BRIEF_MS, Outcome, outcome
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, RefusedByBroker, RetriesExhausted
+from eoslog.protocol import errors
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.errors import ErrorCode, KafkaError
+from eoslog.protocol.errors import KafkaError
 
 T = TypeVar("T")
 
-_QUICK = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNSTABLE_OFFSET_COMMIT})
-"""Codes that pass within milliseconds: markers follow EndTxn's answer at once."""
+_QUICK = (errors.ConcurrentTransactions, errors.UnstableOffsetCommit)
+"""Errors that pass within milliseconds: markers follow EndTxn's answer at once."""
 _QUICK_MS = 2.0
 
 
@@ -50,7 +51,7 @@ class Backoff:
 
     def pause(self, error: Exception | None = None) -> None:
         """Sleep before the next try, never past the deadline."""
-        if isinstance(error, KafkaError) and error.code in _QUICK:
+        if isinstance(error, _QUICK):
             wait = min(_QUICK_MS * 2**self._quick_tries, float(self._first))
             self._quick_tries = min(self._quick_tries + 1, 20)
         else:
@@ -81,12 +82,12 @@ def retrying(
     timeout_ms: int,
     option: str,
     forget: Callable[[], None],
-    final: frozenset[ErrorCode] = frozenset(),
+    final: tuple[type[KafkaError], ...] = (),
     api: ApiKey | None = None,
 ) -> T:
     """The result of `attempt`, tried again while failures may pass, for `timeout_ms` (named `option`).
 
-    `forget` drops what the client believes about the cluster before the next try. Codes in `final` are
+    `forget` drops what the client believes about the cluster before the next try. Those in `final` are
     raised at once; error_outcomes.py says what others mean for the request `api`. A cluster that never
     answered is not waited for a second time: its addresses are probably wrong. Raises KafkaError,
     BrokerUnreachable, or RetriesExhausted from the last failure.
@@ -97,7 +98,7 @@ def retrying(
         try:
             return attempt()
         except (KafkaError, ConnectionLost, BrokerUnreachable) as error:
-            if not passes(error, api) or (isinstance(error, KafkaError) and error.code in final):
+            if not passes(error, api) or isinstance(error, final):
                 raise
             if isinstance(error, KafkaError) and outcome(error.code, api) is Outcome.BRIEFLY:
                 brief = brief or Backoff(cluster.config, min(BRIEF_MS, timeout_ms))

@@ -16,17 +16,31 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from eoslog.connector.client.wire.security import Sasl
 from eoslog.connector.errors import AuthenticationRefused
-from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.apis import Api
 from eoslog.protocol.errors import info
-from eoslog.protocol.schema import Message
+from eoslog.protocol.schema import Given
 from eoslog.protocol.scram import HASHES, ClientExchange, ScramError
+from eoslog.protocol.typed.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
 
-Ask = Callable[[ApiKey, Message], Message]
-"""Send a request on the connection and wait for its answer."""
+if TYPE_CHECKING:
+    from eoslog.protocol.typed.sasl_authenticate import SaslAuthenticateResponse
+
+
+RequestDraft = TypeVar("RequestDraft")
+Response = TypeVar("Response")
+
+
+class Ask(Protocol):
+    """Send a request on the connection and wait for its answer."""
+
+    def __call__(self, api: Api[Any, RequestDraft, Response, Any], body: Given[RequestDraft]) -> Response:
+        """The answer."""
+        ...
+
 
 REFRESH_AT = 0.8
 """A token or a session is renewed after this part of its life."""
@@ -36,7 +50,7 @@ _TOKEN_TIMEOUT_S = 10.0
 
 def authenticate(ask: Ask, sasl: Sasl) -> int:
     """Prove who we are; answers how long that holds, in ms, 0: for ever. Raises AuthenticationRefused."""
-    answer = ask(ApiKey.SASL_HANDSHAKE, {"mechanism": sasl.mechanism})
+    answer = ask(SASL_HANDSHAKE, {"mechanism": sasl.mechanism})
     if answer["error_code"]:
         offered = ", ".join(answer["mechanisms"]) or "none"
         raise AuthenticationRefused(
@@ -44,8 +58,8 @@ def authenticate(ask: Ask, sasl: Sasl) -> int:
             "choose one of these"
         )
 
-    def exchange(token: bytes) -> Message:
-        told = ask(ApiKey.SASL_AUTHENTICATE, {"auth_bytes": token})
+    def exchange(token: bytes) -> SaslAuthenticateResponse:
+        told = ask(SASL_AUTHENTICATE, {"auth_bytes": token})
         if told["error_code"]:
             name = info(told["error_code"]).name
             raise AuthenticationRefused(
@@ -60,11 +74,10 @@ def authenticate(ask: Ask, sasl: Sasl) -> int:
         last = exchange(f"\0{sasl.user}\0{sasl.password}".encode())
     else:
         last = _bearer(exchange, sasl)
-    lifetime: int = last.get("session_lifetime_ms", 0)
-    return lifetime
+    return last["session_lifetime_ms"]
 
 
-def _scram(exchange: Callable[[bytes], Message], sasl: Sasl) -> Message:
+def _scram(exchange: Callable[[bytes], SaslAuthenticateResponse], sasl: Sasl) -> SaslAuthenticateResponse:
     client = ClientExchange(sasl.mechanism, sasl.user, sasl.password, secrets.token_urlsafe(24))
     try:
         told = exchange(client.first())
@@ -77,7 +90,7 @@ def _scram(exchange: Callable[[bytes], Message], sasl: Sasl) -> Message:
     return last
 
 
-def _bearer(exchange: Callable[[bytes], Message], sasl: Sasl) -> Message:
+def _bearer(exchange: Callable[[bytes], SaslAuthenticateResponse], sasl: Sasl) -> SaslAuthenticateResponse:
     """RFC 7628. A refusal comes as a message first, which has to be acknowledged before the error comes."""
     extensions = "".join(f"{name}={value}\x01" for name, value in sasl.extensions)
     told = exchange(f"n,,\x01auth=Bearer {token_for(sasl)}\x01{extensions}\x01".encode())

@@ -1,4 +1,4 @@
-"""The admin clients of confluent-kafka and kafka-python, as they are."""
+"""What the admin clients of confluent-kafka and kafka-python ask for beyond the scenarios."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from typing import Any
 
 import kafka.admin
 import pytest
-from confluent_kafka import ElectionType, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     ConfigSource,
-    NewPartitions,
     NewTopic,
 )
 from kafka.admin import KafkaAdminClient
-from kafka.errors import InvalidPartitionsError
 
 from eoslog.testing import EmbeddedBroker
 
@@ -50,22 +48,6 @@ def code(futures: dict[Any, Future[Any]]) -> str:
 
 
 # -- confluent-kafka ---------------------------------------------------------------------------
-
-
-def test_confluent_makes_enlarges_and_deletes_topics(admin: AdminClient, topic: str) -> None:
-    new = NewTopic(topic, num_partitions=2, replication_factor=1, config={"retention.ms": "5000"})
-    only(admin.create_topics([new], validate_only=True))
-    assert topic not in admin.list_topics(timeout=10).topics
-    only(admin.create_topics([new]))
-    assert code(admin.create_topics([new])) == "TOPIC_ALREADY_EXISTS"
-    assert code(admin.create_topics([NewTopic(topic + "3", 1, 3)])) == "INVALID_REPLICATION_FACTOR"
-    only(admin.create_partitions([NewPartitions(topic, 5)]))
-    assert code(admin.create_partitions([NewPartitions(topic, 2)])) == "INVALID_PARTITIONS"
-    described = only(admin.describe_topics(TopicCollection([topic])))
-    assert (described.name, described.is_internal, len(described.partitions)) == (topic, False, 5)
-    assert described.partitions[4].leader.id == 1
-    only(admin.delete_topics([topic]))
-    assert code(admin.delete_topics([topic])) == "UNKNOWN_TOPIC_OR_PART"
 
 
 def test_confluent_changes_configs(admin: AdminClient, topic: str) -> None:
@@ -111,21 +93,6 @@ def test_confluent_asks_about_the_cluster(admin: AdminClient, broker: EmbeddedBr
 # -- kafka-python ------------------------------------------------------------------------------
 
 
-def test_kafka_python_makes_enlarges_and_deletes_topics(python: KafkaAdminClient, topic: str) -> None:
-    new = kafka.admin.NewTopic(topic, num_partitions=2, replication_factor=1)
-    python.create_topics([new])
-    python.create_partitions({topic: kafka.admin.NewPartitions(4)})
-    with pytest.raises(InvalidPartitionsError):
-        python.create_partitions({topic: kafka.admin.NewPartitions(3)})
-    (described,) = python.describe_topics([topic])
-    assert len(described["partitions"]) == 4
-    page = python.describe_topic_partitions([topic], response_partition_limit=3)
-    assert len(page["topics"][0]["partitions"]) == 3
-    assert page["next_cursor"]["partition_index"] == 3
-    python.delete_topics([topic])
-    assert topic not in python.list_topics()
-
-
 def test_kafka_python_changes_configs(python: KafkaAdminClient, topic: str) -> None:
     python.create_topics([kafka.admin.NewTopic(topic, num_partitions=1, replication_factor=1)])
 
@@ -142,14 +109,3 @@ def test_kafka_python_changes_configs(python: KafkaAdminClient, topic: str) -> N
     python.reset_configs([resource(retention_ms="")])
     assert "retention.ms" not in str(python.describe_configs([resource()]))
     assert topic in str(python.list_config_resources())
-
-
-def test_kafka_python_asks_about_the_cluster(
-    python: KafkaAdminClient, broker: EmbeddedBroker, topic: str
-) -> None:
-    python.create_topics([kafka.admin.NewTopic(topic, num_partitions=1, replication_factor=1)])
-    assert [node["broker_id"] for node in python.describe_cluster()["brokers"]] == [1]
-    quorum = python.describe_metadata_quorum()
-    assert "leader_id" in str(quorum)
-    assert "transaction.version" in str(python.describe_features())
-    assert not python.list_partition_reassignments()

@@ -9,7 +9,7 @@ from eoslog.protocol.apis import APIS
 from eoslog.protocol.fields import Array, Blob, Field, Fixed, Struct, Text, Type
 from eoslog.protocol.frames import encode_request
 from eoslog.protocol.schema import ProtocolError
-from tests.broker.filled_requests import RECORDS, bodies
+from tests.broker.handlers.filled_requests import RECORDS, bodies
 
 NAMES = [
     "fuzz",

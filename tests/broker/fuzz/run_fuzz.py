@@ -22,7 +22,7 @@ import psutil
 from eoslog.broker.config.security import AUTHORIZER
 from eoslog.broker.security.listeners import Listener
 from tests.broker.fuzz.fuzz_inputs import inputs
-from tests.broker.fuzz.fuzz_world import TOO_LONG, Result, World
+from tests.broker.fuzz.fuzzed_broker import TOO_LONG, FuzzedBroker, Result
 
 SASL = Listener("SASL_PLAINTEXT", "SASL_PLAINTEXT")
 USERS = (
@@ -49,11 +49,11 @@ GROWTH = 48 << 20
 async def one_round(name: str, seed: int, count: int) -> Result:
     """Feed so many inputs to a fresh broker."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as directory:
-        world = World(Path(directory), LISTENERS.get(name), ROUNDS[name])
+        fuzzed = FuzzedBroker(Path(directory), LISTENERS.get(name), ROUNDS[name])
         try:
-            return await world.run(islice(inputs(seed), count))
+            return await fuzzed.run(islice(inputs(seed), count))
         finally:
-            await world.close()
+            await fuzzed.close()
 
 
 def memory() -> int:

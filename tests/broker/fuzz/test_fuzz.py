@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker.fuzz.fuzz_inputs import inputs
-from tests.broker.fuzz.fuzz_world import TOO_LONG, World
+from tests.broker.fuzz.fuzzed_broker import TOO_LONG, FuzzedBroker
 from tests.broker.fuzz.run_fuzz import ROUNDS, one_round
 
 INPUTS = 6_000
@@ -51,10 +51,10 @@ def test_the_judge_sees_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def run() -> dict[str, int]:
         with tempfile.TemporaryDirectory() as directory:
-            world = World(Path(directory))
+            fuzzed = FuzzedBroker(Path(directory))
             try:
-                return (await world.run(islice(inputs(3), 2000))).faults
+                return (await fuzzed.run(islice(inputs(3), 2000))).faults
             finally:
-                await world.close()
+                await fuzzed.close()
 
     assert any("ZeroDivisionError: of the test" in fault for fault in asyncio.run(run()))

@@ -7,7 +7,6 @@ import os
 import resource
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -19,6 +18,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import create, read_all
+from tests.kit.waiting import until
 
 BACK_SECONDS = 20
 """A look each 5 s, and what clients wait between two tries."""
@@ -53,15 +53,6 @@ def watched(data: Path) -> Iterator[tuple[EmbeddedBroker, Callable[[], int]]]:
 
     with EmbeddedBroker(data, config=pages) as broker:
         yield broker, offline
-
-
-def soon(condition: Callable[[], bool], seconds: float = BACK_SECONDS) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 class Copier:
@@ -145,9 +136,9 @@ def test_a_disk_that_was_full_has_room_again(disk: Path, topic: str) -> None:
         assert not all(ends) and offline(), "the disk was full"
         assert not all([copier.one(3) for copier in copiers])
         os.unlink(disk / "ballast")
-        assert soon(lambda: not offline())
+        until(lambda: not offline(), "no partition is offline", BACK_SECONDS)
         for copier in copiers:
-            assert soon(partial(copier.one, 100), 40), "who waited goes on"
+            until(partial(copier.one, 100), "who waited goes on", 40)
             assert copier.one(101)
         seen = [(message.value() or b"").decode() for message in read_all(broker.bootstrap, topic)]
         assert len(seen) == len(set(seen)), "none twice"
@@ -179,8 +170,8 @@ def test_file_descriptors_are_free_again(tmp_path: Path, topic: str) -> None:
         assert not copier.abort()
         resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, usual)
         assert offline()
-        assert soon(lambda: not offline())
-        assert soon(lambda: copier.one(100), 40)
+        until(lambda: not offline(), "no partition is offline", BACK_SECONDS)
+        until(lambda: copier.one(100), seconds=40)
         seen = [message.value() for message in read_all(broker.bootstrap, topic)]
         assert seen == [b"copier-1", b"copier-100"] and copier.offset() == 100
         copier.close()

@@ -48,8 +48,8 @@ def test_what_an_append_answers() -> None:
     disk = Disk()
     partition = disk.open()
     disk.append(partition, batch(b"x"))
-    assert partition.append(sequenced(1, 0, 3), now_ms=NOW) == (1, 3, -1, 0, False)
-    assert partition.append(sequenced(1, 0, 3), now_ms=NOW) == (1, 3, -1, 0, True)
+    assert partition.append(sequenced(1, 0, 3), now_ms=NOW) == (1, 3, -1, 0)
+    assert partition.append(sequenced(1, 0, 3), now_ms=NOW) == (1, 3, -1, 0)
     assert partition.log_end_offset == 4
 
 

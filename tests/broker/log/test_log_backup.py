@@ -30,7 +30,7 @@ def opened(directory: Path) -> Topics:
     return Topics.open(OsFileSystem(), str(directory), BrokerConfig(), FakeClock(NOW), GroupFlush("os"))
 
 
-class World:
+class BusyTopic:
     """A topic in whose partitions the same is written in the same turn; others come and go."""
 
     def __init__(self, directory: Path) -> None:
@@ -81,9 +81,9 @@ class World:
 
 @pytest.mark.parametrize("rounds", [1, 20])
 def test_all_partitions_are_of_the_same_turn(tmp_path: Path, rounds: int) -> None:
-    world = World(tmp_path / "data")
-    asyncio.run(world.copy(rounds, tmp_path / "data", tmp_path / "copy"))
-    assert world.rounds > rounds + PARTITIONS, "it was written to meanwhile"
+    busy = BusyTopic(tmp_path / "data")
+    asyncio.run(busy.copy(rounds, tmp_path / "data", tmp_path / "copy"))
+    assert busy.rounds > rounds + PARTITIONS, "it was written to meanwhile"
     copy = opened(tmp_path / "copy")
     assert copy.report == []
     topic = copy.get("t")
@@ -91,7 +91,7 @@ def test_all_partitions_are_of_the_same_turn(tmp_path: Path, rounds: int) -> Non
     (end,) = {partition.log_end_offset for partition in topic.partitions}
     (start,) = {partition.log_start_offset for partition in topic.partitions}
     written = (end - 1) // 3
-    assert rounds <= written < world.rounds and end == 1 + 3 * written
+    assert rounds <= written < busy.rounds and end == 1 + 3 * written
     assert start == max(0, 1 + 3 * (written - written % 3) - 10)
     for partition in topic.partitions:
         states = {state.producer_id: state for state in partition.producers()}
@@ -102,7 +102,7 @@ def test_all_partitions_are_of_the_same_turn(tmp_path: Path, rounds: int) -> Non
     passing = [name for name in copy.names() if name != "t"]
     assert passing in ([], [f"passing-{(written - 1) // 5}"])
     copy.close()
-    world.topics.close()
+    busy.topics.close()
 
 
 def test_a_log_that_the_broker_has_not_given_is_missed(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ def _check_busy(disk: Disk, partition: Partition) -> None:
     """All five batches of producer 1 are known with their offsets, and the transactions."""
     for sequence, offset in zip(range(6, 21, 3), (7, 10, 15, 18, 21), strict=True):
         appended = partition.append(sequenced(1, sequence, 3), now_ms=NOW)
-        assert (appended.base_offset, appended.last_offset, appended.duplicate) == (offset, offset + 2, True)
+        assert (appended.base_offset, appended.last_offset) == (offset, offset + 2)
     with pytest.raises(KafkaError) as caught:
         partition.append(sequenced(1, 3, 3), now_ms=NOW)
     assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -310,7 +310,7 @@ def test_a_snapshot_past_the_end_of_a_cut_log_is_not_used() -> None:
     del disk.file(LOG)[positions(disk)[2] :]
     partition = disk.open()
     assert partition.log_end_offset == 2
-    assert partition.append(sequenced(1, 2), now_ms=NOW) == (2, 2, -1, 0, False)
+    assert partition.append(sequenced(1, 2), now_ms=NOW) == (2, 2, -1, 0)
 
 
 def test_an_abort_that_a_crash_undid_is_gone_from_the_transaction_index_too() -> None:
@@ -374,7 +374,7 @@ def test_with_flush_os_kill_9_loses_nothing_and_a_roll_makes_what_is_before_it_d
     disk.fs.crash(Outcome.NOTHING)
     partition = disk.open(point=80)
     assert (partition.log_end_offset, partition.offline) == (80, None)
-    assert partition.append(sequenced(1, 75), now_ms=NOW).duplicate
+    assert partition.append(sequenced(1, 75), now_ms=NOW).base_offset == 75
 
 
 def test_an_old_batch_behind_a_torn_tail_is_no_part_of_the_log() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from eoslog.broker.log.segment.settings import LogSettings
 from tests.broker.log.fakefs import Outcome
-from tests.broker.log.upkeep_world import HOUR, World, survive
+from tests.broker.log.upkept_partition import HOUR, UpkeptPartition, survive
 
 STRIDE = int(os.environ.get("EOSLOG_CRASH_STRIDE", "9"))
 SEEDS = range(7, 7 + int(os.environ.get("EOSLOG_CRASH_LIVES", "1")))
@@ -52,8 +52,8 @@ TRIM = st.one_of(st.tuples(st.just("retain")), st.tuples(st.just("delete"), st.f
 
 
 def live(limits: LogSettings, steps: list[tuple[object, ...]], seed: int) -> None:
-    world = World(limits, seed)
-    survive(world, [*steps, ("check",), ("roll",), ("clean", 1000), ("check",), ("restart", Outcome.PREFIX)])
+    upkept = UpkeptPartition(limits, seed)
+    survive(upkept, [*steps, ("check",), ("roll",), ("clean", 1000), ("check",), ("restart", Outcome.PREFIX)])
 
 
 @settings(max_examples=150, deadline=None)
@@ -93,14 +93,14 @@ def test_a_crash_at_every_single_change_of_the_disk(limits: LogSettings, outcome
     for seed in SEEDS:
         steps = busy(Random(seed), limits.deleted)
         for at in range(list(Outcome).index(outcome) % STRIDE, 10**6, STRIDE):
-            world = World(limits, at)
-            world.disk.fs.steps_left = at
-            if not survive(world, steps):
+            upkept = UpkeptPartition(limits, at)
+            upkept.disk.fs.steps_left = at
+            if not survive(upkept, steps):
                 break
-            world.restart(outcome)
-            world.roll()
-            world.clean(1000)
-            world.check()
+            upkept.restart(outcome)
+            upkept.roll()
+            upkept.clean(1000)
+            upkept.check()
             crashes += 1
     print(f"{crashes} crash points, {outcome.value} of what was not synced kept")
     assert crashes >= 100 / STRIDE

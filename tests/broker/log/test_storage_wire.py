@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from random import randbytes
 
@@ -15,6 +14,7 @@ from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import Wire, create, read_all
+from tests.kit.waiting import until
 
 EAGER = {
     "log.cleaner.backoff.ms": "100",
@@ -39,15 +39,6 @@ def fill(broker: EmbeddedBroker, topic: str, count: int = 20, keys: int = 4, siz
     for number in range(count):
         producer.produce(topic, b"%d" % number * size, b"k%d" % (number % keys))
         producer.flush(10)
-
-
-def soon(condition: Callable[[], bool], seconds: float = 10) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def versions(key: ApiKey) -> range:
@@ -104,7 +95,7 @@ def test_confluent_s_admin_client_deletes_records(broker: EmbeddedBroker, topic:
 def test_retention_by_size(broker: EmbeddedBroker, wire: Wire, topic: str) -> None:
     create(broker.bootstrap, topic, **{"segment.bytes": "1024", "retention.bytes": "3000"})
     fill(broker, topic)
-    assert soon(lambda: listed(wire, topic, -2) > 5)
+    until(lambda: listed(wire, topic, -2) > 5)
     kept = [message.offset() for message in read_all(broker.bootstrap, topic)]
     first = kept[0]
     assert first is not None and kept == list(range(first, 20))
@@ -114,7 +105,7 @@ def test_retention_by_size(broker: EmbeddedBroker, wire: Wire, topic: str) -> No
 def test_retention_by_time(broker: EmbeddedBroker, wire: Wire, topic: str) -> None:
     create(broker.bootstrap, topic, **{"retention.ms": "300"})
     fill(broker, topic, 3)
-    assert soon(lambda: listed(wire, topic, -2) == 3)
+    until(lambda: listed(wire, topic, -2) == 3)
     assert read_all(broker.bootstrap, topic) == []
 
 
@@ -141,7 +132,7 @@ def test_a_compacted_topic_keeps_the_last_value_of_each_key(
         return [(m.offset(), m.key(), m.value()) for m in read_all(broker.bootstrap, topic)]
 
     before = {key: (offset, value) for offset, key, value in left()}
-    assert soon(lambda: len(left()) < 40)
+    until(lambda: len(left()) < 40)
     found = left()
     assert {key: (offset, value) for offset, key, value in found} == before
     broker.kill()
@@ -173,7 +164,7 @@ def test_the_coordinators_know_the_same_after_their_topics_were_compacted(
         lines = path.read_text().splitlines() if path.exists() else []
         return sum(line.startswith(("__consumer_offsets 0", "__transaction_state 0")) for line in lines) == 2
 
-    assert soon(cleaned)
+    until(cleaned)
     broker.kill()
     broker.restart()
     asking = Consumer(group)

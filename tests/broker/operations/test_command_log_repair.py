@@ -63,13 +63,13 @@ from tests.broker.operations.verify_kit import (
     torn_snapshot,
     transaction,
     transactional,
-    until,
     with_aborts,
     with_aborts_of_a_copy,
     wrong_epoch,
     wrong_position,
     wrong_sequence,
 )
+from tests.kit.waiting import until
 
 
 @pytest.fixture(scope="module")

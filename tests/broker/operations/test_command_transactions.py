@@ -13,7 +13,7 @@ from eoslog.broker.core.broker import Broker
 from eoslog.commands.session import client_config
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.wire.cluster import Cluster
-from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.plain_records import encode_records
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.testing import EmbeddedBroker
@@ -130,7 +130,7 @@ def test_a_two_phase_commit_is_not_aborted_by_mistake() -> None:
         with Cluster(client_config(broker.bootstrap, None, 20)) as cluster:
             asked = {"transactional_id": "ledger-1", "transaction_timeout_ms": 60_000, "enable2_pc": True}
             connection = cluster.coordinator("transaction", "ledger-1")
-            made = connection.call(ApiKey.INIT_PRODUCER_ID, asked, version=6)
+            made = connection.call(APIS[ApiKey.INIT_PRODUCER_ID], asked, version=6)
             assert made["error_code"] == 0
             identity = ProducerIdentity(made["producer_id"], made["producer_epoch"])
             transactions.add_partitions(cluster, "ledger-1", identity, [("ledger", 0)])

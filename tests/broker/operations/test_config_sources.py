@@ -6,8 +6,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from eoslog.broker.config import ConfigError, option_table
-from eoslog.broker.config.foreign import TABLE, foreign
-from eoslog.broker.config.sources import HIDDEN, gather, read_properties, shown
+from eoslog.broker.config.foreign import COPIES, TABLE, foreign
+from eoslog.broker.config.sources import ALIASES, HIDDEN, gather, read_properties, shown
+from eoslog.broker.config.topics import SCALED
 from eoslog.cli import COMMANDS, main
 
 
@@ -67,7 +68,6 @@ def test_all_problems_are_told_at_once() -> None:
         "config.providers=file",
         "principal.builder.class=com.example.Builder",
         "create.topic.policy.class.name=com.example.Policy",
-        "group.consumer.migration.policy=upgrade",
         "log.dirs=/a,/b",
     ],
 )
@@ -76,10 +76,26 @@ def test_what_would_weaken_a_promise_is_refused(setting: str) -> None:
 
 
 def test_a_harmless_value_of_it_is_passed_over() -> None:
-    settings = ["client.quota.callback.class=", "group.consumer.migration.policy=disabled"]
+    settings = ["client.quota.callback.class=", "remote.log.storage.system.enable=false"]
     found = gather(None, [*settings, "num.io.threads=8", "process.roles=broker"], {})
     assert found.options == {}
     assert len(found.warnings) == 4
+
+
+def test_what_is_an_option_here_is_not_in_the_table_of_what_is_none() -> None:
+    options = {*option_table(), *SCALED, *ALIASES}
+    names = {name for line in TABLE for name in line.names} - {*COPIES}
+    assert not names & options
+
+
+def test_a_policy_of_moves_between_protocols_is_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    for policy in ("bidirectional", "upgrade", "downgrade", "disabled"):
+        file.write_text(f"group.consumer.migration.policy={policy}\n")
+        found = gather(str(file), [], {})
+        assert found.options == {}
+        why = "groups with members do not move between protocols here"
+        assert found.warnings == [f"{file}: group.consumer.migration.policy is ignored: {why}"]
 
 
 def test_more_copies_than_there_are_is_said() -> None:

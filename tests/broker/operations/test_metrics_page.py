@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from eoslog.broker.metrics.metrics_look import Look
 from eoslog.broker.metrics.metrics_page import FAMILIES
 from eoslog.testing import BrokerFailed, EmbeddedBroker
 from tests.broker.operations.run_command import ok
+from tests.kit.waiting import until
 
 
 def free_port() -> int:
@@ -48,16 +49,6 @@ class Measured(NamedTuple):
                 if found.name == sample and found.labels == labels:
                     return float(found.value)
         return None
-
-
-def eventually(check: Callable[[], bool]) -> bool:
-    """Counters of an answer are there before it is; gauges may take a moment."""
-    deadline = time.monotonic() + 60
-    while not check():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +105,9 @@ def test_connections(measured: Measured) -> None:
                 opened.enter_context(socket.create_connection((measured.broker.host, measured.broker.port)))
             return measured.value("eoslog_connections") == before + more
 
-    assert eventually(lambda: step(1)) and eventually(lambda: step(20))
-    assert eventually(lambda: (measured.value("eoslog_connections") or 0) < 20), "they are gone"
+    until(lambda: step(1))
+    until(lambda: step(20))
+    until(lambda: (measured.value("eoslog_connections") or 0) < 20, "they are gone")
     refused = measured.value("eoslog_connections_refused_total") or 0
     with socket.create_connection((measured.broker.host, measured.broker.port)) as garbage:
         garbage.sendall(b"GET / HTTP/1.1\r\n\r\n")
@@ -136,7 +128,7 @@ def test_open_transactions_hold_readers_back(measured: Measured) -> None:
     producer.flush(20)
     assert measured.value("eoslog_open_transactions") == 1
     assert measured.value("eoslog_transactional_ids", state="Ongoing") == 1
-    assert eventually(lambda: (measured.value("eoslog_oldest_transaction_seconds") or 0) > 0.05)
+    until(lambda: (measured.value("eoslog_oldest_transaction_seconds") or 0) > 0.05)
     assert measured.value("eoslog_last_stable_offset_lag", topic="held", partition="0") == 3
     producer.commit_transaction(20)
     assert measured.value("eoslog_last_stable_offset_lag", topic="held", partition="0") == 0

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -48,13 +47,6 @@ def fill(broker: EmbeddedBroker, topic: str) -> None:
     for commit in (False, True):
         transaction(first, topic, [f"first-{commit}-{n}" for n in range(12)], commit)
         transaction(second, topic, [f"second-{commit}-{n}" for n in range(12)], commit)
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def headers(path: Path) -> list[tuple[int, BatchHeader]]:

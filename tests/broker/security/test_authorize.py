@@ -19,7 +19,7 @@ from eoslog.protocol.apis import ApiKey
 from eoslog.protocol.frames import RequestHeader
 from eoslog.testing import EmbeddedBroker
 from tests.broker.broker_clients import Wire
-from tests.broker.filled_requests import bodies
+from tests.broker.handlers.filled_requests import bodies
 from tests.broker.security.acl_site import Site
 from tests.broker.security.securitykit import ADMIN
 
@@ -232,7 +232,7 @@ def test_offsets_need_group_and_topic(site: Site) -> None:
 
 
 def test_an_unlogged_write_that_is_denied_closes(site: Site) -> None:
-    from tests.broker.filled_requests import RECORDS
+    from tests.broker.handlers.filled_requests import RECORDS
 
     with site.wire("alice") as wire:
         wire.send(

@@ -15,6 +15,7 @@ from eoslog.broker.ports.ports import OsFileSystem
 from eoslog.broker.rules.acls import Acl, Client, Operation, Pattern, Permission, ResourceType
 from eoslog.broker.stored.authorizer import Authorizer
 from eoslog.broker.topics.topics import Topics
+from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode
 from eoslog.protocol.plain_records import encode_records
 
@@ -60,10 +61,12 @@ def test_a_transaction_tells_the_topics_that_may_be_seen(authorizer: Authorizer)
 @pytest.mark.parametrize("held", ["assignment", "target_assignment"])
 def test_a_group_with_a_topic_that_may_not_be_seen_is_not_told(authorizer: Authorizer, held: str) -> None:
     for topic, code in (("t", None), ("secret", ErrorCode.TOPIC_AUTHORIZATION_FAILED)):
-        member = {held: {"topic_partitions": [{"topic_name": topic}]}}
+        nothing: dict[str, Any] = {"topic_partitions": []}
+        member = {"assignment": nothing, "target_assignment": nothing}
+        member[held] = {"topic_partitions": [{"topic_name": topic}]}
         request = {"group_ids": ["mine"], "include_authorized_operations": False}
         answer = {"groups": [{"group_id": "mine", "members": [member]}]}
-        (group,) = told(authorizer, groups.describe("group_ids"), request, answer)["groups"]
+        (group,) = told(authorizer, groups.describe_consumer_groups, request, answer)["groups"]
         assert group.get("error_code") == code and ("members" in group) == (code is None)
 
 
@@ -89,12 +92,20 @@ def test_a_transactional_batch_needs_the_right_to_its_id(
     assert isinstance(data.produce(asked), Refused) == refused
 
 
-@pytest.mark.parametrize("field", [{"replica_id": 5}, {"replica_state": {"replica_id": 5}}])
-def test_a_follower_needs_the_right_of_brokers(authorizer: Authorizer, field: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("version", "field"),
+    [(12, {"replica_id": 5}), (15, {"replica_state": {"replica_id": 5, "replica_epoch": 1}})],
+)
+def test_a_follower_needs_the_right_of_brokers(
+    authorizer: Authorizer, version: int, field: dict[str, Any]
+) -> None:
     authorizer.add([
         Acl(ResourceType.TOPIC, "t", Pattern.LITERAL, "User:alice", "*", Operation.READ, Permission.ALLOW)
     ])  # fmt: skip
-    request = {"topics": [{"topic": "t", "partitions": [{"partition": 0}]}]} | field
-    found = data.fetch(Asked(authorizer, cast(Audit, Mock()), ALICE, 1, 12, request, cast(Topics, None)))
+    topics = Mock(name_of=lambda topic_id: "t")
+    body = {"topics": [{"topic": "t", "topic_id": bytes(16), "partitions": [{"partition": 0}]}], **field}
+    schema = APIS[ApiKey.FETCH].request
+    request, _ = schema.read(version, b"".join(schema.write(version, body)))
+    found = data.fetch(Asked(authorizer, cast(Audit, Mock()), ALICE, 1, version, request, topics))
     assert isinstance(found, Refused) and found.answer is not None
     assert found.answer["responses"][0]["partitions"][0]["error_code"] == 29

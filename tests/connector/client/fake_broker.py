@@ -4,7 +4,6 @@ import contextlib
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -190,14 +189,6 @@ class FakeLog:
             return 45, -1
         taken.append((sequence, count))
         return 0, sequence
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    """Wait for something that another thread brings about."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen"
-        time.sleep(0.005)
 
 
 def _read(peer: socket.socket, size: int) -> bytes:

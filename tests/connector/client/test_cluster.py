@@ -20,7 +20,8 @@ from eoslog.connector.errors import (
     RetriesExhausted,
     UnknownTopic,
 )
-from eoslog.protocol.apis import ApiKey
+from eoslog.protocol import errors
+from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from tests.connector.client.fake_broker import FakeBroker
 
@@ -119,7 +120,9 @@ def test_a_broker_whose_news_are_old_is_not_asked_for_ever() -> None:
 
             def beat() -> None:
                 body = {"group_id": "g", "generation_id": 1, "member_id": "m"}
-                retry.check(c.coordinator("group", "g").call(ApiKey.HEARTBEAT, body)["error_code"], "it")
+                retry.check(
+                    c.coordinator("group", "g").call(APIS[ApiKey.HEARTBEAT], body)["error_code"], "it"
+                )
 
             retrying(
                 c, "Heartbeat", beat, timeout_ms=2_000, option="o",
@@ -158,7 +161,7 @@ def test_retries_end_by_their_timeout_and_name_it() -> None:
     with pytest.raises(RetriesExhausted, match=r"Doing: gave up after 200 ms \(some\.ms\).*LOAD_IN_PROGRESS"):
         run()
     with pytest.raises(KafkaError):
-        run(final=frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}))
+        run(final=(errors.CoordinatorLoadInProgress,))
 
 
 def test_what_will_not_pass_is_raised_at_once() -> None:

@@ -62,7 +62,16 @@ def test_call_refuses_to_take_another_requests_answer() -> None:
         connection = connect(broker.port)
         connection.send(ApiKey.METADATA, {"topics": []})
         with pytest.raises(RuntimeError, match="answers to come"):
-            connection.call(ApiKey.METADATA, {"topics": []})
+            connection.call(APIS[ApiKey.METADATA], {"topics": []})
+
+
+def test_an_answer_is_not_taken_for_another_api_s() -> None:
+    with FakeBroker() as broker:
+        connection = connect(broker.port)
+        connection.ask(APIS[ApiKey.METADATA], {"topics": []})
+        with pytest.raises(RuntimeError, match="an answer of METADATA to come first"):
+            connection.answer(APIS[ApiKey.FETCH])
+        assert connection.answer(APIS[ApiKey.METADATA])["topics"] == []
 
 
 def test_a_silent_broker_is_left_after_the_request_timeout() -> None:
@@ -73,7 +82,7 @@ def test_a_silent_broker_is_left_after_the_request_timeout() -> None:
         connection = connect(broker.port, 200)
         began = time.monotonic()
         with pytest.raises(ConnectionLost, match=r"Metadata: .*200 ms \(kafka\.request\.timeout\.ms\)"):
-            connection.call(ApiKey.METADATA, {"topics": []})
+            connection.call(APIS[ApiKey.METADATA], {"topics": []})
         assert time.monotonic() - began < 20
         assert connection.closed
 
@@ -85,7 +94,7 @@ def test_a_closed_connection_says_what_was_under_way() -> None:
     with FakeBroker({ApiKey.METADATA: drop}) as broker:
         connection = connect(broker.port)
         with pytest.raises(ConnectionLost, match=rf"127\.0\.0\.1:{broker.port} .*answer to Metadata"):
-            connection.call(ApiKey.METADATA, {"topics": []})
+            connection.call(APIS[ApiKey.METADATA], {"topics": []})
         with pytest.raises(ConnectionLost):
             connection.send(ApiKey.METADATA, {"topics": []})
 
@@ -123,5 +132,5 @@ def test_a_large_request_is_sent_in_parts_and_whole() -> None:
     with FakeBroker() as broker:
         connection = connect(broker.port, 10_000)
         names = [f"topic-{i}-{'x' * 200}" for i in range(20_000)]
-        answer = connection.call(ApiKey.METADATA, {"topics": [{"name": n} for n in names]})
+        answer = connection.call(APIS[ApiKey.METADATA], {"topics": [{"name": n} for n in names]})
         assert [topic["name"] for topic in answer["topics"]] == names

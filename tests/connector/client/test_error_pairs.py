@@ -25,12 +25,12 @@ from eoslog.connector.errors import OffsetsGone, ProduceFailed, RetriesExhausted
 from eoslog.connector.run import markers
 from eoslog.connector.sink import task_writer
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.batch import stamp
 from eoslog.protocol.errors import ErrorCode, KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import EncodedBatch, encode_batches
 from tests.connector.client.error_pairs import PAIRS, Pair
 from tests.connector.client.fake_broker import FakeBroker, Handler
+from tests.protocol.stamp import stamp
 
 AMPLE_MS = 60_000
 ME = ProducerIdentity(7, 3)

@@ -12,11 +12,13 @@ from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
 from eoslog.connector.errors import OffsetsGone, RetriesExhausted, TopicMadeAnew
 from eoslog.protocol.apis import ApiKey
-from eoslog.protocol.batch import CorruptBatch, iter_headers, stamp
+from eoslog.protocol.batch import CorruptBatch, iter_headers
 from eoslog.protocol.control import ABORT, control_batch
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.records import encode_batches
-from tests.connector.client.fake_broker import Drop, FakeBroker, wait_until
+from tests.connector.client.fake_broker import Drop, FakeBroker
+from tests.kit.waiting import until
+from tests.protocol.stamp import stamp
 
 
 class Log:
@@ -136,7 +138,7 @@ def test_the_next_request_leaves_before_this_answer_is_decoded() -> None:
     ):
         rows = fetch(c, "t", 0, 0, 100, committed=True, max_bytes=700)
         next(rows)
-        wait_until(lambda: len(broker.seen(ApiKey.FETCH)) == 2)
+        until(lambda: len(broker.seen(ApiKey.FETCH)) == 2)
         assert isinstance(rows, Generator)
         rows.close()
         assert not any(c._idle.values()), "a connection with an answer to come was kept"

@@ -26,7 +26,8 @@ from eoslog.protocol.batch import read_header
 from eoslog.protocol.errors import KafkaError
 from eoslog.protocol.producer_identity import ProducerIdentity
 from eoslog.protocol.records import EncodedBatch, encode_batches
-from tests.connector.client.fake_broker import FakeBroker, FakeLog, Handler, Silence, wait_until
+from tests.connector.client.fake_broker import FakeBroker, FakeLog, Handler, Silence
+from tests.kit.waiting import until
 
 FAULTS = ["", "lost request", "lost answer", "not leader"]
 
@@ -100,7 +101,7 @@ def test_five_requests_leave_before_the_first_answer_once_a_partition_has_begun(
         broker.handlers[ApiKey.PRODUCE] = silent
         for _ in range(5):
             producer.send("t", 0, batch())
-        wait_until(lambda: len(broker.seen(ApiKey.PRODUCE)) == 6)
+        until(lambda: len(broker.seen(ApiKey.PRODUCE)) == 6)
         broker.handlers[ApiKey.PRODUCE] = log.produce
         broker.drop_all()
         producer.flush()

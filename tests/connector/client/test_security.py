@@ -21,7 +21,7 @@ from eoslog.connector.client.wire.connection import Connection
 from eoslog.connector.client.wire.security import MECHANISMS, PROTOCOLS
 from eoslog.connector.errors import AuthenticationRefused, BrokerUnreachable, OptionError
 from eoslog.connector.options.both import SourceOptions, source_options
-from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.apis import APIS, ApiKey
 from eoslog.testing import EmbeddedBroker
 from tests.broker.security.securitykit import ALICE, ALICE_SECRET, Issuer, plain_jaas
 
@@ -305,7 +305,7 @@ def test_a_session_is_renewed_before_it_ends(sasl_broker: EmbeddedBroker) -> Non
     with closing(Connection(sasl_broker.host, sasl_broker.port, found.client)) as connection:
         until = time.monotonic() + 4
         while time.monotonic() < until:
-            connection.call(ApiKey.METADATA, {"topics": []}, max_version=9)
+            connection.call(APIS[ApiKey.METADATA], {"topics": []}, max_version=9)
             time.sleep(0.1)
 
 

@@ -8,8 +8,9 @@ from confluent_kafka.admin import NewTopic
 
 from benchmarks.peer_cluster import ThreeNodes
 from eoslog.connector.client.admin import transactions
-from tests.connector.crash_query import Crash, Query, Running, start
-from tests.connector.test_crash_table import Bench
+from tests.connector.crashes.crash_query import Crash, Query, Running, start
+from tests.connector.crashes.test_crash_table import Bench
+from tests.kit.waiting import until
 
 POINTS = (
     "begun",
@@ -58,10 +59,11 @@ class ClusterBench(Bench):
 
     def kafka_sees(self, topic: str) -> None:
         """Wait until every node knows the topic's leaders."""
-        deadline = time.monotonic() + REACH_SECONDS
-        while topic not in self.kafka.admin.list_topics(timeout=20).topics:
-            assert time.monotonic() < deadline, f"{topic} is not known"
-            time.sleep(0.1)
+        until(
+            lambda: topic in self.kafka.admin.list_topics(timeout=20).topics,
+            f"{topic} is known",
+            REACH_SECONDS,
+        )
 
     # -- who does what ------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from kafka.admin import KafkaAdminClient
 
 from benchmarks.peer_cluster import ThreeNodes
 from tests.connector.cluster.cluster_bench import POINTS, REACH_SECONDS, ClusterBench
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -52,10 +53,11 @@ def _elect(nodes: ThreeNodes, admin: KafkaAdminClient, leaders: dict[TopicPartit
 
 
 def _until_done(admin: KafkaAdminClient, wanted: dict[TopicPartition, list[int]]) -> None:
-    deadline = time.monotonic() + REACH_SECONDS
-    while admin.list_partition_reassignments():
-        assert time.monotonic() < deadline, f"partitions are still being reassigned: {wanted}"
-        time.sleep(0.1)
+    until(
+        lambda: not admin.list_partition_reassignments(),
+        f"the reassignment to {wanted} is over",
+        REACH_SECONDS,
+    )
 
 
 @pytest.mark.timeout(900)

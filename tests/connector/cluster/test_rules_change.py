@@ -19,8 +19,8 @@ from eoslog.connector.commit.faults import BatchRefused, CommitFault
 from eoslog.connector.commit.messages import Batch, Report, Run
 from eoslog.connector.commit.names import Sink
 from eoslog.connector.run.runner import Runner
+from tests.connector.sink.test_round_trips import prepare
 from tests.connector.stock_kafka import Kafka
-from tests.connector.test_round_trips import prepare
 from tests.scenarios.apache_kafka import JARS, ApacheKafka
 
 pytestmark = pytest.mark.kafka

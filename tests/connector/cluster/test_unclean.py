@@ -18,8 +18,9 @@ from eoslog.connector.errors import DataLoss
 from eoslog.connector.offsets.offsets import epochs_from_json
 from eoslog.connector.source.reader import StreamReader
 from tests.connector.brokers import FORMATTING
+from tests.connector.source.test_source_stream import reader
 from tests.connector.stock_kafka import Kafka, bare
-from tests.connector.test_source_stream import reader
+from tests.kit.waiting import until
 from tests.scenarios.apache_kafka import JARS, check
 
 pytestmark = pytest.mark.kafka
@@ -77,10 +78,7 @@ def test_a_replica_without_the_last_records_becomes_the_leader(nodes: ThreeNodes
     nodes.kill(last)
     for node in set(nodes.nodes) - {last}:
         nodes.start_again(node)
-    deadline = time.monotonic() + 120
-    while nodes.leader_of(topic, 0) == last:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    until(lambda: nodes.leader_of(topic, 0) != last, "another leader", 120)
     put(kafka, topic, "other", 120)
     nodes.start_again(last)
     nodes.wait_until_healthy()

@@ -1,4 +1,4 @@
-"""What the histories of the model have covered: states of the world, and faults at requests.
+"""What the histories of the model have covered: states of the simulation, and faults at requests.
 
 A state is what a crash could leave behind at a request: the cluster's transactions, groups and rows, the
 checkpoint, and which processes are where.
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from tests.connector.commit.model_spark import Simulation
 
 
-def state_of(world: Simulation) -> int:
+def state_of(done: Simulation) -> int:
     """The state as a number: equal for equal states."""
-    broker = world.broker
+    broker = done.broker
     transactions = tuple(
         (name, t.state, t.identity, t.holder, tuple(t.rows.values()), tuple(t.offsets))
         for name, t in broker.transactions.items()
     )
     groups = tuple((group, tuple(held.items())) for group, held in broker.groups.items())
     processes = tuple(
-        (p.partition, p.worker, p.suspended, getattr(p.pending, "label", None)) for p in world.live
+        (p.partition, p.worker, p.suspended, getattr(p.pending, "label", None)) for p in done.live
     )
-    checkpoint = (world.ledger.query, tuple(world.ledger.planned), tuple(world.ledger.completed))
-    return hash((transactions, groups, broker.rows_committed, processes, checkpoint, len(world.late)))
+    checkpoint = (done.ledger.query, tuple(done.ledger.planned), tuple(done.ledger.completed))
+    return hash((transactions, groups, broker.rows_committed, processes, checkpoint, len(done.late)))
 
 
 class Coverage:

@@ -3,7 +3,7 @@
 Here is the list: trap -> what is broken -> the case that must notice. The cases themselves, with nothing
 broken, are in test_traps.py, test_seal_traps.py, test_replay.py, test_late_attempt.py and
 test_own_markers.py; what a trap needs of the client or the source is judged in
-tests/connector/test_trap_defences_outside.py.
+tests/connector/run/test_trap_defences_outside.py.
 """
 
 import re

@@ -26,12 +26,6 @@ class SparkCluster(Application):
         self._answered = 0
         super().__init__(folder, "tests.connector.executors.cluster_app", master, json.dumps(named))
 
-    def tell(self, command: dict[str, Any]) -> None:
-        """Start a query."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(command).encode() + b"\n")
-        self.process.stdin.flush()
-
     def answer(self) -> dict[str, Any]:
         """How the query ended that was started last."""
         path = self.folder / "answers.jsonl"

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.connector.brokers import Broker
+from tests.connector.run.test_orderly_end import SIGNALS, judge_ends
 from tests.connector.spark_application import PATIENCE_SECONDS
 from tests.connector.spark_probe import DECIDED, PREPARED, STARTED, UNDECIDED, WRITING
-from tests.connector.test_orderly_end import SIGNALS, judge_ends
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(6 * PATIENCE_SECONDS)]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from eoslog.testing import EmbeddedBroker
-from tests.connector.crash_query import Crash, Query, rows_of_run, run
+from tests.connector.crashes.crash_query import Crash, Query, rows_of_run, run
 from tests.connector.stock_kafka import Kafka
 
 BETWEEN_PREPARE_AND_DECIDE = ("all tasks prepared", "before the decision")

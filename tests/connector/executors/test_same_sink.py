@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from eoslog.testing import EmbeddedBroker
-from tests.connector.crash_query import Crash, Query, run
+from tests.connector.crashes.crash_query import Crash, Query, run
 from tests.connector.spark_application import PATIENCE_SECONDS
 from tests.connector.stock_kafka import Kafka
 

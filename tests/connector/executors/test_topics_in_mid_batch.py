@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 
 from eoslog.testing import EmbeddedBroker
-from tests.connector.crash_query import ROWS, Crash, Query, Running, start
+from tests.connector.crashes.crash_query import ROWS, Crash, Query, Running, start
 from tests.connector.stock_kafka import Kafka
 
 MIDDLE = "a task in the middle of its rows"

@@ -239,7 +239,7 @@ class Client(ABC):
     @abstractmethod
     def producer(self, bootstrap: str, **options: Any) -> Producer:
         """A producer. Options: transactional_id, idempotent (default True), acks, compression,
-        transaction_timeout_ms, delivery_timeout_ms."""
+        transaction_timeout_ms, delivery_timeout_ms, linger_ms (of those with record-errors)."""
 
     @abstractmethod
     def consumer(self, bootstrap: str, **options: Any) -> Consumer:
@@ -277,6 +277,7 @@ FEATURES = {
     "reassign": "list reassignments",
     "fence": "fence producers as admin (KIP-360)",
     "remove-members": "remove members from a group as admin",
+    "record-errors": "says which records of a refused batch were wrong (KIP-467)",
     "late-timestamps": "list the offset of the largest timestamp (KIP-734)",
 }
 """What only some clients have, by name."""

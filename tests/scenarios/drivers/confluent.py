@@ -352,13 +352,13 @@ class Confluent(Client):
         "static", "consumer-protocol", "configs", "broker-configs",
         "create-partitions", "delete-records", "groups", "group-offsets", "alter-offsets", "list-offsets",
         "null-headers", "late-timestamps", "static-fencing",
-            "group-metadata",
+        "group-metadata", "record-errors",
     })  # fmt: skip
     fenced = frozenset({"_FENCED"})
 
     def producer(self, bootstrap: str, **options: Any) -> Producer:
         config: dict[str, Any] = {
-            "bootstrap.servers": bootstrap, **_COMMON, "linger.ms": 0,
+            "bootstrap.servers": bootstrap, **_COMMON, "linger.ms": options.get("linger_ms", 0),
             "enable.idempotence": options.get("idempotent", True), "acks": options.get("acks", "all"),
             "compression.type": options.get("compression", "none"),
         }  # fmt: skip

@@ -1,0 +1,39 @@
+"""The rules of transactions over the wire, on a broker of the module's own.
+
+With EOSLOG_TEST_BOOTSTRAP=host:port the same tests run against that Kafka broker. It should look often for
+time-outs (transaction.abort.timed.out.transaction.cleanup.interval.ms=200), and serve InitProducerId 6
+(unstable.api.versions.enable=true, transaction.two.phase.commit.enable=true).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from eoslog.testing import EmbeddedBroker
+from tests.broker.coordinator.transactions.txn_wire import Cluster, Producer
+
+_NUMBERS = count()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """The broker under test, with two topics of two partitions."""
+    given = os.environ.get("EOSLOG_TEST_BOOTSTRAP")
+    if given:
+        host, _, port = given.rpartition(":")
+        with Cluster(host, int(port), kafka=True) as opened:
+            yield opened
+        return
+    fast = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+    with EmbeddedBroker(config=fast) as broker, Cluster(broker.host, broker.port) as opened:
+        yield opened
+
+
+@pytest.fixture
+def producer(cluster: Cluster) -> Producer:
+    """A producer under a transactional id of the test's own, not yet initialised."""
+    return Producer(cluster, f"id-{os.getpid()}-{next(_NUMBERS)}")

@@ -1,0 +1,231 @@
+"""A broker in this process that is fed through connections whose transport is made for the test."""
+
+import asyncio
+import logging
+import struct
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from eoslog.broker.config import BrokerConfig
+from eoslog.broker.core.broker import Broker
+from eoslog.broker.network.connection import Connection
+from eoslog.broker.network.server import Server
+from eoslog.broker.security.listeners import Listener
+from eoslog.protocol.apis import ApiKey
+from eoslog.protocol.frames import decode_response, encode_request
+from eoslog.protocol.plain_records import encode_records
+
+KEPT = "kept"
+OPTIONS = {
+    "flush.mode": "os",
+    "auto.create.topics.enable": "false",
+    "log.segment.bytes": str(1 << 20),
+    "connection.failed.authentication.delay.ms": "0",
+}
+LIVELY = 500
+"""Inputs between two looks at whether a good client is served."""
+PATIENCE = 0.2
+"""Seconds that a request may keep a connection before it is left alone."""
+TOO_LONG = 5.0
+"""Seconds in which one input may hold up all others, at most."""
+
+
+class Pipe(asyncio.Transport):
+    """A transport whose other end is the test: it keeps what was written, up to a bound."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 9092)})
+        self.written = bytearray()
+        self.answers = 0
+        self.closed = False
+        self.reading = True
+        self.protocol: Connection
+
+    def write(self, data: Any) -> None:
+        if len(self.written) < 1 << 20:
+            self.written += data
+        self.answers += 1
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+
+    abort = close
+
+
+@dataclass
+class Result:
+    """What came of it."""
+
+    inputs: int = 0
+    answered: int = 0
+    closed: int = 0
+    left: int = 0
+    """Connections that were left alone with a request that waits."""
+    lively: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    slowest: float = 0.0
+    slowest_input: bytes = b""
+
+    def add(self, other: "Result") -> None:
+        for name in ("inputs", "answered", "closed", "left", "lively"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.faults += other.faults
+        if other.slowest > self.slowest:
+            self.slowest, self.slowest_input = other.slowest, other.slowest_input
+
+
+class Watch(logging.Handler):
+    """Counts what the broker logs as an error, by where it came from."""
+
+    def __init__(self, faults: Counter[str]) -> None:
+        super().__init__(logging.ERROR)
+        self.faults = faults
+
+    def emit(self, record: logging.LogRecord) -> None:
+        where = record.getMessage()[:160]
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{last.filename.split('/eoslog/')[-1]}:{last.lineno}"
+            where = f"{type(error).__name__}: {error!s:.200} at {place}"
+        self.faults[where] += 1
+
+
+class FuzzedBroker:
+    """A broker, and connections to it."""
+
+    def __init__(
+        self, data: Path, listener: Listener | None = None, options: Mapping[str, str] | None = None
+    ) -> None:
+        config = BrokerConfig.from_options(OPTIONS | {"log.dirs": str(data)} | dict(options or {}))
+        self.result = Result()
+        self._listener = listener or Listener()
+        self._watch = Watch(self.result.faults)
+        logging.getLogger("eoslog").addHandler(self._watch)
+        self.broker = Broker(config)
+        self.broker.start()
+        self.server = Server()
+        self.server.memory = self.broker.memory
+        self.server._broker = self.broker
+        self.broker.topics.create("fuzz", 1, {})
+        self.broker.topics.create(KEPT, 1, {})
+        self._kept = 0
+        asyncio.get_running_loop().set_exception_handler(self._loop_fault)
+
+    def _loop_fault(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.result.faults[f"loop: {context.get('message')} {context.get('exception')!r}"[:300]] += 1
+
+    def connect(self, listener: Listener | None = None) -> Pipe:
+        pipe = Pipe()
+        pipe.protocol = Connection(self.broker, self.server, listener or self._listener)
+        pipe.protocol.connection_made(pipe)
+        return pipe
+
+    @staticmethod
+    async def feed(pipe: Pipe, data: bytes) -> None:
+        """Send as a socket would, as long as the connection reads."""
+        deadline = time.monotonic() + PATIENCE
+        while data and not pipe.closed:
+            if not pipe.reading:
+                if time.monotonic() > deadline:
+                    return
+                await asyncio.sleep(0)
+                continue
+            buffer = pipe.protocol.get_buffer(-1)
+            count = min(len(buffer), len(data))
+            buffer[:count], data = data[:count], data[count:]
+            pipe.protocol.buffer_updated(count)
+
+    async def run(self, stream: Iterable[bytes]) -> Result:
+        """Feed all inputs, a connection for as long as it lives; now and then a good client comes."""
+        result, pipe = self.result, self.connect()
+        for number, data in enumerate(stream):
+            begun = time.monotonic()
+            answers = pipe.answers
+            await self.feed(pipe, data)
+            await asyncio.sleep(0)
+            took = time.monotonic() - begun
+            result.inputs += 1
+            if took > result.slowest:
+                result.slowest, result.slowest_input = took, data
+            result.answered += pipe.answers > answers
+            if pipe.closed:
+                result.closed += 1
+                pipe = self.connect()
+            elif pipe.protocol.machine.first or pipe.protocol.machine.unbegun:
+                pipe = await self._after(pipe)
+            del pipe.written[:]
+            if number % LIVELY == 0:
+                await self.look_in()
+        pipe.close()
+        await asyncio.sleep(0.01)
+        return result
+
+    async def _after(self, pipe: Pipe) -> Pipe:
+        """A request waits, or a frame is not whole: a new connection if that lasts."""
+        for _ in range(3):
+            await asyncio.sleep(0)
+        if pipe.protocol.machine.first or pipe.protocol.machine.unbegun:
+            self.result.left += 1
+            pipe.close()
+            return self.connect()
+        return pipe
+
+    # The good client
+
+    async def call(self, pipe: Pipe, key: ApiKey, version: int, **body: Any) -> dict[str, Any]:
+        await self.feed(pipe, b"".join(encode_request(key, version, 7, "good", body)))
+        async with asyncio.timeout(10):
+            while len(pipe.written) < 4 or len(pipe.written) < 4 + struct.unpack_from(">i", pipe.written)[0]:
+                assert not pipe.closed, "a good client was disconnected"
+                await asyncio.sleep(0)
+        frame = bytes(pipe.written[4:])
+        del pipe.written[:]
+        message: dict[str, Any] = decode_response(key, version, frame)[1]
+        return message
+
+    async def look_in(self) -> None:
+        """A good client writes a record, is told its offset, and finds the end there."""
+        pipe = self.connect(Listener())
+        records = encode_records([(b"k", str(self._kept).encode())], int(time.time() * 1000))
+        data = [{"name": KEPT, "partition_data": [{"index": 0, "records": records}]}]
+        answer = await self.call(pipe, ApiKey.PRODUCE, 9, acks=-1, timeout_ms=1000, topic_data=data)
+        part = answer["responses"][0]["partition_responses"][0]
+        assert (part["error_code"], part["base_offset"]) == (0, self._kept), part
+        self._kept += 1
+        topics = [{"name": KEPT, "partitions": [{"partition_index": 0, "timestamp": -1}]}]
+        answer = await self.call(pipe, ApiKey.LIST_OFFSETS, 5, topics=topics)
+        assert answer["topics"][0]["partitions"][0]["offset"] == self._kept
+        assert (await self.call(pipe, ApiKey.METADATA, 9, topics=[]))["brokers"]
+        pipe.close()
+        self.result.lively += 1
+
+    async def close(self) -> None:
+        """End in order: everything that was begun has ended or been given up."""
+        self.server.cut()
+        await asyncio.sleep(0.05)
+        await self.broker.close()
+        logging.getLogger("eoslog").removeHandler(self._watch)
+        assert not len(self.server), f"{len(self.server)} connections are left"

@@ -1,0 +1,164 @@
+"""A checkpoint that is lost: a query is killed in the middle of a commit, its checkpoint deleted, and one
+with a new checkpoint goes on from the group's offsets. In a real Spark."""
+
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tests.connector.brokers import start_broker
+from tests.connector.checkpoint import halting
+from tests.connector.stock_kafka import Kafka
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+END_SECONDS = 400
+"""How long a query may take: on a busy machine Spark's Python processes alone take a minute."""
+TRIES = 30
+ROWS, A_BATCH, KILLED = 200, 40, 2
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[Kafka]:
+    """A broker that looks for timed-out transactions all the time."""
+    interval = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+    with start_broker({interval: "100"}) as broker:
+        yield Kafka(broker.bootstrap)
+
+
+class Copy:
+    """A query that copies a topic, with one group for source and sink."""
+
+    def __init__(self, spark: SparkSession, kafka: Kafka, checkpoint: Path) -> None:
+        self.spark, self.kafka, self.checkpoint = spark, kafka, checkpoint
+        self.source, self.target = kafka.topic(2), kafka.topic(2)
+        self.rows = [b"%06d" % number for number in range(ROWS)]
+        for partition in range(2):
+            kafka.put(self.source, self.rows[partition::2], partition=partition)
+
+    def start(self, starting: str, sink: str = "eoslog", **halt: str) -> StreamingQuery:
+        group = {"kafka.bootstrap.servers": self.kafka.bootstrap, "kafka.group.id": f"group-{self.target}"}
+        rows = (
+            self.spark.readStream.format("eoslog").options(**group).option("subscribe", self.source)
+            .option("startingOffsets", starting).option("maxOffsetsPerTrigger", A_BATCH).load()
+        )  # fmt: skip
+        return (
+            rows.select("key", "value").writeStream.format(sink).options(**group)
+            .options(**{name.replace("_", "."): text for name, text in halt.items()})
+            .option("transactional.id", f"sink-{self.target}").option("topic", self.target)
+            .option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True).start()
+        )  # fmt: skip
+
+    def run(self, starting: str, sink: str = "eoslog", **halt: str) -> str:
+        """Until the query ends; returns what it failed with, or "". A start that Spark itself gave up, for
+        its new Python process took longer than ten seconds, is no start."""
+        for _ in range(TRIES):
+            try:
+                assert self.start(starting, sink, **halt).awaitTermination(END_SECONDS)
+                return ""
+            except StreamingQueryException as error:
+                if "failed to connect back" not in str(error):
+                    return str(error)
+        raise AssertionError("Spark's Python processes do not start")
+
+    def visible(self, *, committed: bool = True) -> list[bytes]:
+        return sorted(row[3] for row in self.kafka.rows(self.target, 2, committed=committed))
+
+
+@pytest.mark.parametrize("point", halting.POINTS)
+def test_a_query_without_its_checkpoint(
+    spark: SparkSession, hasty: Kafka, tmp_path: Path, point: str
+) -> None:
+    """No row is lost and none doubled, whether the last batch had been decided or not."""
+    cloudpickle.register_pickle_by_value(halting)  # type: ignore[no-untyped-call]
+    spark.dataSource.register(halting.HaltingDataSource)
+    copy = Copy(spark, hasty, tmp_path / "checkpoint")
+    said = copy.run("earliest", "halting", halt_at=point, halt_batch=str(KILLED))
+    assert re.search("Python worker exited|crashed|EOF", said), said
+    assert not (copy.checkpoint / "commits" / str(KILLED)).exists()
+    assert len(copy.visible()) == A_BATCH * KILLED, "no row of the killed batch is visible yet"
+    shutil.rmtree(copy.checkpoint)
+    assert copy.run("committed") == ""
+    assert copy.visible() == copy.rows
+    again = 0 if point.startswith("decided") else A_BATCH
+    assert len(copy.visible(committed=False)) == ROWS + again, "a decided batch is not written again"
+
+
+def test_a_source_alone_does_not_begin_where_another_query_stands(
+    spark: SparkSession, hasty: Kafka, tmp_path: Path
+) -> None:
+    """Its sink has no group: what the other one has read is not left out without a word."""
+    copy = Copy(spark, hasty, tmp_path / "one")
+    assert copy.run("earliest") == ""
+    given = {"kafka.bootstrap.servers": hasty.bootstrap}
+    rows = (
+        spark.readStream.format("eoslog").options(**given).option("subscribe", copy.source)
+        .option("kafka.group.id", f"group-{copy.target}").option("startingOffsets", "committed").load()
+    )  # fmt: skip
+
+    def start(**more: str) -> StreamingQuery:
+        return (
+            rows.select("value").writeStream.format("eoslog").options(**given, **more)
+            .option("topic", hasty.topic(2)).option("checkpointLocation", str(tmp_path / "two"))
+            .trigger(availableNow=True).start()
+        )  # fmt: skip
+
+    sink = f"sink-{copy.target}"
+    says = f"StartsElsewhere.*offsets of group group-{copy.target} that the sink {sink} has committed"
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match=says):
+            start().awaitTermination(END_SECONDS)
+    query = start(**{"start.accepted": f"offsets-of:{sink}"})
+    assert query.awaitTermination(END_SECONDS)
+    assert [progress.batchId for progress in query.recentProgress] == [0], "nothing is new: no other batch"
+
+
+class HandOver(Copy):
+    """A query that copies a topic which grows, and another one that takes its place while it lives."""
+
+    def begin(self, checkpoint: str, starting: str, **source: str) -> StreamingQuery:
+        """In small micro-batches, one after another, until it is stopped."""
+        given = {"kafka.bootstrap.servers": self.kafka.bootstrap, "kafka.group.id": f"group-{self.target}"}
+        more = {name.replace("_", "."): text for name, text in source.items()}
+        rows = (
+            self.spark.readStream.format("eoslog").options(**given, **more).option("subscribe", self.source)
+            .option("startingOffsets", starting).option("maxOffsetsPerTrigger", 4).load()
+        )  # fmt: skip
+        return (
+            rows.select("key", "value").writeStream.format("eoslog").options(**given)
+            .option("transactional.id", f"sink-{self.target}").option("topic", self.target)
+            .option("checkpointLocation", str(self.checkpoint / checkpoint)).start()
+        )  # fmt: skip
+
+    def wait(self, query: StreamingQuery, rows: int) -> None:
+        deadline = time.monotonic() + END_SECONDS
+        while len(self.visible()) < rows:
+            assert query.isActive, query.exception()
+            assert time.monotonic() < deadline, len(self.visible())
+            time.sleep(0.1)
+
+
+def test_a_query_takes_another_one_s_place_while_that_lives(
+    spark: SparkSession, hasty: Kafka, tmp_path: Path
+) -> None:
+    """Blue and green: the new one stops the old one first and begins exactly where it has stopped; and the
+    old one, started again by whoever restarts what has failed, does not write those rows again."""
+    copy = HandOver(spark, hasty, tmp_path)
+    blue = copy.begin("blue", "earliest")
+    copy.wait(blue, 20)
+    green = copy.begin("green", "committed", transactional_id=f"sink-{copy.target}")
+    with pytest.raises(StreamingQueryException, match="another driver owns the sink"):
+        blue.awaitTermination(END_SECONDS)
+    copy.wait(green, len(copy.visible()) + 8)
+    with pytest.raises(StreamingQueryException, match=r"TakenOver.* has taken the place of query"):
+        copy.begin("blue", "earliest").awaitTermination(END_SECONDS)
+    copy.wait(green, ROWS)
+    green.stop()
+    assert copy.visible() == copy.rows

@@ -1,0 +1,321 @@
+"""Options: what is right is read, what is wrong is said with what to do about it."""
+
+import pickle
+from typing import Any
+
+import pytest
+
+from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.connector.errors import OptionError
+from eoslog.connector.options.both import (
+    Guarantee,
+    SinkOptions,
+    SourceOptions,
+    parse,
+    sink_options,
+    source_options,
+)
+from eoslog.connector.options.refusals import FIXED, FORBIDDEN, NO_EFFECT
+from eoslog.connector.options.table import ALIASES, TABLE, Kind, Use
+
+BROKERS = {"kafka.bootstrap.servers": "one:9092,two:9093"}
+
+
+def source(stream: bool = False, /, **options: Any) -> SourceOptions:
+    named = {name.replace("__", "."): value for name, value in options.items()}
+    return source_options({**BROKERS, **named}, stream=stream)
+
+
+def sink(stream: bool = True, /, **options: Any) -> SinkOptions:
+    named = {name.replace("__", "."): value for name, value in options.items()}
+    return sink_options({**BROKERS, **named}, stream=stream)
+
+
+def test_defaults_of_a_batch_and_of_a_stream() -> None:
+    batch, stream = source(subscribe="t"), source(True, subscribe="t")
+    assert (batch.starting, batch.ending, stream.starting) == (-2, -1, -1)
+    assert batch.committed and batch.fail_on_data_loss and not batch.headers
+    assert batch.client.bootstrap == (("one", 9092), ("two", 9093))
+    made = sink()
+    assert made.guarantee is Guarantee.EXACTLY_ONCE
+    assert (made.transaction_timeout_ms, made.codec, made.max_batch_bytes) == (900_000, 0, 900_000)
+    assert (made.topic, made.transactional_id, made.group_id, made.checkpoint_location) == (None,) * 4
+
+
+def test_names_and_words_in_any_case() -> None:
+    made = source_options(
+        {
+            "KAFKA.Bootstrap.Servers": "a:1",
+            "SUBSCRIBE": " a, b ,a",
+            "STARTINGoffsets": "Earliest",
+            "IncludeHeaders": "TRUE",
+            "failondataloss": "False",
+            "kafka.isolation.LEVEL": "READ_UNCOMMITTED",
+        },
+        stream=True,
+    )
+    assert made.subscribe == ("a", "b") and made.starting == -2
+    assert made.headers and not made.fail_on_data_loss and not made.committed
+
+
+def test_every_client_setting_arrives() -> None:
+    made = sink(
+        kafka__client__id="me",
+        kafka__request__timeout__ms="11",
+        kafka__default__api__timeout__ms="12",
+        kafka__delivery__timeout__ms="13",
+        kafka__retry__backoff__ms="14",
+        kafka__retry__backoff__max__ms="15",
+        kafka__max__request__size="16",
+    )
+    assert made.client == ClientConfig((("one", 9092), ("two", 9093)), "me", 11, 12, 13, 14, 15, 16)
+
+
+def test_client_settings_by_which_people_tune() -> None:
+    made = source(
+        subscribe="t",
+        kafkaConsumer__pollTimeoutMs="1",
+        kafka__metadata__max__age__ms="2",
+        kafka__fetch__min__bytes="3",
+        kafka__fetch__max__wait__ms="4",
+        kafka__max__partition__fetch__bytes="5",
+        kafka__fetch__max__bytes="6",
+        kafka__client__rack="r",
+        kafka__send__buffer__bytes="7",
+        kafka__receive__buffer__bytes="-1",
+        kafka__socket__connection__setup__timeout__ms="8",
+        fetchOffset__numRetries="9",
+        fetchOffset__retryIntervalMs="10",
+    )
+    client = made.client
+    assert (client.poll_timeout_ms, client.metadata_max_age_ms, client.fetch_min_bytes) == (1, 2, 3)
+    assert (client.fetch_max_wait_ms, client.max_partition_fetch_bytes, client.fetch_max_bytes) == (4, 5, 6)
+    assert (client.client_rack, client.send_buffer_bytes, client.receive_buffer_bytes) == ("r", 7, -1)
+    assert (client.connect_timeout_ms, made.end_tries, made.end_pause_ms) == (8, 9, 10)
+    write = sink(kafka__max__in__flight__requests__per__connection="1", kafka__max__block__ms="2")
+    assert (write.client.max_in_flight, write.client.api_timeout_ms) == (1, 2)
+
+
+def test_what_changes_no_result_is_taken() -> None:
+    for name in NO_EFFECT:
+        source_options({**BROKERS, "subscribe": "t", name.upper(): "1"}, stream=True)
+        sink_options({**BROKERS, name: "1"}, stream=True)
+
+
+def test_a_stream_that_waits_for_more_than_it_may_take() -> None:
+    with pytest.raises(OptionError, match=r"minOffsetsPerTrigger \(5\) is above maxOffsetsPerTrigger \(4\)"):
+        source(True, subscribe="t", minOffsetsPerTrigger="5", maxOffsetsPerTrigger="4")
+
+
+def test_spaces_around_names_do_not_count() -> None:
+    assert sink(topic=" t ").topic == "t" and source(subscribePattern=" t.* ").pattern == "t.*"
+
+
+def test_options_travel_to_the_tasks() -> None:
+    made = sink(topic="t", transactional__id="s", kafka__group__id="g", kafka__compression__type="zstd",
+                path="p", checkpointLocation="file:/c", queryName="q", kafka__transaction__timeout__ms="5000",
+                kafka__batch__size="1000")  # fmt: skip
+    assert pickle.loads(pickle.dumps(made)) == made
+    assert (made.topic, made.transactional_id, made.group_id, made.codec) == ("t", "s", "g", 4)
+    assert made.checkpoint_location == "file:/c"
+    read = source(True, assign='{"t":[1,0]}', startingOffsets='{"t":{"0":5,"1":-2}}')
+    assert pickle.loads(pickle.dumps(read)) == read
+    assert read.assign == (("t", 0), ("t", 1)) and read.starting == {("t", 0): 5, ("t", 1): -2}
+
+
+@pytest.mark.parametrize("name", ["processing.guarantee", "processing.mode", "mode", "Processing.Mode"])
+@pytest.mark.parametrize("guarantee", list(Guarantee))
+def test_the_guarantee_under_each_name(name: str, guarantee: Guarantee) -> None:
+    assert sink_options({**BROKERS, name: guarantee.value.upper()}, stream=True).guarantee is guarantee
+
+
+def test_the_guarantee_twice() -> None:
+    assert sink(mode="at_least_once", processing__mode="at_least_once").guarantee is Guarantee.AT_LEAST_ONCE
+    with pytest.raises(OptionError, match="mean the same option"):
+        sink(mode="at_least_once", processing__guarantee="exactly_once")
+    with pytest.raises(OptionError, match="mean the same option"):
+        sink(mode="at_least_once", processing__mode="at_most_once")
+
+
+BAD: list[tuple[str, dict[str, str], str]] = [
+    ("both", {"subscribe": "a", "assign": '{"a":[0]}'}, "subscribe and assign are both given: keep one"),
+    ("pattern too", {"subscribe": "a", "subscribePattern": "a"}, "subscribe and subscribePattern"),
+    ("neither", {}, "nothing to read: give one of the options subscribe, subscribePattern, assign"),
+    ("empty", {"subscribe": " , "}, "subscribe is empty"),
+    ("pattern", {"subscribePattern": "a("}, "no regular expression"),
+    ("word", {"subscribe": "a", "startingOffsets": "earlyest"}, "'earlyest': did you mean earliest. give"),
+    ("word", {"subscribe": "a", "endingOffsets": "now"}, "cannot be 'now': give endingOffsets as"),
+    ("json", {"subscribe": "a", "startingOffsets": "{"}, "cannot be read.*give startingOffsets as"),
+    ("word", {"subscribe": "a", "startingOffsets": "newest"}, "as earliest, latest, committed, or JSON"),
+    ("latest", {"subscribe": "a", "startingOffsets": "latest"}, "nothing would be read"),
+    ("-1", {"subscribe": "a", "startingOffsets": '{"a":{"0":-1}}'}, "nothing would be read"),
+    ("earliest", {"subscribe": "a", "endingOffsets": "earliest"}, "nothing to read"),
+    ("other topic", {"subscribe": "a", "startingOffsets": '{"b":{"0":1}}'}, "they differ in a, b"),
+    ("other part", {"assign": '{"a":[0,1]}', "endingOffsets": '{"a":{"0":1}}'}, "they differ in a-1"),
+    ("assign", {"assign": '{"a":"0"}'}, "list of partitions"),
+    ("bool", {"subscribe": "a", "includeHeaders": "yes"}, "cannot be 'yes': give true or false"),
+    ("zero", {"subscribe": "a", "minPartitions": "0"}, "a whole number above 0"),
+    ("count", {"subscribe": "a", "maxRecordsPerPartition": "1e3"}, "give a whole number"),
+    ("large", {"subscribe": "a", "kafka.request.timeout.ms": "2147483648"}, "largest is 2147483647"),
+    ("level", {"subscribe": "a", "kafka.isolation.level": "committed"}, "one of read_committed, read"),
+    ("reset", {"subscribe": "a", "kafka.auto.offset.reset": "latest"}, "use the option startingOffsets"),
+    ("deserializer", {"subscribe": "a", "kafka.key.deserializer": "x"}, "always binary"),
+    ("value deserializer", {"subscribe": "a", "kafka.value.deserializer": "x"}, "always binary"),
+    ("unknown kafka", {"subscribe": "a", "kafka.isolation.lvl": "x"}, "mean kafka.isolation.level"),
+    ("unknown far", {"subscribe": "a", "kafka.zzz": "x"}, "unknown option kafka.zzz"),
+    ("misspelt", {"subscribe": "a", "startingOffset": "x"}, "did you mean startingOffsets"),
+    ("tls", {"subscribe": "a", "kafka.security.protocol": "TLS"}, "cannot be 'TLS'"),
+    ("autocommit", {"subscribe": "a", "kafka.enable.auto.commit": "true"}, "always false"),
+    ("brokers", {"subscribe": "a", "kafka.bootstrap.servers": "a"}, "not host:port"),
+    ("group", {"subscribe": "a", "kafka.group.id": " "}, "kafka.group.id is empty"),
+    ("java pattern", {"subscribePattern": "[a-z&&[^b]]+"}, "no regular expression of Python's: Possible"),
+    ("poll", {"subscribe": "a", "kafkaConsumer.pollTimeoutMs": "2m"}, "pollTimeoutMs cannot be '2m'"),
+    ("tries", {"subscribe": "a", "fetchOffset.numRetries": "0"}, "a whole number above 0"),
+    ("buffer", {"subscribe": "a", "kafka.send.buffer.bytes": "-2"}, "or -1 for the system's own"),
+    ("crcs", {"subscribe": "a", "kafka.check.crcs": "false"}, "always true"),
+    ("times", {"subscribe": "a", "startingOffsetsByTimestamp": '{"a":{"0":7}}',
+               "endingOffsetsByTimestamp": '{"a":{"0":6}}'}, "lies after endingOffsetsByTimestamp .* a-0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "said"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+def test_bad_source_options(options: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        source_options({**BROKERS, **options}, stream=False)
+
+
+BAD_SINK: list[tuple[dict[str, str], str]] = [
+    ({"processing.guarantee": "exactly-once"}, "choose one of exactly_once, at_least_once, at_most_once"),
+    ({"mode": "append"}, "processing.guarantee cannot be 'append'"),
+    ({"kafka.compression.type": "lzma"}, "choose one of none, gzip, snappy, lz4, zstd"),
+    ({"kafka.transaction.timeout.ms": "-1"}, "kafka.transaction.timeout.ms cannot be '-1'"),
+    ({"kafka.acks": "1"}, "kafka.acks cannot be '1': it is always all"),
+    ({"kafka.transactional.id": "x"}, "use the option transactional.id"),
+    ({"kafka.value.serializer": "x"}, "encode them in the DataFrame"),
+    ({"topic": ""}, "topic is empty"),
+    ({"kafka.max.in.flight.requests.per.connection": "6"}, "remember the last 5 batches.*give 5 at most"),
+    ({"kafka.partitioner.ignore.keys": "true"}, "always false"),
+    ({"kafka.max.block.ms": "5", "kafka.default.api.timeout.ms": "6"}, "mean the same option"),
+    ({"kafka.ssl.truststore.password": "x"}, "PEM has no store password"),
+    ({"kafka.sasl.kerberos.service.name": "kafka"}, "use kafka.sasl.mechanism SCRAM-SHA-512"),
+    ({"kafka.linger": "5"}, "did you mean kafka.linger.ms"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), BAD_SINK)
+def test_bad_sink_options(options: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        sink_options({**BROKERS, **options}, stream=True)
+
+
+def test_brokers_are_required() -> None:
+    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is missing"):
+        source_options({"subscribe": "t"}, stream=False)
+
+
+def test_ending_offsets_do_not_suit_a_stream() -> None:
+    with pytest.raises(OptionError, match="endingOffsets is not valid in streaming"):
+        source(True, subscribe="t", endingOffsets="latest")
+
+
+def test_settings_that_are_so_anyway_and_harmless_ones_are_taken() -> None:
+    source(subscribe="t", kafka__security__protocol="PLAINTEXT", kafkaConsumer__pollTimeoutMs="5",
+           groupIdPrefix="x", somethingElse="1", topic="of the sink",
+           kafka__enable__auto__commit="false")  # fmt: skip
+    sink(kafka__acks="-1", kafka__enable__idempotence="true", subscribe="of the source")
+
+
+def test_the_table_is_whole_and_says_something_of_each() -> None:
+    names = [option.name.lower() for option in TABLE]
+    assert len(names) == len(set(names))
+    others = [n.lower() for n in (*ALIASES, *FIXED, *FORBIDDEN, *NO_EFFECT)]
+    assert not set(names) & set(others) and len(others) == len(set(others))
+    for option in TABLE:
+        assert option.meaning.endswith(".") and option.use
+        assert bool(option.choices) == (option.kind is Kind.CHOICE)
+        assert option.default is None or option.kind is not Kind.CHOICE or option.default in option.choices
+    for use in (Use.READ, Use.READ_STREAM, Use.WRITE, Use.WRITE_STREAM):
+        assert set(parse(BROKERS, use)) == {o.name.lower() for o in TABLE if o.use & use}
+
+
+TOGETHER: list[tuple[bool, dict[str, Any], str]] = [
+    (True, {"write.token": "t-1"}, "write.token names a batch write"),
+    (
+        False,
+        {"write.token": "t", "processing.guarantee": "at_least_once"},
+        "write.token needs processing.guar",
+    ),
+    (
+        False,
+        {"write.token": "t", "processing.guarantee": "at_most_once"},
+        "write.token needs processing.guar",
+    ),
+    (True, {"two.phase.commit": "require", "processing.guarantee": "at_least_once"}, "has no transactions"),
+    (False, {"two.phase.commit": "require"}, "give transactional.id or write.token"),
+    (
+        True,
+        {"on.lost.transaction": "replay", "processing.guarantee": "at_least_once"},
+        "needs processing.guar",
+    ),
+    (
+        True,
+        {"on.lost.transaction": "replay", "processing.guarantee": "at_most_once"},
+        "needs processing.guar",
+    ),
+    (False, {"on.lost.transaction": "replay"}, "needs write.token"),
+    (
+        True,
+        {"progress.log": "true", "processing.guarantee": "at_least_once"},
+        "progress.log tells of commits",
+    ),
+    (True, {"topic": "t", "deadletter.topic": "t"}, "must be another topic"),
+    (True, {"processing.guarantee": "exactly_once", "mode": "at_least_once"}, "mean the same option"),
+]
+"""In a stream or a batch write: options that make no sense together, and what is said of them."""
+
+
+@pytest.mark.parametrize(("stream", "options", "says"), TOGETHER)
+def test_what_makes_no_sense_together_is_refused(stream: bool, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        sink_options(BROKERS | options, stream=stream)
+
+
+def _applies(use: Use) -> set[str]:
+    return {o.name for o in TABLE if o.use & use or o.name.startswith("kafka.")}
+
+
+@pytest.mark.parametrize("use", [Use.READ, Use.READ_STREAM, Use.WRITE, Use.WRITE_STREAM])
+def test_what_does_nothing_here_is_said(use: Use, caplog: pytest.LogCaptureFixture) -> None:
+    values = {Kind.BOOL: "true", Kind.DURATION: "1s", Kind.OFFSETS: "latest", Kind.TIMES: '{"t":{"0":1}}'}
+    refused = {"write.token"} if use is Use.WRITE_STREAM else set()
+    if use is Use.READ_STREAM:
+        refused = {name for name in _applies(Use.READ) if name.startswith("ending")}
+    for option in TABLE:
+        if option.name in _applies(use) | refused:
+            continue
+        caplog.clear()
+        parse(
+            BROKERS | {option.name: option.choices[0] if option.choices else values.get(option.kind, "1")},
+            use,
+        )
+        assert f"option {option.name} does nothing in a " in caplog.text
+
+
+def test_an_option_that_serves_another_one_is_nothing_without_it(caplog: pytest.LogCaptureFixture) -> None:
+    source(True, subscribe="t", maxTriggerDelay="5s")
+    assert "maxTriggerDelay does nothing without minOffsetsPerTrigger" in caplog.text
+    caplog.clear()
+    source(True, subscribe="t", maxTriggerDelay="5s", minOffsetsPerTrigger="5")
+    source(subscribe="t", startingOffsetsByTimestampStrategy="latest", startingTimestamp="5")
+    assert not caplog.text
+
+
+def test_clients_settings_may_be_shared_by_both_sides(caplog: pytest.LogCaptureFixture) -> None:
+    shared = {
+        "kafka.fetch.min.bytes": "1",
+        "kafka.batch.size": "1000",
+        "kafka.transaction.timeout.ms": "5000",
+    }
+    parse(BROKERS | shared, Use.READ)
+    parse(BROKERS | shared, Use.WRITE_STREAM)
+    assert not caplog.text

@@ -1,0 +1,228 @@
+"""A source's topic is deleted while a batch is planned: what the next starts say, and the way out."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from eoslog.connector.client.admin import offsets as group_offsets
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.config import ClientConfig, parse_addresses
+from eoslog.connector.commit.begin import begin
+from eoslog.connector.commit.decide import SourceOffsets, commit
+from eoslog.connector.commit.messages import Batch
+from eoslog.connector.commit.names import Sink
+from eoslog.connector.errors import DataLoss, UnknownTopic
+from eoslog.connector.options.both import source_options
+from eoslog.connector.run.runner import Runner, commit_known
+from eoslog.connector.source.reader import StreamReader
+from eoslog.protocol.errors import ErrorCode, KafkaError
+from tests.connector.sink.test_round_trips import prepare
+from tests.connector.source.test_source_restored import values
+from tests.connector.source.test_source_stream import reader
+from tests.connector.stock_kafka import Kafka, bare
+
+NO_LIMIT = ReadAllAvailable()
+KINDS = ("subscribe", "subscribePattern", "assign")
+
+
+def options_of(kind: str, kept: str, deleted: str) -> dict[str, str]:
+    """Options that name both topics."""
+    named = {
+        "subscribe": f"{kept},{deleted}",
+        "subscribePattern": f"{kept}|{deleted}",
+        "assign": f'{{"{kept}":[0],"{deleted}":[0]}}',
+    }
+    return {kind: named[kind], "startingOffsets": "earliest", "fetchOffset__retryIntervalMs": "1"}
+
+
+def of(kafka: Kafka, **options: str) -> Any:
+    """A reader of several topics."""
+    given = {name.replace("__", "."): value for name, value in options.items()}
+    return StreamReader(source_options({"kafka.bootstrap.servers": kafka.bootstrap, **given}, stream=True))
+
+
+def delete(kafka: Kafka, topic: str) -> None:
+    kafka.admin.delete_topics([topic])[topic].result(60)
+
+
+def planned_on_two(kafka: Kafka, kind: str) -> tuple[dict[str, str], str, str, Any, Any, Any]:
+    """Two topics; a batch is done, another one planned, and the second topic is deleted."""
+    kept, deleted = kafka.topic(), kafka.topic()
+    options = options_of(kind, kept, deleted)
+    for topic in (kept, deleted):
+        kafka.put(topic, [b"one"] * 3)
+    made = of(kafka, **options)
+    began = made.initialOffset()
+    done = made.latestOffset(began, NO_LIMIT)
+    for topic in (kept, deleted):
+        kafka.put(topic, [b"two"] * 2)
+    return options, kept, deleted, began, done, made.latestOffset(done, NO_LIMIT)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_the_option_a_planned_batch_gives_what_is_left(
+    kafka: Kafka, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    options, kept, deleted, _, done, end = planned_on_two(kafka, kind)
+    delete(kafka, deleted)
+    for _ in range(2):
+        with pytest.raises(DataLoss, match=f"{deleted}-0 does not exist any more.*failOnDataLoss"):
+            of(kafka, **options).partitions(done, end)
+    careless = of(kafka, failOnDataLoss="false", **options)
+    with caplog.at_level(logging.WARNING):
+        assert values(careless, done, end) == [b"two"] * 2
+    assert f"{deleted}-0 does not exist any more" in caplog.text
+    then = careless.latestOffset(end, NO_LIMIT)
+    assert bare(then) == {kept: {"0": 5}}
+    assert values(careless, end, then) == []
+    kafka.put(kept, [b"three"] * 2)
+    for one in (careless, of(kafka, failOnDataLoss="false", **options)):
+        last = one.latestOffset(then, NO_LIMIT)
+        assert bare(last) == {kept: {"0": 7}}
+        assert values(one, then, last) == [b"three"] * 2
+    kafka.topic(name=deleted)
+    kafka.put(deleted, [b"anew"] * 4)
+    again = careless.latestOffset(last, NO_LIMIT)
+    assert values(careless, last, again) == [b"anew"] * 4, "it came again: read from its beginning"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_batch_of_a_query(kafka: Kafka, kind: str) -> None:
+    """Its beginning is not in the checkpoint, and is asked for again."""
+    options, kept, deleted, _, done, _ = planned_on_two(kafka, kind)
+    delete(kafka, deleted)
+    made = of(kafka, **options)
+    with pytest.raises(DataLoss, match=f"{deleted}-0 does not exist any more.*failOnDataLoss"):
+        made.partitions(made.initialOffset(), done)
+    careless = of(kafka, failOnDataLoss="false", **options)
+    assert values(careless, careless.initialOffset(), done) == [b"one"] * 3
+    assert bare(careless.latestOffset(done, NO_LIMIT)) == {kept: {"0": 5}}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_topic_made_anew(kafka: Kafka, kind: str) -> None:
+    options, _, deleted, _, done, end = planned_on_two(kafka, kind)
+    kafka.make_anew(deleted)
+    kafka.put(deleted, [b"anew"] * 9)
+    with pytest.raises(DataLoss, match=f"topic {deleted} was deleted and created again.*failOnDataLoss"):
+        of(kafka, **options).partitions(done, end)
+    careless = of(kafka, failOnDataLoss="false", **options)
+    assert values(careless, done, end) == [b"two"] * 2
+    then = careless.latestOffset(end, NO_LIMIT)
+    assert values(careless, end, then) == [b"anew"] * 9
+
+
+def test_the_only_topic_is_deleted_between_batches(kafka: Kafka) -> None:
+    topic = kafka.topic()
+    kafka.put(topic, [b"one"] * 3)
+    options = {"subscribe": topic, "startingOffsets": "earliest", "fetchOffset__retryIntervalMs": "1"}
+    made = of(kafka, **options)
+    done = made.latestOffset(made.initialOffset(), NO_LIMIT)
+    delete(kafka, topic)
+    with pytest.raises(DataLoss, match=f"{topic}-0 does not exist any more.*failOnDataLoss"):
+        of(kafka, **options).latestOffset(done, NO_LIMIT)
+    careless = of(kafka, failOnDataLoss="false", **options)
+    nothing = careless.latestOffset(done, NO_LIMIT)
+    assert bare(nothing) == {}
+    for one in (careless, of(kafka, failOnDataLoss="false", **options)):
+        assert one.latestOffset(nothing, NO_LIMIT) == nothing
+
+
+def test_a_wrong_name_is_an_error_though_data_may_be_lost(kafka: Kafka) -> None:
+    for starting in ("earliest", "latest"):
+        made = reader(kafka, f"{kafka.topic()}-no", failOnDataLoss="false", startingOffsets=starting)
+        began = made.initialOffset()
+        for _ in range(2):
+            with pytest.raises(UnknownTopic, match="check the name"):
+                made.latestOffset(began, NO_LIMIT)
+
+
+def test_a_topic_deleted_while_a_task_reads_it(kafka: Kafka) -> None:
+    topic = kafka.topic()
+    kafka.put(topic, [b"one"] * 3)
+    made = reader(kafka, topic, startingOffsets="earliest")
+    began = made.initialOffset()
+    (task,) = made.partitions(began, made.latestOffset(began, NO_LIMIT))
+    delete(kafka, topic)
+    with pytest.raises(DataLoss, match=f"{topic}-0: offsets 0 to 2 cannot be read.*failOnDataLoss"):
+        list(made.read(task))
+    assert list(reader(kafka, topic, failOnDataLoss="false").read(task)) == []
+
+
+@pytest.mark.parametrize("tv", [2, 1], ids=["TV2", "TV1"])
+def test_the_group_s_commit_leaves_out_what_no_cluster_takes(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tv: int
+) -> None:
+    """With the decision, which is all or nothing as ever; the other offsets keep their epochs."""
+    monkeypatch.setattr(Cluster, "transaction_version", lambda self: tv)
+    kept, deleted, target = kafka.topic(), kafka.topic(), kafka.topic()
+    delete(kafka, deleted)
+    sink, group = Sink(f"left-out-{target}"), f"g-{target}"
+    with Cluster(ClientConfig(parse_addresses(kafka.bootstrap))) as cluster:
+        runner = Runner(cluster, 60_000)
+        begun, _ = runner.run(begin(sink, Batch("q", 0, "0")))
+        reports = [prepare(cluster, begun, target, 0)]
+        ends = {(kept, 0): (0, "note"), (deleted, 0): (7, "note"), (kept, 5): (3, "note")}
+        runner.run(commit(sink, reports, 0, SourceOffsets(group, ends, {(kept, 0): 4, (deleted, 0): 4})))
+        found = group_offsets.fetch_with_epochs(cluster, group, [(kept, 0), (deleted, 0)])
+        assert found == {(kept, 0): (0, "note", 4)}
+        plain = f"plain-{target}"
+        commit_known(cluster, plain, ends, lambda left: group_offsets.commit_plain(cluster, plain, left))
+        assert group_offsets.fetch_committed(cluster, plain, list(ends)) == {(kept, 0): (0, "note")}
+    assert len(kafka.rows(target)) == 1
+    assert (
+        f"the source offsets of {', '.join(sorted([f'{kept}-5', f'{deleted}-0']))} are left out"
+        in caplog.text
+    )
+
+
+def test_a_refusal_of_another_kind_is_one(kafka: Kafka) -> None:
+    kept = kafka.topic()
+    error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "news are late")
+
+    def refuse(offsets: Any) -> None:
+        raise error
+
+    with (
+        Cluster(ClientConfig(parse_addresses(kafka.bootstrap))) as cluster,
+        pytest.raises(KafkaError) as caught,
+    ):
+        commit_known(cluster, "g", {(kept, 0): (1, "")}, refuse)
+    assert caught.value is error, "the cluster has it: nothing is left out"
+
+
+@pytest.mark.spark
+def test_a_query_with_a_group_finds_its_way_out(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    """Its batch is planned, and the sink fails; then the topic is gone."""
+    kept, deleted, target = kafka.topic(), kafka.topic(), kafka.topic()
+    for topic in (kept, deleted):
+        kafka.put(topic, [b"one"] * 3)
+    common = {"kafka.bootstrap.servers": kafka.bootstrap, "checkpointLocation": str(tmp_path / "c")}
+
+    def run(fail_on_data_loss: str = "true", **more: str) -> None:
+        frame = spark.readStream.format("eoslog").options(
+            **common,
+            subscribe=f"{kept},{deleted}",
+            startingOffsets="earliest",
+            failOnDataLoss=fail_on_data_loss,
+        )
+        sink = {"topic": target, "kafka.group.id": f"g-{target}", **more}
+        writer = frame.load().select("value").writeStream.format("eoslog").options(**common, **sink)
+        assert writer.trigger(availableNow=True).start().awaitTermination(120)
+
+    run()
+    for topic in (kept, deleted):
+        kafka.put(topic, [b"two"] * 2)
+    with pytest.raises(Exception, match=f"{target} is no name"):
+        run(topic=f"{target} is no name")
+    delete(kafka, deleted)
+    with pytest.raises(Exception, match=f"{deleted}-0 does not exist any more.*failOnDataLoss"):
+        run()
+    run("false")
+    kafka.put(kept, [b"three"])
+    run("false")
+    assert sorted(row[3] for row in kafka.rows(target)) == sorted([b"one"] * 6 + [b"two"] * 2 + [b"three"])

@@ -1,0 +1,139 @@
+"""Warnings in Spark's Python processes: as Spark's own lines, once, and with the page that tells of them."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+
+import eoslog.connector
+from eoslog.connector.data_source import EoslogDataSource
+from eoslog.connector.errors import EoslogError
+from eoslog.connector.spark import logs
+from eoslog.connector.spark.drivers_stderr import stderr_of
+
+CONNECTOR = Path(eoslog.connector.__file__).parent
+DOCS = Path(__file__).parents[3] / "docs"
+LINE = r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARN eoslog: (.*)\n"
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[logging.Logger]:
+    """As in a process that Spark has started: nobody has set logging up."""
+    monkeypatch.setattr(logs, "is_sparks", lambda: True)
+    logs.look_as_sparks()
+    logs.look_as_sparks()
+    yield logging.getLogger("eoslog.connector.somewhere")
+    ours = logging.getLogger("eoslog")
+    ours.handlers = [handler for handler in ours.handlers if not isinstance(handler, logs.AsSpark)]
+
+
+def test_a_line_is_as_sparks_own_and_said_once(
+    log: logging.Logger, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.root, "handlers", [])  # of pytest's
+    for number in (1, 2, 1):
+        log.warning("rows of batch %d may come twice", number)
+    log.info("nobody asked for this")
+    said = re.findall(LINE, capsys.readouterr().err)
+    assert said == ["rows of batch 1 may come twice", "rows of batch 2 may come twice"]
+    later = time.monotonic() + logs.REPEAT_SECONDS
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    log.warning("rows of batch %d may come twice", 1)
+    assert re.fullmatch(LINE, capsys.readouterr().err)
+
+
+def test_who_has_set_logging_up_has_it_all(log: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    kept: list[str] = []
+    taker = logging.Handler()
+    taker.emit = lambda record: kept.append(record.getMessage())  # type: ignore[method-assign]
+    logging.root.addHandler(taker)
+    log.warning("a warning")
+    log.warning("a warning")
+    assert (kept, capsys.readouterr().err) == (["a warning", "a warning"], "")
+
+
+def test_a_program_of_the_users_is_left_alone() -> None:
+    logs.look_as_sparks()
+    assert not any(isinstance(handler, logs.AsSpark) for handler in logging.getLogger("eoslog").handlers)
+
+
+def _warnings() -> Iterator[tuple[Path, ast.Call]]:
+    for path in sorted(CONNECTOR.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "warning":
+                yield path, node
+
+
+def _pages(path: Path) -> set[str]:
+    return set(re.findall(r"See ([a-z-]+\.md(?:#[a-z0-9-]+)?)", path.read_text()))
+
+
+def test_every_warning_names_a_page_that_is_there() -> None:
+    """The page stands in the call or, where the text is made elsewhere or shared, in a constant."""
+    found = list(_warnings())
+    assert len(found) > 15
+    made_elsewhere = {"start_of_run.py": "checkpoint/crosscheck.py", "discover.py": "offsets/group_notes.py"}
+    for path, call in found:
+        first = ast.unparse(call.args[0])
+        text = first if "See " in first or "_SEE" in first else path.read_text()
+        if isinstance(call.args[0], ast.Name) and path.name in made_elsewhere:
+            text = (CONNECTOR / made_elsewhere[path.name]).read_text()
+        assert "See " in text or "_SEE" in text, f"{path.name}:{call.lineno}: {first}"
+    pages = set[str]().union(*(_pages(path) for path in CONNECTOR.rglob("*.py")))
+    assert len(pages) > 8
+    for page in pages:
+        name, _, anchor = page.partition("#")
+        titles = re.findall(r"(?m)^#+ (.*)$", (DOCS / name).read_text())
+        anchors = {re.sub(r"[^a-z0-9 _-]", "", title.lower()).replace(" ", "-") for title in titles}
+        assert not anchor or anchor in anchors, page
+
+
+def test_two_write_to_a_log_file_and_neither_goes_over_the_other(tmp_path: Path) -> None:
+    """As with `spark-submit ... 2> log`: the file is not opened for appending."""
+    speaks = "sys.stdin.readline(); print('driver', file=sys.stderr, flush=True)"
+    program = f"import sys; {speaks}; {speaks}"
+    with (tmp_path / "log").open("w") as file:
+        driver = subprocess.Popen(
+            [sys.executable, "-c", program], stdin=subprocess.PIPE, stderr=file, text=True
+        )
+    assert driver.stdin is not None
+    told = stderr_of(driver.pid)
+    assert told is not None
+    with open(told, "w", buffering=1) as ours:
+        ours.write("guard\n")
+        driver.stdin.write("\n")
+        driver.stdin.flush()
+        while "driver" not in (tmp_path / "log").read_text():
+            assert driver.poll() is None
+        ours.write("guard\n")
+        driver.communicate("\n", timeout=30)
+    assert (tmp_path / "log").read_text() == "guard\ndriver\nguard\ndriver\n"
+
+
+def test_there_is_no_stderr_of_nobody() -> None:
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    assert stderr_of(gone.pid) is None
+
+
+@pytest.mark.parametrize("call", ["reader", "streamReader", "writer", "streamWriter"])
+def test_they_look_so_from_the_first_call_on(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "is_sparks", lambda: True)
+    more = {"subscribe": "t"} if call.lower().endswith("reader") else {"topic": "t"}
+    made = EoslogDataSource({"kafka.bootstrap.servers": "one:1", **more})
+    schema = StructType([StructField("value", StringType())])
+    with suppress(EoslogError):
+        getattr(made, call)(*([schema] if "subscribe" in more else [schema, False]))
+    ours = logging.getLogger("eoslog")
+    assert [handler for handler in ours.handlers if isinstance(handler, logs.AsSpark)]
+    ours.handlers = [handler for handler in ours.handlers if not isinstance(handler, logs.AsSpark)]

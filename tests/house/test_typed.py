@@ -1,0 +1,111 @@
+"""Messages are typed: the types are the schemas', mypy sees what does not fit, and the rooms use them."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eoslog.broker import handlers
+from eoslog.broker.authorize.table import TABLE
+from eoslog.protocol.apis import APIS, ApiKey
+from eoslog.protocol.fields import Array, Struct
+from tests.house import typed_source
+from tests.house.structure import arrows, read
+
+ROOT = Path(__file__).parents[2]
+WRONG = Path(__file__).with_name("wrong_fields.py")
+
+CLIENTS = ("connector/client", "connector/run", "eoslog/commands", "eoslog/top", "eoslog/audit")
+
+_BY_FIELD = {
+    "cut",
+    "told",
+    "topics",
+    "needs",
+}  # functions of broker/authorize/cuts.py that take fields' names
+
+
+def test_the_types_are_made_of_the_schemas() -> None:
+    made = typed_source.sources()
+    kept = {file.name: file.read_text() for file in typed_source.HERE.glob("*.py") if file.stem != "__init__"}
+    assert made.keys() == kept.keys(), "make typed"
+    assert [name for name in made if made[name] != kept[name]] == [], "make typed"
+
+
+@pytest.mark.timeout(600)
+def test_mypy_sees_what_does_not_fit(tmp_path: Path) -> None:
+    """Without what an earlier run left, it reads half of the sources."""
+    mypy = [sys.executable, "-m", "mypy", "--config-file", "setup.cfg", "--cache-dir", str(tmp_path)]
+    run = subprocess.run(
+        [*mypy, "-m", "tests.house.wrong_fields"],
+        cwd=ROOT, env={**os.environ, "MYPY_FORCE_COLOR": "0"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    found = {int(line) for line in re.findall(r"^\S*wrong_fields\.py:(\d+): error:", run.stdout, re.M)}
+    marked = {
+        number for number, line in enumerate(WRONG.read_text().splitlines(), 1) if "  # wrong: " in line
+    }
+    assert marked and found == marked, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("module", handlers.ALL, ids=lambda module: module.KEY.name)
+def test_a_handler_takes_and_answers_its_own_api(module: Any) -> None:
+    name, hints = APIS[module.KEY].name, module.handle.__annotations__
+    assert hints["request"] == f"{name}Request"
+    assert set(re.findall(r"\w+(?:Draft|Message|Any)\b", hints["return"])) == {f"{name}ResponseDraft"}
+
+
+@pytest.mark.parametrize("key", TABLE, ids=lambda key: ApiKey(key).name)
+def test_a_check_judges_its_own_api(key: ApiKey) -> None:
+    hints, name = TABLE[key].__annotations__, APIS[key].name
+    (judged,) = re.findall(r"^Asked\[(\w+)\]$", hints["asked"])
+    assert judged in (f"{name}Request", "Any")
+    assert set(re.findall(r"\w+Draft\b", hints["return"] or "")) <= {f"{name}ResponseDraft"}
+
+
+def test_the_types_are_for_mypy_alone() -> None:
+    """At run time nobody pays for them: but for apis.py they are imported under TYPE_CHECKING."""
+    modules = read(ROOT / "eoslog")
+    made = {name for name, module in modules.items() if module.room == "eoslog.protocol.typed"}
+    types = made - {"eoslog.protocol.typed", "eoslog.protocol.typed.apis"}
+    assert len(types) == len(typed_source.sources()) - 1
+    paid = [pair for pair in arrows(modules, ("module", "lazy")) if pair[1] in types]
+    assert paid == []
+
+
+def test_fields_named_to_the_checks_are_some_request_s() -> None:
+    """mypy does not see these: they are texts."""
+    known = {name for api in APIS.values() for name in _names(api.request.struct)}
+    named = {text for file in (ROOT / "broker" / "authorize").glob("*.py") for text in _texts(file)}
+    assert {"group_id", "topic_data", "topics"} <= named <= known, named - known
+
+
+def test_no_client_function_sends_or_receives_what_is_not_typed() -> None:
+    """`ask`, `answer` and `call` say what goes with an API; below them are `send` and `receive`."""
+    files = [file for room in CLIENTS for file in (ROOT / room).rglob("*.py")]
+    loose = [
+        f"{f}: {x}" for f in files for x in re.findall(r"\w*connection\.(?:send|receive)\(", f.read_text())
+    ]
+    assert files and loose == []
+
+
+def _names(struct: Struct) -> Iterator[str]:
+    for field in struct.fields:
+        yield field.name
+        inner = field.type.of if isinstance(field.type, Array) else field.type
+        if isinstance(inner, Struct):
+            yield from _names(inner)
+
+
+def _texts(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _BY_FIELD:
+            given = [*node.args[:3], *(word.value for word in node.keywords if word.arg in ("name", "field"))]
+            yield from (
+                one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)
+            )
