@@ -199,10 +199,10 @@ test-console: setup  ## the web console in a real headless browser; makes its pi
 		else echo "the browser test needs Chromium and its driver: install them (Debian: apt-get install chromium chromium-driver)"; exit 1; fi; fi
 	$(BIN)/python -m pytest -q --timeout 600 -m browser tests/console $(TEST_ARGS)
 
-typed: $(READY)  ## protocol/typed, the messages as types for mypy, made from their schemas
+typed: $(READY)  ## make protocol/typed, the messages as types for mypy, from their schemas
 	$(BIN)/python -m tests.house.typed_source
 
-docs-pages: $(READY)  ## docs/apis.md, options.md and connector-*.md, made from the code
+docs-pages: $(READY)  ## make docs/apis.md, options.md and connector-*.md from the code
 	$(BIN)/python -m docs.pages
 
 .PHONY: test-examples

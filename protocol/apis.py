@@ -84,12 +84,10 @@ class ApiKey(IntEnum):
 
 @dataclass(frozen=True)
 class Api(Generic[Request, RequestDraft, Response, ResponseDraft]):
-    """What we know of an API: its messages, in all versions that we can speak.
+    """One API: its messages, in all versions that eoslog can speak.
 
-    `typed/apis.py` says for each of which types they are, as they are read and to be written.
-
-    They stand in the module that has its name, which is imported when it is first spoken or served: a process
-    of Spark's speaks a dozen of them.
+    `typed/apis.py` has the types of the messages, as read and as written. The schemas are in the module with
+    the API's name, which is imported when the API is first used: a Spark process uses a dozen APIs.
     """
 
     key: ApiKey

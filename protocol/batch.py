@@ -32,12 +32,12 @@ _CRC = struct.Struct(">I")
 _STORED_START = struct.Struct(">qii")
 _MAGIC_AT = 16
 _CRC_AT = 17
-_CRC_FROM = 21  # the first byte under the CRC
+_CRC_FROM = 21  # the first byte that the CRC covers
 # How headers are found among other bytes: by their magic, with the first bytes of an offset, a leader epoch
 # that is not negative before it, and of the attributes after it.
 _LIKE_A_HEADER = re.compile(rb"(?s)\x02(?<=\x00\x00.{10}[\x00-\x7f].{3}\x02)(?=.{4}\x00)")
 STORED_START = _MAGIC_AT  # bytes of `stored_start`; the rest of a batch is stored as it came
-_LOG_OVERHEAD = 12  # base offset and length, which `length` does not count
+_LOG_OVERHEAD = 12  # base offset and length: `length` does not count them
 
 CODEC_MASK = 0x07
 _LOG_APPEND_TIME = 0x08
@@ -230,7 +230,7 @@ def build_header(
 
 
 def seal(section: Sequence[Buffer], header: BatchHeader) -> bytes:
-    """The bytes of a header whose length and CRC are made right for its records section."""
+    """The bytes of a header, with the length and CRC that its records section needs."""
     header = header._replace(length=length_with(sum(map(len, section))), crc=0)
     crc = crc32c(section, crc32c([_HEADER.pack(*header)[_CRC_FROM:]]))
     return _HEADER.pack(*header._replace(crc=crc))

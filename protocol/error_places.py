@@ -98,7 +98,7 @@ def error_of_parts(
 def error_answer(
     key: int, version: int, request: Mapping[str, Any], code: int, message: str | None = None
 ) -> Any:
-    """The answer, of the API's type, that says an error for all that the request asked about.
+    """The answer, of the API's type, with an error for all that the request asked about.
 
     None if that is not possible: this version has no field for it and the request names nothing, or the
     request wants no answer (Produce with acks=0).

@@ -50,7 +50,7 @@ def again(cluster: Cluster, what: str, attempt: Callable[[], T]) -> T:
 
 
 def topics(cluster: Cluster, names: Iterable[str] | None = None) -> dict[str, Topic]:
-    """All topics, or those of these names. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION naming one."""
+    """The topics of these names, or all. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, which names one."""
     body: MetadataRequestDraft = {
         "topics": None if names is None else [{"name": name} for name in names],
         "allow_auto_topic_creation": False,
@@ -77,7 +77,7 @@ def ask_controller(
     body: Given[RequestDraft],
     failed: Callable[[Response], int],
 ) -> Response:
-    """The controller's answer; `failed` gives an answer's first error code, to see whether it was the one.
+    """The controller's answer. `failed` gives an answer's first error code, which shows a wrong broker.
 
     Any broker of a KRaft cluster forwards the request; an older one answers NOT_CONTROLLER.
     """

@@ -146,7 +146,7 @@ def delete_group(cluster: Cluster, group: str) -> None:
 def delete_offsets(
     cluster: Cluster, group: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, KafkaError | None]:
-    """Forget a group's offsets of these partitions; the error of each that was refused."""
+    """Delete a group's offsets of these partitions. Returns the error of each that was refused."""
     rows: Iterator[tuple[str, int, OffsetDeleteRequestPartitionDraft]] = (
         (topic, number, {"partition_index": number}) for topic, number in partitions
     )

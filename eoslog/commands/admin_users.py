@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
 
 
-_Told: TypeAlias = (
+_Result: TypeAlias = (
     "DescribeUserScramCredentialsResponse | DescribeUserScramCredentialsResponseResult"
     " | AlterUserScramCredentialsResponseResult"
 )
@@ -110,8 +110,8 @@ def _known(user: str, info: DescribeUserScramCredentialsResponseCredentialInfo) 
     return Known(user, NUMBERS.get(info["mechanism"], f"mechanism {info['mechanism']}"), info["iterations"])
 
 
-def _check(told: _Told, what: str, right: str) -> None:
-    code = told["error_code"]
+def _check(result: _Result, what: str, right: str) -> None:
+    code = result["error_code"]
     if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         raise not_allowed("users", right)
     if code:

@@ -121,7 +121,7 @@ def create(
     settings: tuple[str, ...],
     if_not_exists: bool,
 ) -> None:
-    """Make topics."""
+    """Create topics."""
     configs: list[CreateTopicsRequestConfigDraft] = [
         {"name": name, "value": value} for name, value in pairs(settings, "--config").items()
     ]

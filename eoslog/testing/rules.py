@@ -113,7 +113,7 @@ def _nothing(context: RequestContext, request: Message) -> None:
 
 
 class Wrapped(Settled["Message | None"]):
-    """A settled answer that passes through our hands, and is put away with it."""
+    """Another settled answer with a change applied; it is abandoned together with that one."""
 
     __slots__ = ("_inner",)
 
