@@ -32,12 +32,12 @@ _CRC = struct.Struct(">I")
 _STORED_START = struct.Struct(">qii")
 _MAGIC_AT = 16
 _CRC_AT = 17
-_CRC_FROM = 21  # the first byte under the CRC
+_CRC_FROM = 21  # the first byte that the CRC covers
 # How headers are found among other bytes: by their magic, with the first bytes of an offset, a leader epoch
 # that is not negative before it, and of the attributes after it.
 _LIKE_A_HEADER = re.compile(rb"(?s)\x02(?<=\x00\x00.{10}[\x00-\x7f].{3}\x02)(?=.{4}\x00)")
 STORED_START = _MAGIC_AT  # bytes of `stored_start`; the rest of a batch is stored as it came
-_LOG_OVERHEAD = 12  # base offset and length, which `length` does not count
+_LOG_OVERHEAD = 12  # base offset and length: `length` does not count them
 
 CODEC_MASK = 0x07
 _LOG_APPEND_TIME = 0x08
@@ -45,11 +45,11 @@ _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 DELETE_HORIZON = 0x40
 
-_COPY_BELOW = 64 << 10  # bytes; up to here a copy costs less than showing the memory through NumPy
+_COPY_BELOW = 64 << 10  # bytes; up to here a copy is cheaper than a NumPy view
 
 
 class CorruptBatch(ValueError):
-    """Bytes that are no valid record batch. `offset` is the batch's base offset (-1: not known)."""
+    """Bytes that are not a valid record batch. `offset` is the batch's base offset (-1: unknown)."""
 
     def __init__(self, message: str, offset: int = -1) -> None:
         super().__init__(message)
@@ -83,12 +83,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """Compression codec of the records section: a number of `compression.CODECS`."""
+        """Compression codec of the records section, as a number of `compression.CODECS`."""
         return self.attributes & CODEC_MASK
 
     @property
     def log_append_time(self) -> bool:
-        """Whether the broker set the time: `max_timestamp` then holds for every record."""
+        """Whether the broker set the time: then `max_timestamp` is the time of every record."""
         return bool(self.attributes & _LOG_APPEND_TIME)
 
     @property
@@ -98,12 +98,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a control record, which no application may see."""
+        """Whether the batch has a control record, which no application may see."""
         return bool(self.attributes & _CONTROL)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether `base_timestamp` is a delete horizon (KIP-534); record times stay relative to it."""
+        """Whether `base_timestamp` is a delete horizon (KIP-534); record times are still relative to it."""
         return bool(self.attributes & DELETE_HORIZON)
 
     @property
@@ -125,8 +125,8 @@ class BatchHeader(NamedTuple):
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     """Read the header at `pos`.
 
-    Raises CorruptBatch where there is none: too few bytes, another magic than 2, or sizes that cannot be.
-    The CRC is not looked at, and the body need not be there.
+    Raises CorruptBatch if there is none: too few bytes, a magic other than 2, or impossible sizes. The CRC is
+    not checked, and the body need not be there.
     """
     if pos < 0 or len(buf) - pos < HEADER_SIZE:
         raise CorruptBatch(
@@ -142,7 +142,7 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
         )
     if header.size < HEADER_SIZE or header.count < 0 or header.last_offset_delta < 0:
         raise CorruptBatch(
-            f"batch of offset {header.base_offset} at byte {pos} cannot be: length "
+            f"batch of offset {header.base_offset} at byte {pos} is impossible: length "
             f"{header.length}, {header.count} records, last offset delta "
             f"{header.last_offset_delta}",
             header.base_offset,
@@ -161,10 +161,10 @@ def likely_headers(buf: bytes) -> Iterator[int]:
 
 
 def iter_headers(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of each whole batch in `buf`.
+    """Yield (position, header) of each complete batch in `buf`.
 
-    A cut batch at the end ends the walk silently: answers to Fetch end like that by design. Raises
-    CorruptBatch where a header cannot be one.
+    An incomplete batch at the end is ignored: Fetch answers end like that by design. Raises CorruptBatch if a
+    header is not valid.
     """
     pos, end = 0, len(buf)
     while end - pos >= HEADER_SIZE:
@@ -176,7 +176,7 @@ def iter_headers(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def crc32c(parts: Sequence[Buffer], crc: int = 0) -> int:
-    """CRC-32C of `parts` one after another, going on from `crc`. Nothing large is copied."""
+    """CRC-32C of `parts` one after another, continued from `crc`. Nothing large is copied."""
     for part in parts:
         if len(part):
             crc = google_crc32c.extend(crc, _readable(part))
@@ -184,10 +184,10 @@ def crc32c(parts: Sequence[Buffer], crc: int = 0) -> int:
 
 
 def _readable(part: Buffer) -> Any:
-    """The same bytes as an object that the C function takes: read-only ones only.
+    """The same bytes as an object that the C function accepts; it accepts only read-only ones.
 
-    NumPy shows it any memory as such. It is imported for large batches only: it takes longer to import
-    than a broker takes to start.
+    NumPy can make a read-only view of any memory. It is imported for large batches only: the import takes
+    longer than the start of a broker.
     """
     if isinstance(part, bytes):
         return part
@@ -199,7 +199,7 @@ def _readable(part: Buffer) -> Any:
 
 
 def crc_ok(buf: Buffer, pos: int, header: BatchHeader) -> bool:
-    """Whether the batch at `pos` is there whole and its bytes match its CRC."""
+    """Whether the batch at `pos` is complete and its bytes match its CRC."""
     if len(buf) - pos < header.size:
         return False
     covered = memoryview(buf)[pos + _CRC_FROM : pos + header.size]
@@ -221,7 +221,7 @@ def build_header(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """Make the header, CRC included, for a records section that is already as `codec` has it."""
+    """Make the header, CRC included, for a records section that is already compressed by `codec`."""
     attributes = codec | (_TRANSACTIONAL if transactional else 0) | (_CONTROL if control else 0)
     return seal(section, BatchHeader(
         base_offset, 0, leader_epoch, MAGIC, 0, attributes, count - 1, base_timestamp, max_timestamp,
@@ -230,7 +230,7 @@ def build_header(
 
 
 def seal(section: Sequence[Buffer], header: BatchHeader) -> bytes:
-    """The bytes of a header whose length and CRC are made right for its records section."""
+    """The bytes of a header, with the length and CRC that its records section needs."""
     header = header._replace(length=length_with(sum(map(len, section))), crc=0)
     crc = crc32c(section, crc32c([_HEADER.pack(*header)[_CRC_FROM:]]))
     return _HEADER.pack(*header._replace(crc=crc))

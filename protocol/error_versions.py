@@ -1,6 +1,6 @@
-"""Which version of an API knows which error code, and what clients of older versions are told in its place.
+"""Which version of an API knows which error code, and which code clients of older versions get instead.
 
-A code that has no row is known to every version that is served.
+Every version that is served knows a code without a row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NEVER = 2**15
 
 
 class Known(NamedTuple):
-    """The first version that knows a code, and the code that older ones are told."""
+    """The first version that knows a code, and the code that older ones get."""
 
     since: int
     older: E

@@ -1,6 +1,6 @@
 """A message schema: reads and writes one kind of message at any of its versions.
 
-Schemas are data (`fields.py` has the notation, `messages/` the messages). For each version in use a reader
+Schemas are data (`fields.py` has the notation, `messages/` the messages). For each version in use, a reader
 and a writer are compiled once, on first use.
 """
 
@@ -67,7 +67,7 @@ class Schema(Generic[Read, Draft]):
         """Read a message at `pos` whose arrays hold at most `most` things; answers it and where it ends.
 
         The message has every field of the schema: those that `version` lacks have their defaults. Records are
-        views of `buf`. ProtocolError, and nothing else, for bytes that are cut short or make no sense.
+        views of `buf`. Raises only ProtocolError, for bytes that are incomplete or not valid.
         """
         reader = self._readers.get(version) or self._compile_reader(version)
         view = memoryview(buf)
@@ -87,8 +87,8 @@ class Schema(Generic[Read, Draft]):
     def write(self, version: int, value: Given[Draft]) -> list[Buffer]:
         """Write a message as parts that belong one after the other.
 
-        A missing key takes its default. ProtocolError, naming the field, for a value that does not fit, a key
-        the schema does not know, or a value that `version` cannot carry and that may not be dropped.
+        A missing key gets its default. ProtocolError, which names the field, for a value that does not fit, a
+        key that the schema does not know, or a value that `version` cannot carry and that may not be dropped.
         """
         writer = self._writers.get(version) or self._compile_writer(version)
         try:
@@ -119,7 +119,7 @@ class Schema(Generic[Read, Draft]):
 
 
 def _misfit(path: str, type: Struct, version: int, flexible: bool, value: Any) -> str | None:
-    """Name the first field that cannot be written, by writing each field alone. Only after a failure."""
+    """Name the first field that cannot be written, by writing each field alone. For failures only."""
     if not isinstance(value, dict):
         return f"{path} must be a dict, not {value!r:.60}"
     for field in type.fields:

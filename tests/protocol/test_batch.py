@@ -108,9 +108,9 @@ def test_what_cannot_be_a_header() -> None:
             read_header(data[:16] + bytes([magic]) + data[17:])
         assert caught.value.offset == 1000
     for at, size in ((8, 4), (23, 4), (57, 4)):  # length, last offset delta, count: negative
-        with pytest.raises(CorruptBatch, match="cannot be"):
+        with pytest.raises(CorruptBatch, match="is impossible"):
             read_header(data[:at] + b"\xff" * size + data[at + size :])
-    with pytest.raises(CorruptBatch, match="cannot be"):
+    with pytest.raises(CorruptBatch, match="is impossible"):
         list(iter_headers(data[:8] + (48).to_bytes(4, "big") + data[12:]))
 
 
@@ -150,7 +150,7 @@ def test_control_records_of_other_makers() -> None:
         (control(b"\0\0\0\0", None), "no coordinator epoch"),
         (control(b"\0\0\0\x01", b"\0\0\0\0\0"), "no coordinator epoch"),
         (oracle.encode(Batch([], control=True)), "no key"),
-        (encode_records([(b"\0\0\0\x01", b"\0\0\0\0\0\0")], 0), "no control batch"),
+        (encode_records([(b"\0\0\0\x01", b"\0\0\0\0\0\0")], 0), "not a control batch"),
     ],
 )
 def test_what_is_no_control_record(data: bytes, message: str) -> None:
