@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 from eoslog.connector.client.admin import offsets as group_offsets
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.transaction_lists import Asked
-from eoslog.connector.client.wire.cluster import Cluster, TopicInfo
+from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.config import ClientConfig
+from eoslog.connector.client.wire.metadata import TopicInfo
 from eoslog.connector.client.wire.retry import retrying
 from eoslog.connector.commit.commands import (
     Acquire,

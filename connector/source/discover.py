@@ -10,7 +10,8 @@ from eoslog.connector.checkpoint.which_cluster import check_cluster
 from eoslog.connector.client.admin import offsets as group_offsets
 from eoslog.connector.client.admin.epochs import epoch_ends
 from eoslog.connector.client.admin.listing import list_offsets, list_places
-from eoslog.connector.client.wire.cluster import Cluster, TopicInfo, no_partition
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.metadata import TopicInfo, no_partition
 from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.connector.client.wire.shared import shared_cluster
 from eoslog.connector.commit.leave import fence

@@ -12,7 +12,8 @@ from eoslog.commands.admin_transactions import ENDED
 from eoslog.connector.client.admin import transactions
 from eoslog.connector.client.admin.listing import EARLIEST, LATEST, list_offsets
 from eoslog.connector.client.admin.offsets import fetch_committed
-from eoslog.connector.client.wire.cluster import Cluster, Metadata
+from eoslog.connector.client.wire.cluster import Cluster
+from eoslog.connector.client.wire.metadata import Metadata
 from eoslog.connector.client.wire.retry import check
 from eoslog.connector.errors import EoslogError, UnknownTopic
 from eoslog.protocol.errors import KafkaError

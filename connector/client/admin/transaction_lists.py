@@ -13,8 +13,9 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from eoslog.connector.client.wire.cluster import METADATA_MAX, Cluster, Metadata, read_metadata
+from eoslog.connector.client.wire.cluster import Cluster
 from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.metadata import METADATA_MAX, Metadata, read_metadata
 from eoslog.connector.client.wire.retry import check, retrying
 from eoslog.connector.errors import EoslogError, RefusedByBroker
 from eoslog.protocol.apis import ApiKey

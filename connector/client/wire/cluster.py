@@ -10,13 +10,18 @@ from __future__ import annotations
 import math
 import socket
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from eoslog.connector.client.wire.config import Address, ClientConfig
 from eoslog.connector.client.wire.connection import Connection
+from eoslog.connector.client.wire.metadata import (
+    METADATA_MAX,
+    Metadata,
+    TopicInfo,
+    no_partition,
+    read_metadata,
+)
 from eoslog.connector.client.wire.retry import Backoff
 from eoslog.connector.errors import BrokerUnreachable, ConnectionLost, RefusedByBroker, UnknownTopic
 from eoslog.protocol import errors
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
         FindCoordinatorResponse,
         FindCoordinatorResponseCoordinator,
     )
-    from eoslog.protocol.typed.metadata import MetadataRequestDraft, MetadataResponse
+    from eoslog.protocol.typed.metadata import MetadataRequestDraft
 
 
 RequestDraft = TypeVar("RequestDraft")
@@ -44,35 +49,10 @@ _MOVED = (errors.NotCoordinator, errors.CoordinatorNotAvailable, errors.Coordina
 _NOBODY = (ConnectionRefusedError, socket.gaierror)
 """The errors if nothing listens at an address, or no name server knows it."""
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-METADATA_MAX = 12  # names topics; later versions add nothing that is used here
 _UNKNOWN_PATIENCE_MS = 1_000
 """How long a topic may be unknown before that is final: brokers learn of a new topic after a moment."""
 _CREATION_PATIENCE_MS = 5_000
 """The same, if asking for the topic makes the broker create it."""
-
-
-@dataclass(frozen=True)
-class TopicInfo:
-    """A topic: `leaders` maps each partition to its leader's node id, -1 while there is none.
-
-    `topic_id` is in the form of Kafka's tools; None if the broker sends none. A topic that was deleted and
-    created again has another one (KIP-516).
-    """
-
-    name: str
-    leaders: dict[int, int]
-    internal: bool = False
-    topic_id: str | None = None
-
-
-@dataclass(frozen=True)
-class Metadata:
-    """One answer about the cluster. `errors`: codes of the topics that could not be described."""
-
-    nodes: dict[int, Address]
-    topics: dict[str, TopicInfo]
-    errors: dict[str, int] = field(default_factory=dict)
-    cluster_id: str | None = None
 
 
 class Cluster:
@@ -364,14 +344,6 @@ class Cluster:
         return ", ".join(f"{host}:{port}" for host, port in self.config.bootstrap)
 
 
-def no_partition(info: TopicInfo, partition: int) -> UnknownTopic:
-    """The message about a partition that a topic does not have."""
-    have = ", ".join(map(str, sorted(info.leaders)))
-    return UnknownTopic(
-        f"topic {info.name!r} has no partition {partition}, but {have}: check assign or the offsets given"
-    )
-
-
 def _coordinator_requests(
     kind: CoordinatorKind, keys: list[str], version: int
 ) -> list[FindCoordinatorRequestDraft]:
@@ -379,24 +351,6 @@ def _coordinator_requests(
     if version >= 4:
         return [{"key_type": code, "coordinator_keys": keys}]
     return [{"key": key, "key_type": code} for key in keys]
-
-
-def read_metadata(answer: MetadataResponse) -> Metadata:
-    """Read a broker's answer. Raises KafkaError."""
-    if answer["error_code"]:
-        raise RefusedByBroker(answer["error_code"], "the broker could not answer Metadata")
-    topics, errors = {}, {}
-    for topic in answer["topics"]:
-        name = topic["name"] or ""  # null for an unknown id alone, and none is asked for
-        if topic["error_code"]:
-            errors[name] = topic["error_code"]
-        else:
-            leaders = {p["partition_index"]: p["leader_id"] for p in topic["partitions"]}
-            number = topic["topic_id"]
-            topic_id = urlsafe_b64encode(number).decode().rstrip("=") if any(number) else None
-            topics[name] = TopicInfo(name, leaders, topic["is_internal"], topic_id)
-    nodes = {broker["node_id"]: (broker["host"], broker["port"]) for broker in answer["brokers"]}
-    return Metadata(nodes, topics, errors, answer["cluster_id"])
 
 
 def _ran_out(error: BaseException | None) -> bool:
