@@ -1,1 +1,1 @@
-"""Compaction: which records of a key stay, and the segments written without the others."""
+"""Compaction: decides which records of a key stay, and writes segments without the others."""

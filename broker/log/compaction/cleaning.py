@@ -1,9 +1,9 @@
-"""One run of compaction over one log: the part of it that runs in a thread.
+"""One compaction run over one log: the part that runs in a thread.
 
-It works on a plan (`cleaning_plan`), made on the event loop. It reads sealed segments, which nobody writes
-to any more, through files of its own, and writes `.cleaned` segments beside them; what is in use is not
-touched. Taking a `.cleaned` segment over is the event loop's again (`compacting`), group by group,
-the oldest first, each durable before the next.
+It works on a plan (`cleaning_plan`) that was made on the event loop. It reads sealed segments, which are not
+written to any more, through its own open files, and writes `.cleaned` segments beside them. Files in use are
+not touched. The event loop then puts each `.cleaned` segment into the log (`compacting`), group by group, the
+oldest first, each durable before the next.
 
 Memory: the map of keys (log.cleaner.dedupe.buffer.size), and the records of `CHUNK` bytes of batches, or of
 one batch if it is larger.
@@ -36,25 +36,25 @@ Batch = tuple[BatchHeader, memoryview]
 
 
 class Stopped(Exception):
-    """The run was asked to end before it was done."""
+    """The run was stopped before it was done."""
 
 
 class TooLarge(ValueError):
-    """A compacted segment would be larger than a segment can be."""
+    """A compacted segment would exceed the largest size of a segment."""
 
 
 class Run:
-    """The thread's part. Never uses more than about half of the time, as the event loop wants some, too."""
+    """The thread's part. Works at most about half of the time, to leave the rest to the event loop."""
 
     def __init__(self, fs: FileSystem, plan: Plan, memory: int, stop: threading.Event | None = None) -> None:
-        """`memory`: of the map of keys, bytes. With `stop` the run pauses, and ends when it is set."""
+        """`memory`: bytes of the key map. With `stop` the run pauses at times, and ends when it is set."""
         self._fs, self._plan, self._stop = fs, plan, stop
         self._keys = KeyMap(memory)
         self._decisions = Decisions(plan.aborted)
         self._last_pause = time.monotonic()
 
     def _pause(self) -> None:
-        """Give way for as long as was worked since the last time. Raises Stopped."""
+        """Wait as long as the work since the last pause took. Raises Stopped."""
         if self._stop is not None:
             if self._stop.wait(min(time.monotonic() - self._last_pause, 0.1)):
                 raise Stopped
@@ -82,7 +82,7 @@ class Run:
     # -- the map -------------------------------------------------------------------------------
 
     def map(self) -> int:
-        """Map the keys of the dirty part; answers the offset up to which the log will be compacted.
+        """Map the keys of the dirty part. Returns the offset up to which the log will be compacted.
 
         Raises Stopped, DamagedBatch, CorruptBatch, OSError.
         """
@@ -100,7 +100,7 @@ class Run:
         return plan.end
 
     def _counting(self, chunk: list[Batch], decisions: Decisions) -> Iterator[Batch]:
-        """Those of the batches whose records count: data that is not aborted."""
+        """The batches whose records count: data that is not aborted."""
         for header, data in chunk:
             if header.is_control:
                 if header.count:
@@ -119,9 +119,9 @@ class Run:
     # -- a group -------------------------------------------------------------------------------
 
     def clean(self, group: list[Source]) -> Segment | None:
-        """Write what stays of a group's segments as one `.cleaned` segment; None if all of it stays as it is.
+        """Write what stays of a group's segments as one `.cleaned` segment. None if nothing changes.
 
-        What the new segment's files hold is durable; their names are not yet: see `leftovers`.
+        The content of the new segment's files is durable, their names are not yet: see `leftovers`.
         Raises Stopped, TooLarge, DamagedBatch, CorruptBatch, OSError.
         """
         plan = self._plan
@@ -133,7 +133,7 @@ class Run:
             for source in group:
                 for chunk in self._chunks(source):
                     last = group[-1].next_offset
-                    for header, old, parts in self._judged(chunk, last, new):
+                    for header, old, parts in self._remaining(chunk, last, new):
                         changed |= parts is not old
                         if parts is not None:
                             self._write(new, header, parts)
@@ -147,7 +147,7 @@ class Run:
         return None
 
     def _remove_stale_index(self, base: int) -> None:
-        """A transaction index is written entry by entry: nothing of an earlier try may be in it."""
+        """Remove the transaction index of an earlier try: entries would be added to it."""
         name = files.offset_name(base, files.TXN_INDEX) + files.CLEANED
         path = os.path.join(self._plan.directory, name)
         if self._fs.exists(path):
@@ -155,7 +155,7 @@ class Run:
 
     def _give_up(self, new: Segment) -> None:
         new.close()
-        with suppress(OSError):  # what stays is removed at the next try, or the next start
+        with suppress(OSError):  # the next try, or the next start, removes the rest
             give_up(self._fs, self._plan.directory, new.base_offset)
 
     def _write(self, new: Segment, header: BatchHeader, parts: list[Buffer]) -> None:
@@ -170,13 +170,13 @@ class Run:
             sync_and_close(file)()
         new.transactions.sync()
 
-    def _judged(
+    def _remaining(
         self, chunk: list[Batch], end: int, new: Segment
     ) -> Iterator[tuple[BatchHeader, list[Buffer], list[Buffer] | None]]:
-        """Each batch as it was, and what of it stays: the same list if all does, None if nothing."""
+        """Each batch as it was, and what of it stays: the same list if all does, None if nothing does."""
         facts = self._plan.facts
         verdicts: list[str | None] = []
-        for header, data in chunk:  # in order, as the transactions' ends are part of it
+        for header, data in chunk:  # in order: `_decisions` follows the transactions
             verdicts.append(self._of_batch(header, data, new))
         opened = open_batches(
             [batch for batch, verdict in zip(chunk, verdicts, strict=True) if verdict == "records"]
@@ -193,12 +193,12 @@ class Run:
             elif not facts.must_stay(header, last):
                 yield header, old, None
             elif header.is_control or not header.count:
-                yield header, old, old  # a marker that has to stay stays whole
+                yield header, old, old  # a marker that must stay stays whole
             else:
                 yield header._replace(count=0), old, emptied(header)
 
     def _of_batch(self, header: BatchHeader, data: memoryview, new: Segment) -> str | None:
-        """What is to be looked at: its "records", its "marker" for a horizon, "all" stays, None: nothing."""
+        """ "records": decide for each; "marker": keep it, with a horizon; "all": keep it; None: drop it."""
         if not header.is_control:
             aborted = self._decisions.is_aborted(header)
             return None if aborted or not header.count else "records"

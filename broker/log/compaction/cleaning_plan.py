@@ -1,4 +1,4 @@
-"""What one run of compaction is to do: made on the event loop, carried out by a thread (`cleaning`)."""
+"""The plan of one compaction run: made on the event loop, executed in a thread (`cleaning`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run works on. Offsets count records, sizes are bytes."""
+    """The input of a run. Sizes in bytes."""
 
     directory: str
     interval: int  # index.interval.bytes

@@ -1,7 +1,7 @@
 """The rules of compaction: which keys are superseded, which transactions count, what of a batch stays. Pure.
 
-A run first maps the keys of the part that was not compacted yet to their last offsets, leaving out aborted
-data, and then goes over the log from its start, oldest first:
+A run first maps each key of the part that is not compacted yet to its last offset, without aborted data. Then
+it goes through the log from its start, oldest batch first:
 
 | batch                                    | what stays                                             |
 |------------------------------------------|--------------------------------------------------------|
@@ -12,11 +12,11 @@ data, and then goes over the log from its start, oldest first:
 | end marker, data of its transaction seen | all                                                    |
 | end marker, none seen                    | until its delete horizon has passed                    |
 
-The delete horizon (KIP-534) is set when a tombstone stays, or a marker without data is met, for the first
-time: so many milliseconds (delete.retention.ms) from then on. A batch of which no record stays goes, unless
-it is the last one of its producer (its sequence must be known), the last one below the high watermark, or
-the last one of its segment: then its header stays. The last of these is not Kafka's: segments follow each
-other without a gap here, so that a recovery sees where one was lost.
+The delete horizon (KIP-534) is set the first time that a run keeps a tombstone or meets a marker without
+data: delete.retention.ms from then on. A batch that keeps no record is dropped, unless it is the last one of
+its producer (its sequence must be known), the last one below the high watermark, or the last one of its
+segment: then its header stays. The last of these is not in Kafka: here segments follow each other without a
+gap, so that recovery notices a lost segment.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from eoslog.protocol.batch import BatchHeader
 from eoslog.protocol.control import ABORT, COMMIT
 
 ENTRY_BYTES = 200
-"""Memory that a key of the map takes, about: a digest, an offset, and their place in a table."""
+"""Memory that one key of the map takes, about: a digest, an offset, and their place in a table."""
 
 
 def digest(key: bytes) -> bytes:
-    """What stands for a key in the map: 16 bytes, so that two keys never have the same."""
+    """The 16 bytes that represent a key in the map; enough that no two keys ever share them."""
     return blake2b(key, digest_size=16).digest()
 
 
@@ -49,7 +49,7 @@ class KeyMap:
         """All records up to this offset are in the map."""
 
     def add(self, keys: Iterable[bytes | None], offsets: Iterable[int]) -> bool:
-        """Take over records in the order of the log. False: there is no more room, from `latest` on."""
+        """Add records in the order of the log. False: the map is full, and `latest` is the last one in it."""
         known = self._offsets
         for key, offset in zip(keys, offsets, strict=True):
             if key is not None:
@@ -69,15 +69,15 @@ class KeyMap:
 
 
 class _Open:
-    """An aborted transaction on the way from its first record to its marker."""
+    """An aborted transaction whose marker is still to come."""
 
     def __init__(self, entry: Aborted) -> None:
         self.entry = entry
-        self.seen = False  # data of it
+        self.seen = False  # whether a batch of its data is in the log
 
 
 class Decisions:
-    """How the transactions ended whose batches come by, in the order of the log from its start."""
+    """Knows how each transaction ended, while a run goes through the log in order from its start."""
 
     def __init__(self, aborted: Iterable[Aborted]) -> None:
         """`aborted`: the entries of all transaction indexes."""
@@ -103,7 +103,7 @@ class Decisions:
         return True
 
     def end(self, header: BatchHeader, kind: int) -> tuple[bool, Aborted | None]:
-        """A control batch: whether no data of its transaction came by, and its entry for the new index."""
+        """Whether no data of its transaction was in the log, and the entry for the new index, if any."""
         self._begin(header.last_offset)
         pid = header.producer_id
         if kind == ABORT:
@@ -118,14 +118,14 @@ class Decisions:
 
 
 class LastBatch(NamedTuple):
-    """Where a producer's last batch lies: its last offset, -1 if only a marker of `epoch` is known."""
+    """A producer's last batch: its last offset, or -1 if only a marker of `epoch` is known."""
 
     offset: int
     epoch: int
 
 
 class Facts(NamedTuple):
-    """What a run knows of its log. Times in ms."""
+    """What a run knows about its log. Times in ms."""
 
     now_ms: int
     delete_retention_ms: int
@@ -133,7 +133,7 @@ class Facts(NamedTuple):
     producers: dict[int, LastBatch]
 
     def must_stay(self, header: BatchHeader, last_of_segment: bool) -> bool:
-        """Whether something of this batch has to stay though no record does."""
+        """Whether the header of this batch must stay even if no record does."""
         if last_of_segment or header.next_offset == self.high_watermark:
             return True
         last = self.producers.get(header.producer_id) if header.producer_id >= 0 else None
@@ -149,7 +149,7 @@ class Facts(NamedTuple):
 
     @property
     def horizon(self) -> int:
-        """The delete horizon of what is met for the first time."""
+        """The delete horizon for a batch that gets one in this run."""
         return self.now_ms + self.delete_retention_ms
 
 
@@ -161,7 +161,7 @@ def survivors(
     superseded: Callable[[bytes, int], bool],
     latest: int,
 ) -> list[bool]:
-    """For each record of a batch whether it stays."""
+    """Whether each record of a batch stays."""
     return [
         offset > latest
         or (key is not None and not (tombstone and without_tombstones) and not superseded(key, offset))

@@ -1,8 +1,8 @@
-"""Record batches opened for compaction: keys, offsets and where each record lies, for many batches at once.
+"""Opens record batches for compaction, many at once: keys, offsets and the position of each record.
 
-A batch that loses records is written anew from the bytes of those that stay: their offsets and times are
-relative to the batch's first ones, which do not change. Only a new delete horizon makes the times be
-written anew (KIP-534: the batch's base timestamp then holds the horizon).
+A batch that loses records is rewritten from the bytes of those that stay: their offsets and times are
+relative to the batch's base offset and base timestamp, which do not change. Only a new delete horizon changes
+the times (KIP-534: the base timestamp then is the horizon).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from eoslog.protocol.plain_records import read_varint, write_varint
 
 @dataclass(frozen=True)
 class Opened:
-    """A data batch with its records; `spans` are where each lies in `section`, which is not compressed."""
+    """A data batch with its records. `spans`: where each record lies in `section`, which is decompressed."""
 
     header: BatchHeader
     raw: memoryview  # the whole batch as it is stored
@@ -85,7 +85,7 @@ def _section(header: BatchHeader, data: memoryview) -> Buffer:
 
 
 def rewritten(batch: Opened, stays: Sequence[bool], horizon: int | None) -> list[Buffer]:
-    """The batch with the records that stay, of which there is at least one; `horizon`: a new one, ms."""
+    """The batch with only the records that stay, at least one. `horizon`: a new delete horizon, ms."""
     header = batch.header
     rows = [row for row, kept in enumerate(stays) if kept]
     pieces: list[Buffer] = [batch.section[slice(*batch.spans[row])] for row in rows]
@@ -100,7 +100,7 @@ def rewritten(batch: Opened, stays: Sequence[bool], horizon: int | None) -> list
 
 
 def marked(header: BatchHeader, raw: memoryview, horizon: int) -> list[Buffer]:
-    """A control batch with a new delete horizon; its one record is not compressed."""
+    """A control batch with a new delete horizon. Its one record is not compressed."""
     section: list[Buffer] = [_moved(bytes(raw[HEADER_SIZE:]), header.base_timestamp - horizon)]
     attributes = header.attributes | DELETE_HORIZON
     return [seal(section, header._replace(base_timestamp=horizon, attributes=attributes)), *section]
@@ -113,7 +113,7 @@ def emptied(header: BatchHeader) -> list[Buffer]:
 
 
 def _moved(record: bytes, later: int) -> bytes:
-    """A record whose time is relative to a base that lies `later` ms before the one it was written for."""
+    """The record with its time made relative to a base timestamp that lies `later` ms before its old one."""
     _, at = read_varint(record, 0)
     delta, behind = read_varint(record, at + 1)
     body = record[at : at + 1] + write_varint(delta + later) + record[behind:]

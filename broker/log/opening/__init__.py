@@ -1,1 +1,1 @@
-"""From a data directory to open logs, and back: the registry of topics, leftovers, the orderly end."""
+"""Opens the data directory and its logs, and closes them: topic registry, leftovers, orderly shutdown."""

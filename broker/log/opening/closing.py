@@ -1,4 +1,4 @@
-"""Saving all logs at an orderly end."""
+"""Saves all logs at an orderly shutdown."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from eoslog.broker.log.segment.many import each
 
 
 def save_all(partitions: Iterable[Partition]) -> None:
-    """Save what has changed, see `Partition.save`; nobody may use them now. Raises the first OSError."""
+    """Save the changed partitions, see `Partition.save`. None may be in use. Raises the first OSError."""
     each(Partition.save, [partition for partition in partitions if partition.progress.changed])

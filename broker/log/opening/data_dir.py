@@ -1,10 +1,10 @@
-"""The data directory itself: its lock, whose it is, and how the last broker left it.
+"""The data directory itself: its lock, its owner, and how the last broker left it.
 
-`.lock`                               held by the running broker (flock), ends with its process
-`meta.properties`                     cluster id and node id, as Kafka has it
-`.kafka_cleanshutdown`                there if the last broker ended in order
-`.life-epoch`                         the leader epoch of the last life, see `epochs`
-`recovery-point-offset-checkpoint`    up to where each partition was durable when last looked at
+`.lock`                               held by the running broker (flock), released when its process ends
+`meta.properties`                     cluster id and node id, in Kafka's format
+`.kafka_cleanshutdown`                exists if the last broker shut down in order
+`.life-epoch`                         the leader epoch of the last run, see `epochs`
+`recovery-point-offset-checkpoint`    up to which offset each partition was durable at the last check
 and the files of `checkpoint`.
 """
 
@@ -26,14 +26,14 @@ _CLEAN = b'{"version":0,"brokerEpoch":-1}'
 
 
 class DataDirError(Exception):
-    """The data directory cannot be used; the text says which and why."""
+    """The data directory cannot be used. The message says which directory and why."""
 
 
 class DataDir:
     """An opened, locked data directory."""
 
     def __init__(self, fs: FileSystem, path: str, node_id: int, now_ms: int) -> None:
-        """Make the directory if it is not there, lock it, begin a life. Raises DataDirError, OSError."""
+        """Create the directory if needed, lock it, take a new leader epoch. Raises DataDirError, OSError."""
         self.path = path
         self._fs = fs
         try:
@@ -42,7 +42,7 @@ class DataDir:
         except BlockingIOError:
             raise DataDirError(
                 f"data directory {path} is locked: another broker is running on it. Stop that one, or give "
-                "this one a directory of its own"
+                "this one its own directory"
             ) from None
         except OSError as error:
             raise DataDirError(f"data directory {path} cannot be used: {error}") from error
@@ -57,7 +57,7 @@ class DataDir:
             raise
 
     def _make(self) -> None:
-        """Make the directory and what is missing above it, each durable in the one above."""
+        """Create the directory and its missing parents, and sync the parent of each."""
         path = os.path.abspath(self.path)
         above = []
         while not self._fs.exists(path):
@@ -65,7 +65,7 @@ class DataDir:
             above.append(path)
         self._fs.make_dir(self.path)
         if not above and not self._fs.exists(self.file(META)):
-            above.append(os.path.dirname(path))  # somebody made it a moment ago, perhaps
+            above.append(os.path.dirname(path))  # it may be new, and not synced yet
         for parent in above:
             self._fs.sync_dir(parent)
 
@@ -100,7 +100,7 @@ class DataDir:
         try:
             return files.decode_offsets(files.read_whole(self._fs, path), path)
         except files.BadFile as error:
-            # Without the points more of the logs is checked, which is slower but as safe.
+            # Without the recovery points more of each log is checked: slower, but just as safe.
             _LOG.warning("%s; every log is checked from its start", error)
             return {}
 
@@ -109,7 +109,7 @@ class DataDir:
             starts = OffsetCheckpoint(self._fs, self.file(files.LOG_STARTS))
         except files.BadFile as error:
             raise DataDirError(
-                f"{error}; without it records that were deleted may be seen again until retention takes them"
+                f"{error}; without it deleted records may be visible again until retention removes them"
             ) from error
         path = self.file(files.CLEANER_OFFSETS)
         try:
@@ -121,7 +121,7 @@ class DataDir:
         return Checkpoints(starts, cleaned)
 
     def forget(self, topic: str, index: int) -> None:
-        """Drop what a deleted partition has left here, before one of its name is made. Raises OSError."""
+        """Drop the entries of a deleted partition, before one with its name is created. Raises OSError."""
         self.checkpoints.starts.forget(topic, index)
         self.checkpoints.cleaned.forget(topic, index)
         if (topic, index) in self.recovery_points:
@@ -142,16 +142,16 @@ class DataDir:
         files.write_whole(self._fs, self.file(files.RECOVERY_POINTS), files.encode_offsets(points))
 
     def mark_clean(self) -> None:
-        """Say that all logs end at their recovery points, in order. Raises OSError."""
+        """Write the mark of an orderly shutdown: all logs end at their recovery points. Raises OSError."""
         files.write_whole(self._fs, self.file(files.CLEAN_SHUTDOWN), _CLEAN)
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._lock.close()
 
 
 def new_id() -> bytes:
-    """16 random bytes whose text form does not begin with a dash, as Kafka wants it, and are not all zero."""
+    """16 random bytes, not all zero, whose text form does not begin with a dash, as Kafka requires."""
     while True:
         value = uuid.uuid4().bytes
         if not files.encode_uuid(value).startswith("-"):

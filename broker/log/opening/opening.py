@@ -1,4 +1,4 @@
-"""Makes and opens partitions: the directory, its small files, its log. A damaged one opens offline."""
+"""Creates and opens partitions: the directory, its small files, its log. A damaged one opens offline."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def create_directory(fs: FileSystem, directory: str, topic_id: bytes, interval: int, epoch: int = 0) -> None:
-    """Make the directory of a new partition; the caller syncs the one above it. Raises OSError."""
+    """Create the directory of a new partition. The caller syncs its parent. Raises OSError."""
     fs.make_dir(directory)
     metadata = os.path.join(directory, files.PARTITION_METADATA)
     files.write_whole(fs, metadata, files.encode_partition_metadata(topic_id), sync_dir=False)
@@ -35,7 +35,7 @@ def create_directory(fs: FileSystem, directory: str, topic_id: bytes, interval: 
 
 
 def create_directories(fs: FileSystem, places: Sequence[Place], interval: int, epoch: int) -> None:
-    """Make the directories of new partitions, see `create_directory`. Raises the first OSError."""
+    """Create the directories of new partitions, see `create_directory`. Raises the first OSError."""
 
     def create(place: Place) -> None:
         create_directory(fs, place.directory, place.topic_id, interval, epoch)
@@ -53,10 +53,10 @@ def open_partition(
     now_ms: int,
     report: list[Finding],
 ) -> Partition:
-    """Open a partition; what was cut or is damaged is added to `report`.
+    """Open a partition. Adds to `report` what was cut off or is damaged.
 
-    A log that has lost acknowledged records, or cannot be read, gives a partition that is offline: its
-    requests get KAFKA_STORAGE_ERROR, the others of the broker go on.
+    If the log has lost acknowledged records, or cannot be read, the partition is offline: its requests get
+    KAFKA_STORAGE_ERROR, the broker's other partitions are not affected.
     """
     try:
         if checkpoints.cleaned_forgotten and settings.compacted:

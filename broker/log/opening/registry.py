@@ -1,4 +1,4 @@
-"""The registry of topics: `topics.json` of the data directory, as values. Written whole, see `files`."""
+"""The registry of topics, `topics.json` in the data directory, and its format. Written whole, see `files`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Entry:
-    """A topic that exists; `configs` holds only what was set on it."""
+    """A topic that exists. `configs`: only those that were set on it."""
 
     name: str
     topic_id: bytes
@@ -24,14 +24,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Registry:
-    """All topics, and the ids of those whose deletion has begun: their directories may still be there."""
+    """All topics, and the ids of those being deleted, whose directories may still be there."""
 
     topics: tuple[Entry, ...] = ()
     deleting: frozenset[bytes] = frozenset()
 
     @property
     def partitions(self) -> dict[bytes, int]:
-        """The ids of the topics that exist, and how many partitions each has."""
+        """The number of partitions of each topic that exists, by topic id."""
         return {entry.topic_id: entry.partitions for entry in self.topics}
 
 
@@ -65,4 +65,4 @@ def decode(data: bytes, path: str) -> Registry:
         )
         return Registry(tuple(entries), frozenset(map(decode_uuid, registry["deleting"])))
     except (ValueError, KeyError, TypeError) as error:
-        raise BadFile(f"{path} cannot be understood ({error!r}); put it back from a copy") from error
+        raise BadFile(f"{path} cannot be understood ({error!r}); restore it from a copy") from error

@@ -1,7 +1,7 @@
-"""Removing partition directories, and at a start finishing what a crash left undone.
+"""Removes partition directories, and at a start finishes what a crash interrupted.
 
-Only what a broker makes is ever touched: the data directory may hold other people's files. A directory
-with records of a partition that nobody knows is not removed either: `DataDirError`.
+It touches only files that a broker makes: the data directory may hold others too. It does not remove a
+directory with records of an unknown partition either: `DataDirError`.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _WRITTEN_WHOLE = (
 
 
 def rename_away(fs: FileSystem, root: str, directories: Iterable[str]) -> list[str]:
-    """Rename partition directories of the data directory `root`; answers what they are called now.
+    """Rename partition directories of the data directory `root`. Returns their new names.
 
-    A new topic of the name then never meets old files, and the next start removes what is still there.
+    So a new topic of the same name never finds old files. The next start removes what is still there.
     Raises OSError.
     """
     renamed = []
@@ -50,9 +50,9 @@ def rename_away(fs: FileSystem, root: str, directories: Iterable[str]) -> list[s
 
 
 def tidy(fs: FileSystem, root: str, known: Mapping[bytes, int], deleting: Container[bytes]) -> None:
-    """Finish what a crash left undone: deleted topics, directories of partitions that were never registered.
+    """Remove what a crash left: directories of deleted topics, and of partitions that were never registered.
 
-    `known`: the topics' numbers of partitions by topic id. Raises DataDirError, BadFile, OSError.
+    `known`: the number of partitions by topic id. Raises DataDirError, BadFile, OSError.
     """
     for name in fs.list(root):
         path = os.path.join(root, name)
@@ -84,7 +84,7 @@ def _is_left_over(
     if filled and topic_id not in deleting:
         raise DataDirError(
             f"{path} holds records of a partition that {os.path.join(root, registry.FILE)} does not know. "
-            "Put that file back from a copy, or move the directory away"
+            "Restore that file from a copy, or move the directory away"
         )
     return True
 

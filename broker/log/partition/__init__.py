@@ -1,1 +1,1 @@
-"""A partition: append, read, delete, compact; its segments as one log."""
+"""A partition: append, read, delete and compact; its segments as one log."""

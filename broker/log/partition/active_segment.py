@@ -1,4 +1,4 @@
-"""The end of a log, where batches are written and segments begin."""
+"""The end of a log: writes batches and starts new segments."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ class Tail:
 
     def __init__(self, log: Log, durability: Durability, producers: Producers) -> None:
         self._log, self._durability, self._producers = log, durability, producers
-        self.wrote = False  # whether something was
+        self.wrote = False  # whether anything was written in this run of the broker
         self.begin()
 
     def begin(self) -> None:
-        """The log was read from the disk."""
+        """Start again: the log was read from the disk."""
         self.appended = 0  # bytes since then
         self.jitter()
 
     def jitter(self) -> None:
-        """Choose after which span of timestamps the active segment is full; another one each time."""
+        """Choose, at random, the span of timestamps after which the active segment is full."""
         limit = self._log.settings.roll_after_ms
         self.roll_after_ms = limit - randint(0, min(self._log.settings.segment_jitter_ms, limit))
 
     def write(self, view: memoryview, header: BatchHeader) -> int:
-        """Put the batch at the end of the log under its offset, which is answered.
+        """Write the batch at the end of the log. Returns its base offset.
 
         Raises KafkaError KAFKA_STORAGE_ERROR.
         """
@@ -70,7 +70,7 @@ class Tail:
         return base
 
     def roll(self) -> Segment:
-        """Start a new segment. Raises OSError; the old one then stays the active one."""
+        """Start a new segment. Raises OSError; then the old one stays active."""
         log = self._log
         old, end = log.segments.active, log.end
         saved = old.save_indexes()
@@ -89,8 +89,8 @@ class Tail:
         return new
 
     def _drop_empty(self, base: int, cause: OSError) -> None:
-        """Remove a segment that could not be made: it would lie in the middle of the log later on."""
+        """Remove a segment that could not be created: later it would lie in the middle of the log."""
         try:
             SegmentFiles(self._log.fs, self._log.directory, base).remove()
         except OSError as error:
-            self._durability.fail(f"a new segment could be neither made ({cause}) nor removed ({error})")
+            self._durability.fail(f"a new segment could be neither created ({cause}) nor removed ({error})")

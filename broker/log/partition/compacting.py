@@ -1,8 +1,8 @@
-"""A partition's side of compaction: whether it needs it, the plan of a run, and taking its result over.
+"""A partition's side of compaction: whether it is needed, the plan of a run, and putting the result in place.
 
-All of this is on the event loop. A compacted segment is taken over by renames (`leftovers` has the states a
-crash may leave): its indexes get the suffix `.swap`, then its log: from here on it counts. The segments it
-stands for are renamed to `.deleted`, and it gets their place.
+All of this runs on the event loop. Renames put a compacted segment in place (`leftovers` lists the states
+that a crash may leave): its indexes get the suffix `.swap`, then its log, which commits it. The segments that
+it replaces are renamed to `.deleted`, and its own files get their final names.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from eoslog.broker.log.segment.segment import MAX_RELATIVE_OFFSET, Segment
 class Dirt(NamedTuple):
     """How much a log needs compaction."""
 
-    ratio: float  # of bytes that were not compacted yet to all that can be
-    overdue: bool  # a record waits for longer than max.compaction.lag.ms
+    ratio: float  # bytes not compacted yet to all bytes that can be compacted
+    overdue: bool  # a record has waited for longer than max.compaction.lag.ms
 
 
 class Compacting:
@@ -36,7 +36,7 @@ class Compacting:
 
     @property
     def cleaned_offset(self) -> int:
-        """All below is compacted already."""
+        """All offsets below are compacted."""
         known = self._log.checkpoints.cleaned.get(self._log.topic, self._log.index)
         return max(known if known <= self._log.end else 0, self._log.start)
 
@@ -65,9 +65,9 @@ class Compacting:
             yield segment
 
     def _cleanable_end(self, now_ms: int) -> int:
-        """Up to where the log may be compacted.
+        """The offset up to which the log may be compacted.
 
-        Not the active segment; nothing undecided; nothing that is not durable; nothing that is too young.
+        It leaves out the active segment, and records that are undecided, not durable, or too young.
         """
         stable = self._producers.last_stable_offset
         end = min(self._log.segments.active.base_offset, stable, self._durability.recovery_point)
@@ -79,7 +79,7 @@ class Compacting:
         return end
 
     def plan(self, now_ms: int) -> Plan:
-        """What a run of compaction has to do now."""
+        """The plan of a compaction run that starts now."""
         limit = self._cleanable_end(now_ms)
         sources = [
             Source(segment, segment.path, segment.size, segment.next_offset) for segment in self._below(limit)
@@ -101,10 +101,10 @@ class Compacting:
         )
 
     def take_over(self, new: Segment, group: list[Source], now_ms: int) -> bool:
-        """Put a compacted segment in place of those it was made of. False: these are not there any more.
+        """Replace the segments of `group` by the compacted one. False if they are not in the log any more.
 
-        Raises OSError with nothing changed. If the renames fail in their midst the partition goes offline:
-        the next start brings them to an end.
+        Raises OSError with nothing changed. If a later rename fails, the partition goes offline, and the next
+        start finishes the renames.
         """
         old = [source.segment for source in group]
         if not self._log.usable or not self._log.segments.holds(old):
@@ -129,18 +129,18 @@ class Compacting:
         return True
 
     def drop_cleaned(self, new: Segment) -> None:
-        """Remove the files of a compacted segment that is not taken over. Raises OSError."""
+        """Remove the files of a compacted segment that is not used. Raises OSError."""
         new.close()
         if not self._log.closed:
             give_up(self._log.fs, self._log.directory, new.base_offset)
 
     def cleaned_up_to(self, offset: int) -> None:
-        """Note how far the log is compacted. Raises OSError; a part of it is then compacted once more."""
+        """Store how far the log is compacted. Raises OSError; part of the log is then compacted again."""
         self._log.checkpoints.cleaned.put(self._log.topic, self._log.index, offset)
 
 
 def _grouped(sources: list[Source], segment_bytes: int) -> list[list[Source]]:
-    """Segments side by side that fit into one, by size and by the span of their offsets."""
+    """Groups of neighbouring segments that fit into one, by size and by the span of their offsets."""
     groups: list[list[Source]] = []
     size = 0
     for source in sources:

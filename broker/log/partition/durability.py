@@ -1,10 +1,10 @@
-"""Up to where a log is durable, and who waits for that; what becomes of it when a sync fails.
+"""Tracks up to where a log is durable, and takes the partition offline when a sync fails.
 
-All calls come from one thread, the event loop's; only the syncs of the group flush run beside it.
+All calls come from the event loop's thread; only the syncs of the group flush run in other threads.
 
-The high watermark is the end of what readers see: with flush=fsync the part that survives a power loss,
-with flush=os the end of the log. Once a sync or the taking back of a write has failed the partition is
-offline, until the log can be read back from a disk that works again (`Partition.begin_return`).
+Readers see records up to the high watermark. With flush=fsync that is the end of what survives a power loss,
+with flush=os it is the end of the log. After a failed sync, or a write that failed and could not be undone,
+the partition is offline until its log can be read back from a working disk (`Partition.begin_return`).
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ _LOG = logging.getLogger(__name__)
 
 
 class Durability:
-    """Of one log; to the group flush it is the partition (`flush.Flushable`)."""
+    """The durability of one log. The group flush uses it as the partition (`flush.Flushable`)."""
 
     def __init__(self, log: Log, flush: GroupFlush, watch: Watch) -> None:
-        """All segments that the log has now are synced."""
+        """All current segments of the log must be synced."""
         self._log, self._flush, self._watch = log, flush, watch
         self.lazy = flush.mode == "os"
         self.begin()
 
     def begin(self) -> None:
-        """All that the log holds has been read from the disk."""
+        """Start again: the whole log was read from the disk."""
         self.high_watermark = self._log.end
-        self.recovery_point = self._log.end  # all below is durable
+        self.recovery_point = self._log.end  # all offsets below are durable
         self.synced_size = (
             self._log.segments.active.size if len(self._log.segments) else 0
         )  # of the active one
         self._rolled: list[Segment] = []  # since the last flush
         self._syncing: tuple[Segment, int]  # active segment and its size when the running flush began
-        self._to_sync: list[Job] = []  # beside the active segment's file
+        self._to_sync: list[Job] = []  # besides the active segment's file
 
     def __str__(self) -> str:
         return str(self._log)
 
     async def wait(self, offset: int) -> None:
-        """Return when the record at `offset` and all before it are durable under the flush mode.
+        """Wait until the record at `offset` and all before it are durable as the flush mode defines it.
 
         Raises KafkaError KAFKA_STORAGE_ERROR if the disk failed, UNKNOWN_TOPIC_OR_PARTITION if the
         partition was removed meanwhile, ValueError if nothing was written at `offset`.
@@ -54,20 +54,20 @@ class Durability:
         if offset < self.high_watermark:
             return
         if offset >= self._log.end:
-            raise ValueError(f"partition {self} ends at {self._log.end}: not at {offset}")
+            raise ValueError(f"partition {self} ends at {self._log.end}, before {offset}")
         await self._watch.wait(offset)
 
     # -- what was written ----------------------------------------------------------------------
 
     def written(self) -> None:
-        """There is more in the log than before."""
+        """Note that something was appended to the log."""
         if self.lazy:
             self._advance()
         else:
             self._flush.mark(self)
 
     def seal(self, jobs: Sequence[Job]) -> None:
-        """Sync, in this order, the files of the active segment: another one takes its place.
+        """Sync the files of the active segment, in this order, before a new segment replaces it.
 
         Raises KafkaError KAFKA_STORAGE_ERROR.
         """
@@ -76,7 +76,7 @@ class Durability:
             self._to_sync = sealing
             self._flush.mark(self)
         else:
-            # Only the active segment may hold unsynced bytes, else a crash could tear a hole into the log.
+            # Only the active segment may have unsynced bytes: else a crash could leave a hole in the log.
             self.sync_here(sealing)
             self._to_sync = []
 
@@ -90,7 +90,7 @@ class Durability:
             raise self._log.storage_error() from error
 
     def rolled(self, old: Segment) -> None:
-        """A new segment, which is empty, has taken the place of this one."""
+        """Note that a new, empty segment has replaced `old` as the active one."""
         self._rolled.append(old)
         self.synced_size = 0
 
@@ -112,7 +112,7 @@ class Durability:
             self._sync_failed(error)
             return
         rolled, self._rolled = self._rolled, []
-        for old in rolled:  # no thread syncs them now
+        for old in rolled:  # no thread is syncing them now
             old.seal()
         segment, size = self._syncing
         if segment is self._log.segments.active:
@@ -122,11 +122,11 @@ class Durability:
             self._advance()
 
     def flush_now(self) -> None:
-        """Make all that is written durable, in this thread."""
+        """Make everything written so far durable, in this thread."""
         self._flush.flush_now(self)
 
     def _advance(self) -> None:
-        """Move the high watermark, let go who waits for it."""
+        """Move the high watermark and release those who wait for it."""
         mark = self._log.end if self.lazy else self.recovery_point
         if mark == self.high_watermark:
             return
@@ -136,9 +136,10 @@ class Durability:
     # -- failures and the end ------------------------------------------------------------------
 
     def _sync_failed(self, error: Exception) -> None:
-        """Bytes that a failed sync left behind must never look good again, though the kernel may say so.
+        """Take the partition offline, and cut off the bytes that the failed sync covered, if possible.
 
-        They were shown to nobody, so they are cut off where that is still possible.
+        The kernel may later report these bytes as synced though they are not on the disk. No reader has seen
+        them yet.
         """
         text = f"sync failed ({error!r}); nothing after offset {self.recovery_point} was acknowledged"
         if not self.lazy:
@@ -149,7 +150,7 @@ class Durability:
         self._go_offline(text)
 
     def fail(self, reason: str) -> NoReturn:
-        """The disk has left something half done: nothing can be trusted until it was read again."""
+        """Take the partition offline: a disk operation is half done, so the log must be read again first."""
         self._go_offline(reason)
         raise self._log.storage_error()
 
@@ -169,11 +170,11 @@ class Durability:
         return self._flush.is_busy(self)
 
     def when_free(self, action: Callable[[], None]) -> None:
-        """Do `action`, which closes files, as soon as no worker thread holds the partition's files."""
+        """Call `action`, which closes files, as soon as no worker thread holds the partition's files."""
         self._flush.when_free(self, action)
 
     def close(self) -> None:
-        """The log was closed: who waits is told, and its files go when they are free."""
+        """Fail all waiters, as the log was closed, and close its files when no thread holds them."""
         self._flush.forget(self)
         self._watch.refuse(self._log.gone())
         self.when_free(self._log.segments.close)

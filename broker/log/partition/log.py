@@ -1,5 +1,5 @@
-"""What all parts of a partition look at: which one it is, its segments, where its log begins and ends, and
-whether it can be used."""
+"""The state that all parts of a partition share: its identity, its segments, where its log begins and ends,
+and whether it can be used."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Log:
     ) -> None:
         self.topic, self.index, self.topic_id, self.directory = place
         self.fs, self.settings, self.checkpoints = fs, settings, checkpoints
-        self.leader_epoch = leader_epoch  # of all that is written in this life
-        self.offline: str | None = None  # why, if it is
-        self.may_return = False  # from being offline: the disk failed, and nothing is known to be damaged
+        self.leader_epoch = leader_epoch  # of all batches written in this run of the broker
+        self.offline: str | None = None  # the reason, if the partition is offline
+        self.may_return = False  # may come back online: the disk failed, but no damage is known
         self.closed = False
         self.begin(segments)
 
     def begin(self, segments: list[Segment]) -> None:
-        """What the files say is what the log is."""
+        """Take start and end of the log from its files."""
         self.segments = Segments(segments)
         first = segments[0].base_offset if segments else 0
         self.start = max(first, self.checkpoints.starts.get(self.topic, self.index))
@@ -51,31 +51,31 @@ class Log:
         return self.offline is None and not self.closed
 
     def check_online(self) -> None:
-        """Raises KafkaError if it is not: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
+        """Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION if it is closed, KAFKA_STORAGE_ERROR if offline."""
         if self.closed:
             raise self.gone()
         if self.offline is not None:
             raise self.storage_error()
 
     def gone(self) -> KafkaError:
-        """What those get who ask for a partition that is closed."""
+        """The error for requests to a closed partition."""
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {self} was removed or closed")
 
     def storage_error(self) -> KafkaError:
-        """What those get who ask for a partition that is offline."""
+        """The error for requests to an offline partition."""
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"partition {self} is offline: {self.offline}")
 
     @property
     def has_gaps(self) -> bool:
-        """Whether compaction may have taken records; nothing else leaves gaps between batches."""
+        """Whether compaction may have removed records. Nothing else leaves gaps between batches."""
         return self.checkpoints.cleaned.knows(self.topic, self.index)
 
     def begin_at(self, offset: int) -> None:
-        """Move the log's start, durably. Raises OSError; it then stays where it was."""
+        """Move the log's start up to `offset`, durably. Raises OSError; then the start is unchanged."""
         if offset > self.start:
             self.checkpoints.starts.put(self.topic, self.index, offset)
             self.start = offset
 
     def path(self, offset: int, suffix: str) -> str:
-        """Where the file that begins at `offset` lies."""
+        """The path of the file with this suffix that begins at `offset`."""
         return os.path.join(self.directory, files.offset_name(offset, suffix))

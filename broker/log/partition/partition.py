@@ -1,11 +1,11 @@
-"""One partition: its log, what its producers did, what is durable, and who waits for that.
+"""One partition: its log, its producers, its durability, and those who wait for it.
 
     append -> checks -> producer rules -> one write -> state -> (group flush) -> high watermark
 
-Its parts, each a class of its own: `log` (what all look at), `durability`, `producers`, `active_segment`
-(writing), `readings`, `progress` (for the next start), `trimming` (deleted records, retention), `discarded`
-(files out of use), `compacting`. Here is what happens to a batch, and what takes all parts:
-coming back, and the end.
+Each of its parts is a class: `log` (shared by all), `durability`, `producers`, `active_segment` (writing),
+`readings`, `progress` (for the next start), `trimming` (deleted records, retention), `discarded` (unused
+files), `compacting`. This module has the path of a batch, and what needs all parts: coming back online, and
+closing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Partition:
-    """See the head of this file. Attributes are for reading only; offsets count records."""
+    """See the head of this file. Other code only reads the attributes."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Partition:
     ) -> None:
         """`segments`: open, at least one, all synced. Use `opening.open_partition`."""
         self.topic, self.index, self.topic_id, self.directory = place
-        self.leader_epoch = leader_epoch  # of all that is written in this life
+        self.leader_epoch = leader_epoch  # of all batches written in this run of the broker
         log = Log(fs, place, settings, checkpoints, segments, leader_epoch)
         watch, discarded = Watch(), Discarded(log)
         durability = Durability(log, flush, watch)
@@ -82,34 +82,34 @@ class Partition:
 
     @property
     def settings(self) -> LogSettings:
-        """As its topic has them now."""
+        """The current settings of its topic."""
         return self._log.settings
 
     def reconfigure(self, settings: LogSettings) -> None:
-        """Take over changed settings; what is written from now on obeys them."""
+        """Use changed settings from now on."""
         self._log.settings = settings
         self._tail.jitter()
 
-    # -- where it stands -----------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------
 
     @property
     def log_start_offset(self) -> int:
-        """Nothing below is there any more."""
+        """The offset of the first record; all below are deleted."""
         return self._log.start
 
     @property
     def log_end_offset(self) -> int:
-        """Of the next record."""
+        """The offset of the next record to be written."""
         return self._log.end
 
     @property
     def high_watermark(self) -> int:
-        """The end of what readers see."""
+        """The offset up to which readers see records."""
         return self.durability.high_watermark
 
     @property
     def recovery_point(self) -> int:
-        """All below is durable."""
+        """All offsets below are durable."""
         return self.durability.recovery_point
 
     @property
@@ -119,12 +119,12 @@ class Partition:
 
     @property
     def offline(self) -> str | None:
-        """Why, if it is."""
+        """The reason, if the partition is offline."""
         return self._log.offline
 
     @property
     def may_return(self) -> bool:
-        """From being offline: the disk failed, and nothing is known to be damaged."""
+        """Whether it may come back online: the disk failed, but no damage is known."""
         return self._log.may_return
 
     @property
@@ -134,7 +134,7 @@ class Partition:
 
     @property
     def wrote(self) -> bool:
-        """Whether something was written in this life."""
+        """Whether anything was written in this run of the broker."""
         return self._tail.wrote
 
     @property
@@ -197,7 +197,7 @@ class Partition:
         now_ms: int,
         transaction_version: int = 0,
     ) -> Appended:
-        """Write the control record that ends a transaction here; it may come more than once.
+        """Write the control record that ends a transaction here. It may be written more than once.
 
         `transaction_version`: see `ProducerStates.check_marker`.
         Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR.
@@ -222,7 +222,7 @@ class Partition:
             try:
                 self._log.segments.active.transactions.append(aborted)
             except OSError as error:
-                # The marker is in the log, its index entry is not: readers would take aborted for committed.
+                # The log has the marker, the index does not: readers would take aborted data for committed.
                 self.durability.fail(f"the transaction index cannot be written ({error})")
         self.durability.written()
         return Appended(base, base, -1, self._log.start)
@@ -238,19 +238,19 @@ class Partition:
         return self._producers.states.ongoing(producer_id)
 
     def open_transactions(self) -> list[tuple[int, int]]:
-        """(producer id, first offset) of all open transactions, the oldest first."""
+        """(producer id, first offset) of all open transactions, oldest first."""
         return self._producers.states.open_transactions()
 
     def producers(self) -> list[ProducerState]:
-        """All that is known of the producers, for DescribeProducers."""
+        """The states of all producers, for DescribeProducers."""
         return self._producers.states.all()
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:
-        """Raises KafkaError INVALID_PRODUCER_EPOCH for an epoch below the one that is known here."""
+        """Raises KafkaError INVALID_PRODUCER_EPOCH if `epoch` is below the one known here."""
         self._producers.states.check_epoch(producer_id, epoch)
 
     def expire_producers(self, now_ms: int) -> list[int]:
-        """Forget producers idle for longer than producer.id.expiration.ms; answers their ids."""
+        """Forget producers idle for longer than producer.id.expiration.ms. Returns their ids."""
         return self._producers.states.expire(now_ms, self._log.settings.producer_id_expiration_ms)
 
     def hold_back(self, holder: object) -> None:
@@ -323,13 +323,13 @@ class Partition:
         """See `Discarded.remove`."""
         self._discarded.remove(now_ms)
 
-    # -- coming back ---------------------------------------------------------------------------
+    # -- coming back online --------------------------------------------------------------------
 
     def begin_return(self, now_ms: int) -> Callable[[], ReadBack] | None:
-        """Let go of the files of a partition that is offline. The job that is answered reads them again.
+        """Close the files of an offline partition. The returned job reads them again.
 
-        The job may run in any thread, and raises DamagedLog, DamagedBatch, OSError: then call this again some
-        time. Call `end_return` with what it answers. None: something is still at work on the files.
+        The job may run in any thread; call `end_return` with its result. It raises DamagedLog, DamagedBatch,
+        OSError: then call this again later. Returns None if a job is still using the files.
         """
         if self.progress.is_running or self.durability.is_busy:
             return None
@@ -348,7 +348,7 @@ class Partition:
         return job
 
     def end_return(self, found: ReadBack) -> None:
-        """The partition is online again, with what was read back; if it was closed meanwhile, it stays so."""
+        """Bring the partition online with the log that was read back, unless it was closed meanwhile."""
         if self._log.closed:
             Segments(found.segments).close()
             return
@@ -361,7 +361,7 @@ class Partition:
         self._watch.stir()
 
     def stay_offline(self, reason: str, *, may_return: bool = False) -> None:
-        """Its log cannot be used: unless it `may_return`, only a start, after a repair, brings it back."""
+        """Mark it offline: its log is unusable. Unless it `may_return`, it needs a repair and a restart."""
         _LOG.error("partition %s stays offline: %s", self, reason)
         self._log.offline, self._log.may_return = reason, may_return
 
@@ -372,7 +372,7 @@ class Partition:
         self.progress.save()
 
     def close(self) -> None:
-        """Close the files; who waits gets UNKNOWN_TOPIC_OR_PARTITION. `save` first, unless it is removed."""
+        """Close the files. Waiters get UNKNOWN_TOPIC_OR_PARTITION. `save` first, unless it is removed."""
         if self._log.closed:
             return
         self._log.closed = True

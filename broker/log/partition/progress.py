@@ -1,4 +1,4 @@
-"""What spares a start the reading of the log: indexes and snapshots of the producers, saved."""
+"""Saves indexes and snapshots of the producers, so that a start need not read the whole log."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from eoslog.broker.log.segment.flush import sync_and_close
 
 
 class Progress:
-    """Saved now and then, for a start after a crash; and at an orderly end."""
+    """Saves them now and then, for a start after a crash, and at an orderly shutdown."""
 
     def __init__(self, log: Log, durability: Durability, producers: Producers, tail: Tail) -> None:
         self._log, self._durability, self._producers, self._tail = log, durability, producers, tail
         self.begin()
 
     def begin(self) -> None:
-        """The log was read from the disk."""
-        self._checked = 0  # of the bytes appended since then those that a start need not read again
-        self._snapshots: list[int] = []  # offsets of the last ones taken within the active segment
+        """Start again: the log was read from the disk."""
+        self._checked = 0  # bytes appended since then that a start need not read again
+        self._snapshots: list[int] = []  # offsets of the last snapshots within the active segment
         self.is_running = False  # a job of `begin_saving` may be writing
-        self._saved_end = -1  # the log's end when indexes and snapshot were last on the disk
+        self._saved_end = -1  # the log's end when indexes and snapshot were last saved
 
     # -- for a start after a crash -------------------------------------------------------------
 
     @property
     def unchecked(self) -> int:
-        """Bytes that such a start would have to read again, about."""
+        """Bytes that a start after a crash would have to read again, about."""
         return self._tail.appended - self._checked
 
     def begin_saving(self) -> Callable[[], None]:
-        """Save the active segment's indexes and a snapshot; the job that is answered makes them durable.
+        """Save the active segment's indexes and a snapshot. The returned job makes them durable.
 
-        The job may run in any thread. Raises OSError, as does the job: then call `saving_failed`.
+        The job may run in any thread. This and the job raise OSError: then call `saving_failed`.
         """
         log = self._log
         log.check_online()
@@ -50,28 +50,28 @@ class Progress:
         def job() -> None:
             for sync in syncs:
                 sync()
-            # Not under the name that a roll at this very offset uses at the same time.
+            # Not the temporary name that a roll at the same offset may be using now.
             files.write_whole(log.fs, path, data, temporary=path + ".progress" + files.TEMPORARY)
 
         return job
 
     def end_saving(self) -> None:
-        """The job is done: older snapshots of the active segment are not needed any more. Raises OSError."""
+        """The job is done: remove older snapshots of the active segment. Raises OSError."""
         self.is_running = False
         if self._log.usable:
             keep = {segment.base_offset for segment in self._log.segments} | set(self._snapshots)
             snapshot.drop_others(self._log.fs, self._log.directory, keep)
 
     def saving_failed(self) -> None:
-        """What became of the files is not known: the next time they are written whole."""
+        """The job has failed: the files' content is not known, so the next save writes them whole."""
         self.is_running = False
         if self._log.usable:
             self._log.segments.active.rewrite_indexes()
 
-    # -- for a start after an orderly end ------------------------------------------------------
+    # -- for a start after an orderly shutdown -------------------------------------------------
 
     def save(self) -> None:
-        """Make everything durable and write indexes and a snapshot, for an orderly end. Raises OSError."""
+        """Sync everything, and save indexes and a snapshot, for an orderly shutdown. Raises OSError."""
         if not self.changed:
             return
         log = self._log
@@ -89,9 +89,9 @@ class Progress:
 
     @property
     def changed(self) -> bool:
-        """Whether there is anything to `save`."""
+        """Whether there is something to `save`."""
         return self._log.usable and self._saved_end != self._log.end
 
     def is_saved(self) -> None:
-        """Indexes and a snapshot are on the disk as they are now: `save` has nothing to do until a write."""
+        """Note that indexes and snapshot on the disk are up to date: until a write, `save` does nothing."""
         self._saved_end = self._log.end

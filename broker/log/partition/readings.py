@@ -1,4 +1,4 @@
-"""Reading a partition: batches from an offset on, offsets by time, and everything from the start."""
+"""Reads a partition: batches from an offset on, offsets by time or epoch, and the whole log."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _LOG = logging.getLogger(__name__)
 
 
 class Readings:
-    """Nothing below the log's start is ever handed out but in the batch that holds it."""
+    """Reads the log. Records below the log's start are returned only if their batch contains the start."""
 
     def __init__(self, log: Log, durability: Durability, producers: Producers) -> None:
         self._log, self._durability, self._producers = log, durability, producers
-        self._said_unreadable = ""  # the last error of a reader that was logged
+        self._logged_error = ""  # the last read error that was logged
 
     def read(self, offset: int, max_bytes: int, *, committed: bool, min_one: bool = True) -> ReadResult:
-        """Batches from the one that holds `offset`, at most `max_bytes` of them, from one segment.
+        """Batches from the one that contains `offset` on: at most `max_bytes`, from one segment.
 
-        With `min_one` the first batch is given whole even if it is larger, else nothing if it is.
-        Never past the high watermark; with `committed` never past the last stable offset.
+        If the first batch is larger than that: the whole batch with `min_one`, otherwise nothing. Never past
+        the high watermark; with `committed` never past the last stable offset.
         Raises KafkaError OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """
         self._log.check_online()
@@ -39,7 +39,7 @@ class Readings:
         if not self._log.start <= offset <= self._log.end:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"partition {self._log} holds {self._log.start} to {self._log.end}, not {offset}",
+                f"partition {self._log} has offsets {self._log.start} to {self._log.end}, not {offset}",
             )
         records: Buffer = b""
         aborted: list[tuple[int, int]] | None = [] if committed else None
@@ -55,10 +55,10 @@ class Readings:
         return ReadResult(records, self._durability.high_watermark, stable, self._log.start, aborted)
 
     def read_with_outcomes(self, offset: int, max_bytes: int, *, committed: bool) -> ReadResult:
-        """As `read`, with the aborted transactions in either case: for those who show what is in the log.
+        """Like `read`, but always with the aborted transactions: for code that shows what is in the log.
 
-        `aborted` names every aborted transaction with records among the batches read; with
-        `open_transactions`, asked in the same turn of the loop, what is neither is committed.
+        `aborted` names every aborted transaction with records in the batches read. A transaction that is
+        neither there nor in `open_transactions`, called in the same turn of the loop, is committed.
         """
         result = self.read(offset, max_bytes, committed=committed)
         if committed or not result.records:
@@ -67,7 +67,7 @@ class Readings:
         return result._replace(aborted=self._log.segments.aborted(offset, upper))
 
     def offset_for(self, timestamp: int, *, committed: bool) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record of at least `timestamp` (ms), None if there is none."""
+        """(timestamp, offset) of the first record at or after `timestamp` (ms), None if there is none."""
         self._log.check_online()
         below = self._producers.last_stable_offset if committed else self._durability.high_watermark
         try:
@@ -84,7 +84,7 @@ class Readings:
             raise self._unreadable(error) from error
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch in which the record at `offset` was written; at the log's end this life's."""
+        """The leader epoch in which the record at `offset` was written; at the log's end the current one."""
         self._log.check_online()
         try:
             found = self._log.segments.epoch_at(offset)
@@ -93,9 +93,9 @@ class Readings:
         return self._log.leader_epoch if found is None else found
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """The largest leader epoch up to `epoch` that there is, and the offset at which it ends.
+        """The largest leader epoch in the log that is not above `epoch`, and the offset at which it ends.
 
-        (-1, -1) for one that has not been. Raises KafkaError KAFKA_STORAGE_ERROR.
+        (-1, -1) for an epoch that has not begun. Raises KafkaError KAFKA_STORAGE_ERROR.
         """
         self._log.check_online()
         if not 0 <= epoch <= self._log.leader_epoch:
@@ -110,7 +110,7 @@ class Readings:
         return (self.epoch_at(end - 1) if end > self._log.start else epoch), end
 
     def scan(self, start: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Every whole batch from the one that holds `start` to the end of the log, CRC checked.
+        """Every whole batch from the one that contains `start` to the end of the log, CRC checked.
 
         Raises KafkaError KAFKA_STORAGE_ERROR naming file and position of a damaged batch.
         """
@@ -122,11 +122,11 @@ class Readings:
 
     @property
     def segments(self) -> list[Segment]:
-        """Its segments in order; none while it is offline or closed."""
+        """The segments in order; none while the partition is offline or closed."""
         return list(self._log.segments) if self._log.usable else []
 
     def unchecked_segments(self) -> list[tuple[Segment, Unchecked]]:
-        """What the scrub has to read still, and has not found to be damaged."""
+        """The segments that the scrub still has to check, and has not found damaged."""
         if not self._log.usable:
             return []
         return [
@@ -145,19 +145,19 @@ class Readings:
         ]
 
     def has(self, segment: Segment) -> bool:
-        """Whether it is in the log still."""
+        """Whether the segment is still in the log."""
         return not self._log.closed and any(one is segment for one in self._log.segments)
 
     @property
     def damaged_segments(self) -> int:
-        """How many the scrub has found to be damaged."""
+        """The number of segments that the scrub has found damaged."""
         return sum(segment.damage is not None for segment in self._log.segments)
 
     def _unreadable(self, error: Exception) -> KafkaError:
-        """Damage is CORRUPT_MESSAGE: clients of Kafka stop at it, and ask again after a storage error."""
+        """The error for readers. Damage is CORRUPT_MESSAGE: Kafka's clients retry after a storage error."""
         text = f"partition {self._log} cannot be read: {error}"
-        if text != self._said_unreadable:  # readers ask again and again
-            self._said_unreadable = text
+        if text != self._logged_error:  # readers retry again and again
+            self._logged_error = text
             _LOG.error("%s", text)
         damaged = isinstance(error, (DamagedBatch, CorruptBatch))
         return KafkaError(ErrorCode.CORRUPT_MESSAGE if damaged else ErrorCode.KAFKA_STORAGE_ERROR, text)

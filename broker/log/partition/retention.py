@@ -1,8 +1,8 @@
-"""Which of a log's oldest segments may go: below the log's start, over its size, over its age. Pure.
+"""Which of a log's oldest segments may be removed: below the log's start, over its size, over its age. Pure.
 
-Only whole segments, from the oldest on, and only what every reader may have seen: nothing above the high
-watermark, and nothing from the last stable offset on. The latter is stricter than Kafka, which takes away
-what an open transaction has written: its commit would then show a part of it.
+Only whole segments, from the oldest on, and only records that every reader could see: nothing above the high
+watermark or at or above the last stable offset. The latter is stricter than Kafka, which also removes records
+of an open transaction: its commit would then show only a part of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from eoslog.broker.log.segment.settings import LogSettings
 
 
 class Span(NamedTuple):
-    """A segment as seen from here. `end`: the offset at which the next one, or the log's future, begins."""
+    """A segment as retention sees it. `end`: the base offset of the next segment, or the log's end."""
 
     end: int
     size: int
@@ -22,9 +22,9 @@ class Span(NamedTuple):
 
 
 def expendable(spans: Sequence[Span], settings: LogSettings, now_ms: int, log_start: int, stable: int) -> int:
-    """How many of the oldest segments may go. The last span is the active segment.
+    """How many of the oldest segments may be removed. The last span is the active segment.
 
-    All of them only if the active one is not empty: it has to be rolled before.
+    It is included only if it is not empty; the caller must roll it first.
     """
     gone = 0
     while gone < len(spans) - 1 and spans[gone].end <= log_start:
@@ -46,5 +46,5 @@ def expendable(spans: Sequence[Span], settings: LogSettings, now_ms: int, log_st
 
 
 def _age(span: Span, now_ms: int) -> int:
-    """How old its newest record is, ms; a segment without any time does not age."""
+    """The age of its newest record, ms. A segment without timestamps does not age."""
     return now_ms - span.largest_timestamp if span.largest_timestamp >= 0 else 0

@@ -1,8 +1,8 @@
-"""Records that go: those that people delete, and the segments that retention lets go.
+"""Removes records: those that clients delete, and the segments that retention allows to remove.
 
-Whatever removes records moves the log's start first, durably (`checkpoint`), then for readers, and only then
-touches files: a crash at any point leaves no deleted record visible and no hole. Files are renamed to
-`.deleted` and removed some time later, or at the next start.
+The log's start moves first, durably (`checkpoint`), then for readers; only then files are touched. So a crash
+at any point leaves no deleted record visible and no hole. Files are renamed to `.deleted`, and removed some
+time later or at the next start.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from eoslog.protocol.errors import ErrorCode, KafkaError
 _LOG = logging.getLogger(__name__)
 
 HIGH_WATERMARK = -1
-"""Stands for the high watermark in `delete_records`."""
+"""Means the high watermark in `delete_records`."""
 
 
 class Trimming:
@@ -37,11 +37,11 @@ class Trimming:
     # -- deleted records -----------------------------------------------------------------------
 
     def delete_records(self, offset: int) -> int:
-        """Delete all records below `offset` (-1: the high watermark); answers the log's start.
+        """Delete all records below `offset` (-1: the high watermark), durably. Returns the log's start.
 
-        It is durable when this returns. An offset below the log's start changes nothing. Files go with
-        the next `retain`. Raises KafkaError POLICY_VIOLATION for a topic that is only compacted,
-        OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        An offset below the log's start changes nothing. The next `retain` removes the files.
+        Raises KafkaError POLICY_VIOLATION for a topic that is only compacted, OFFSET_OUT_OF_RANGE,
+        KAFKA_STORAGE_ERROR.
         """
         self._log.check_online()
         if self._log.settings.compacted and not self._log.settings.deleted:
@@ -70,9 +70,9 @@ class Trimming:
     # -- retention -----------------------------------------------------------------------------
 
     def retain(self, now_ms: int) -> int:
-        """Remove the segments that retention lets go, and those below the log's start; answers how many.
+        """Remove the segments past retention, and those below the log's start. Returns how many.
 
-        Raises KafkaError KAFKA_STORAGE_ERROR and OSError; the log is then as it was, or begins later.
+        Raises KafkaError KAFKA_STORAGE_ERROR and OSError; then the log is unchanged, or begins later.
         """
         if not self._log.usable:
             return 0
@@ -86,7 +86,7 @@ class Trimming:
         start = self._log.segments[count].base_offset
         self._log.begin_at(start)
         gone = self._log.segments.drop_first(count)
-        _LOG.info("partition %s begins at %d now: %d segments removed", self._log, self._log.start, count)
+        _LOG.info("partition %s now begins at %d: %d segments removed", self._log, self._log.start, count)
         self._discard(gone, now_ms)
         return count
 
@@ -100,7 +100,7 @@ class Trimming:
         ]
 
     def _discard(self, segments: list[Segment], now_ms: int) -> None:
-        """Take the files of segments, which are not in the log any more, out of the way, the oldest first."""
+        """Rename the files of segments that have left the log, oldest first."""
         for segment in segments:
             self._durability.when_free(segment.retire)
             for path in (*segment.paths(), self._log.path(segment.base_offset, files.SNAPSHOT)):

@@ -1,4 +1,4 @@
-"""Who waits for a partition: for records to become durable, or for anything to happen."""
+"""Lets code wait for a partition: for records to become durable, or for any change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Watch:
         return future
 
     def passed(self, mark: int) -> None:
-        """All below `mark` has come to pass: let go who waits for it, tell everybody."""
+        """Release those who wait for an offset below `mark`, and call all callbacks."""
         if self._waiting:
             done = [future for offset, future in self._waiting if offset < mark]
             self._waiting = [entry for entry in self._waiting if entry[0] >= mark]
@@ -32,7 +32,7 @@ class Watch:
         self.stir()
 
     def refuse(self, error: KafkaError) -> None:
-        """It will not come to pass: all who wait get the error, everybody is told."""
+        """Raise the error for all who wait, and call all callbacks."""
         waiting, self._waiting = self._waiting, []
         for _, future in waiting:
             if not future.done():
@@ -40,14 +40,14 @@ class Watch:
         self.stir()
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called whenever something happened."""
+        """Call `callback` after each change from now on."""
         self._callbacks[callback] = None
 
     def unsubscribe(self, callback: Callable[[], None]) -> None:
-        """End that; nothing happens if it was not subscribed."""
+        """Stop calling `callback`. Does nothing if it was not subscribed."""
         self._callbacks.pop(callback, None)
 
     def stir(self) -> None:
-        """Tell everybody that something happened."""
+        """Call all callbacks."""
         for callback in tuple(self._callbacks):
             callback()

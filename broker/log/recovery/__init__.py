@@ -1,1 +1,1 @@
-"""Reading a log back: after a crash, after a disk that failed, and what stopped half-way."""
+"""Reads a log back after a crash or a disk failure, and finishes what was interrupted."""

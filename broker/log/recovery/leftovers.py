@@ -1,15 +1,15 @@
-"""What a stopped process may have left in a partition's directory, and how it is brought to an end.
+"""The files that an interrupted process leaves in a partition's directory, and how they are cleaned up.
 
-| found                                      | meaning                             | what is done         |
-|--------------------------------------------|-------------------------------------|----------------------|
-| `*.tmp`                                    | a small file that was being written | removed              |
-| `*.deleted`                                | files of a removed segment          | removed              |
-| `BASE.log.cleaned`                         | a compaction not taken over         | its files removed    |
-| `BASE.log.swap`                            | one that was: it stands for all the | those removed, this  |
-|                                            | segments between its ends           | moved to their place |
-| other `BASE.*.swap`, no `BASE.log.cleaned` | the same, its log is in place       | moved to their place |
+| found                                      | meaning                                | action               |
+|--------------------------------------------|----------------------------------------|----------------------|
+| `*.tmp`                                    | a small file that was being written    | remove it            |
+| `*.deleted`                                | files of a removed segment             | remove them          |
+| `BASE.log.cleaned`                         | a compaction that was not committed    | remove its files     |
+| `BASE.log.swap`                            | a committed compaction: replaces all   | remove those, rename |
+|                                            | segments in its range of offsets       | its files into place |
+| other `BASE.*.swap`, no `BASE.log.cleaned` | the same, but its log is in place      | rename them too      |
 
-The rename of `.log.cleaned` to `.log.swap` is the moment at which a compaction counts (see `commit`).
+Renaming `.log.cleaned` to `.log.swap` commits a compaction (see `commit`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from eoslog.broker.ports.ports import FileSystem
 
 
 def finish(fs: FileSystem, directory: str) -> list[str]:
-    """Do what the table says, safe to be cut short and done again; answers the names that are there then.
+    """Clean up as the table says. It may be interrupted and repeated. Returns the names of the files left.
 
     Raises OSError, DamagedBatch.
     """
@@ -62,7 +62,7 @@ def prepare(fs: FileSystem, directory: str, base: int) -> None:
 
 
 def commit(fs: FileSystem, directory: str, base: int) -> None:
-    """Make a compaction count; from here on it can only be brought to an end. Raises OSError."""
+    """Commit a compaction: from here on it can be finished but not undone. Raises OSError."""
     path = os.path.join(directory, files.offset_name(base, files.LOG))
     fs.rename(path + files.CLEANED, path + files.SWAP)
     fs.sync_dir(directory)
@@ -78,7 +78,7 @@ def _end_of(fs: FileSystem, path: str) -> int:
 
 
 def give_up(fs: FileSystem, directory: str, base: int) -> None:
-    """Remove the files of a compaction that was not taken over; its log goes last, as it says so."""
+    """Remove the files of an uncommitted compaction; last its log, which marks it as uncommitted."""
     paths = [os.path.join(directory, files.offset_name(base, suffix)) for suffix in files.OF_SEGMENT]
     for path in paths[1:]:
         for name in (path + files.SWAP, path + files.CLEANED):
@@ -103,7 +103,7 @@ def take_out(fs: FileSystem, directory: str, base: int, end: int) -> list[str]:
 
 
 def move_in(fs: FileSystem, directory: str, base: int) -> None:
-    """Rename a compaction's `.swap` files to those of a segment, the log first, durably."""
+    """Rename a compaction's `.swap` files to the names of a segment, the log first, durably."""
     for suffix in files.OF_SEGMENT:
         path = os.path.join(directory, files.offset_name(base, suffix))
         if fs.exists(path + files.SWAP):

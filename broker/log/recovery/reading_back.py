@@ -1,6 +1,6 @@
-"""Reads a log back from its files: at a start, and again when a disk that has failed may work again.
+"""Reads a log back from its files: at a start, and again when a failed disk may work again.
 
-What a partition holds and what its producers did is then what the files say, and nothing else.
+The records of the partition and the states of its producers then come from the files alone.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from eoslog.broker.ports.ports import FileSystem
 from eoslog.broker.rules.producer import ProducerStates
 
 PROBE_BYTES = 1 << 16
-"""A disk that takes so many bytes more is tried again; fewer, and the next write would fail, too."""
-_PROBE = "probe" + files.TEMPORARY  # the next start removes what a crash leaves of it
+"""A failed disk is used again only if it has room for this much; with less, the next write would fail too."""
+_PROBE = "probe" + files.TEMPORARY  # if a crash leaves this file, the next start removes it
 
 
 class ReadBack(NamedTuple):
@@ -28,7 +28,7 @@ class ReadBack(NamedTuple):
 
 
 class Durable(NamedTuple):
-    """How much of the last segment, which begins at offset `base`, is surely on the disk, in bytes."""
+    """How many bytes of the last segment, which begins at offset `base`, are known to be on the disk."""
 
     base: int
     size: int
@@ -43,7 +43,7 @@ def read_back(
     now_ms: int,
     report: list[Finding],
 ) -> ReadBack:
-    """Open the log of a partition; what was cut is added to `report`.
+    """Open the log of a partition. Adds to `report` what was cut off.
 
     Raises DamagedLog, DamagedBatch, OSError.
     """
@@ -58,9 +58,9 @@ def read_back(
 
 
 def prepare(fs: FileSystem, directory: str, durable: Durable | None) -> None:
-    """Before a log is read back in the same life: the disk works, and what no sync has made safe is cut off.
+    """Prepare to read a log back without a restart: test the disk, and cut off the bytes that no sync covers.
 
-    The kernel may still show such bytes, though they are not on the disk, and calls their next sync a
+    The kernel may still show such bytes though they are not on the disk, and report their next sync as a
     success. Raises OSError.
     """
     path = os.path.join(directory, _PROBE)

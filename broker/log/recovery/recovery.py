@@ -1,12 +1,12 @@
-"""Opening the log of a partition: which segments are there, where it ends, what its producers did.
+"""Opens the log of a partition: finds its segments, its end, and the states of its producers.
 
-After an orderly end the indexes and the last snapshot are trusted. Else every batch from the segment of
-the recovery point on is read and its CRC checked:
+After an orderly shutdown the indexes and the last snapshot are trusted. Otherwise every batch from the
+segment of the recovery point on is read and its CRC checked:
 
-- a damaged batch with nothing valid after it is a torn tail, the write a crash cut short: it is cut off
+- a damaged batch with nothing valid after it is a torn tail, a write that a crash interrupted: it is cut off
   and reported;
-- a damaged batch with valid ones after it, or below the recovery point, was acknowledged once. Cutting
-  it off would lose it silently, so the partition is not started: `DamagedLog`.
+- a damaged batch with valid ones after it, or below the recovery point, was acknowledged. To cut it off would
+  lose it silently, so the partition does not start: `DamagedLog`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from eoslog.protocol.batch import (
 _LOG = logging.getLogger(__name__)
 _SEARCH_CHUNK = 8 << 20
 WORTH_SKIPPING = 1 << 20
-"""Bytes of a segment; fewer are read again after a crash, rather than to trust the index that was saved."""
+"""A start after a crash uses a saved index only if that spares it reading at least this many bytes."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Finding:
 
 
 class DamagedLog(Exception):
-    """The log has lost something that was acknowledged; it must not be used before somebody has looked."""
+    """The log has lost acknowledged records; it must not be used until an operator has looked at it."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(str(finding))
@@ -65,11 +65,11 @@ class DamagedLog(Exception):
 
 @dataclass
 class Known:
-    """What is known of a log before it is opened."""
+    """What is known about a log before it is opened."""
 
-    recovery_point: int = 0  # all below was durable
-    clean: bool = False  # closed in order: the log ends at the recovery point; False if it does not look so
-    leader_epoch: int = 0  # of this life of the broker
+    recovery_point: int = 0  # all offsets below were durable
+    clean: bool = False  # closed in order: the log ends at the recovery point; set to False if it does not
+    leader_epoch: int = 0  # of this run of the broker
 
 
 def open_segments(
@@ -80,14 +80,14 @@ def open_segments(
     log_start: int,
     report: list[Finding],
 ) -> list[Segment]:
-    """Open the segments of a log that begins at `log_start`, at least one; torn tails are cut and reported.
+    """Open the segments of a log that begins at `log_start`, at least one. Cuts off and reports torn tails.
 
-    Raises DamagedLog, and OSError where the disk fails.
+    Raises DamagedLog, and OSError if the disk fails.
     """
     bases = files.offsets_of(finish(fs, directory), files.LOG)
     interval = settings.index_interval_bytes
     gone = below_start(bases, log_start)
-    for base in bases[:gone]:  # a crash came before they were out of the way
+    for base in bases[:gone]:  # a crash came before they were renamed
         SegmentFiles(fs, directory, base).remove()
     bases = bases[gone:]
     if not bases:
@@ -116,23 +116,23 @@ def open_segments(
 
 
 def below_start(bases: list[int], log_start: int) -> int:
-    """How many of the first segments, by their ascending `bases`, are wholly below the log's start."""
+    """How many segments, given their ascending `bases`, lie wholly below the log's start."""
     return max((number for number, base in enumerate(bases) if base <= log_start), default=0)
 
 
 _ADVICE = (
-    ". Acknowledged records are damaged, so this partition stays offline. Put the file back from a copy, "
-    "or, to go on without what is damaged and all after it, cut the file at this position and remove the "
-    "partition's later segments; then start again"
+    ". Acknowledged records are damaged, so this partition stays offline. Restore the file from a copy. Or, "
+    "to continue without the damaged records and all later ones, cut the file at this position and remove "
+    "the partition's later segments. Then start again"
 )
 
 
 def first_missing(base: int, log_start: int) -> str:
-    """What to say of a log that begins at `log_start` and has no segment below `base`."""
+    """The error message for a log that begins at `log_start` but whose first segment begins at `base`."""
     return (
         f"the first segment begins at offset {base}, but the log at {log_start}: offsets {log_start} to "
-        f"{base - 1} are missing. This partition stays offline. Put their segments back from a copy; or, to "
-        f"go on without them, give {base} as the partition's offset in {files.LOG_STARTS}; then start again"
+        f"{base - 1} are missing. This partition stays offline. Restore their segments from a copy. Or, to "
+        f"continue without them, set the partition's offset in {files.LOG_STARTS} to {base}. Then start again"
     )
 
 
@@ -145,9 +145,9 @@ def _sealed(segments: list[Segment]) -> list[Segment]:
 def _begin_anew(
     fs: FileSystem, directory: str, segments: list[Segment], start: int, interval: int
 ) -> list[Segment]:
-    """Replace segments that hold deleted records only: the power went before the rest was synced.
+    """Replace segments that hold only deleted records: power failed before the later ones were synced.
 
-    Their offsets were told, and are not used again.
+    Clients have seen offsets up to `start`, so these are not used again.
     """
     new = Segment.create(fs, directory, start, interval)
     fs.sync_dir(directory)
@@ -158,7 +158,7 @@ def _begin_anew(
 
 
 def _trusted(segments: list[Segment], end: int) -> bool:
-    """Take the segments as they were closed. False if they do not look so: recover them then."""
+    """Accept the segments as they were closed. False if they do not fit that: they must be recovered."""
     for segment, after in pairwise(segments):
         segment.next_offset = after.base_offset
     try:
@@ -170,7 +170,7 @@ def _trusted(segments: list[Segment], end: int) -> bool:
 
 
 class _Recovery:
-    """One run over the segments that may not be whole."""
+    """Recovers the segments of one log that may not be whole."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class _Recovery:
     ) -> None:
         self._fs, self._directory, self._segments = fs, directory, segments
         self._point, self._report = point, report
-        if point <= log_start:  # all that was surely written is deleted
+        if point <= log_start:  # all that is known to be on the disk is deleted
             self._point = 0
         self._changed = False
         self._replaced: set[int] = set()  # segments that had an index already
@@ -205,7 +205,7 @@ class _Recovery:
             raise self._damaged(last, last.size, last.next_offset, reason)
         for number, segment in enumerate(segments[first:], first):
             for file in segment.save_indexes():
-                # Those of a small last segment are made anew once more after the next crash.
+                # The indexes of a small last segment are rebuilt after the next crash anyway.
                 if segment is not last or segment.size >= WORTH_SKIPPING or number in self._replaced:
                     file.sync()
                 file.close()
@@ -216,9 +216,9 @@ class _Recovery:
         return segments
 
     def _recover(self, index: int) -> int:
-        """Read one segment; answers the offset after its last whole batch.
+        """Read one segment. Returns the offset after its last whole batch.
 
-        Compaction leaves gaps between the batches of a segment, but not at its end, nor in the last one.
+        Compaction leaves gaps between the batches of a segment, but not at its end, nor in the last segment.
         """
         gaps = index + 1 < len(self._segments)
         segment = self._segments[index]
@@ -254,7 +254,7 @@ class _Recovery:
         self._found(segment, position, offset, f"{damage.reason}: tail of {size - position} bytes cut off")
 
     def _drop_after(self, index: int, end: int) -> None:
-        """Remove the later segments, made by a roll that a crash undid; they must hold nothing."""
+        """Remove the later segments, left by a roll that a crash undid. They must hold no valid batch."""
         for segment in self._segments[index + 1 :]:
             found = find_valid(segment.file, 0, segment.size, end)
             if found is not None:
@@ -276,7 +276,7 @@ class _Recovery:
 
 
 def find_valid(file: File, position: int, end: int, offset: int) -> tuple[int, int] | None:
-    """(position, offset) of a whole valid batch of at least `offset` after a damaged one, if there is one."""
+    """(position, offset) of the first whole valid batch at `offset` or above after a damaged one, or None."""
     overlap = HEADER_SIZE
     while position < end:
         data = file.read(min(_SEARCH_CHUNK, end - position), position)
@@ -295,7 +295,7 @@ def _plausible(data: bytes, at: int, start: int, end: int, offset: int) -> Batch
         return None
     try:
         header = read_header(data, at)
-    except CorruptBatch:  # just bytes that look like one: the search goes on
+    except CorruptBatch:  # the bytes only look like a batch: the search continues
         return None
     fits = start + at + header.size <= end and header.count == header.last_offset_delta + 1
     return header if fits and header.base_offset >= offset else None
@@ -307,7 +307,7 @@ def _plausible(data: bytes, at: int, start: int, end: int, offset: int) -> Batch
 def load_producers(
     fs: FileSystem, directory: str, segments: list[Segment], now_ms: int, expiration_ms: int
 ) -> ProducerStates:
-    """Producer states and transaction indexes of an open log, from the last good snapshot and all after it.
+    """Rebuild the producer states and transaction indexes from the last good snapshot and the log after it.
 
     Raises OSError, DamagedBatch.
     """
@@ -317,7 +317,7 @@ def load_producers(
         for segment in segments:
             segment.transactions.load(below=start)
     except BadIndex as error:
-        _LOG.warning("%s; the transaction indexes are made anew from the whole log", error)
+        _LOG.warning("%s; the transaction indexes are rebuilt from the whole log", error)
         states, start = ProducerStates(), segments[0].base_offset
         for segment in segments:
             segment.transactions.clear()
@@ -330,10 +330,10 @@ def load_producers(
 
 
 def _from_snapshot(fs: FileSystem, directory: str, end: int) -> tuple[ProducerStates, int]:
-    """States of the last snapshot that is whole and not past the log's end, and its offset.
+    """The states in the last snapshot that is whole and not past the log's end, and its offset.
 
-    Those that are not are removed for good: if one came back after the next power loss, when the log has
-    grown past it, it would speak of batches that a crash took away.
+    Later snapshots are removed, durably: one that came back after a power loss, when the log has grown past
+    it, would describe batches that a crash has removed.
     """
     states = ProducerStates()
     found, removed = 0, False
@@ -343,7 +343,7 @@ def _from_snapshot(fs: FileSystem, directory: str, end: int) -> tuple[ProducerSt
             try:
                 states.load(snapshot.decode(files.read_whole(fs, path)))
             except snapshot.BadSnapshot as error:
-                _LOG.warning("%s: %s; it is removed and an older one taken", path, error)
+                _LOG.warning("%s: %s; it is removed and an older one is used", path, error)
             else:
                 found = offset
                 break
@@ -355,7 +355,7 @@ def _from_snapshot(fs: FileSystem, directory: str, end: int) -> tuple[ProducerSt
 
 
 def _replay(segment: Segment, start: int, states: ProducerStates, now_ms: int) -> Iterator[Aborted]:
-    """Apply the batches of a segment from offset `start` on; yields what goes into the transaction index."""
+    """Apply the batches of a segment from offset `start` on. Yields the entries for its transaction index."""
     found = segment.locate(max(start, segment.base_offset))
     if found is None:
         return

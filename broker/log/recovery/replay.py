@@ -1,4 +1,4 @@
-"""What a batch in the log says of its producer: how a start, and who verifies a log, follow it."""
+"""Applies the batches of a log to the states of its producers: for a start, and for checking a log."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from eoslog.protocol.control import ABORT, COMMIT, read_control
 
 
 def replay(states: ProducerStates, header: BatchHeader, data: Buffer, now_ms: int) -> Aborted | None:
-    """Apply the next batch of a log; answers what goes into the transaction index.
+    """Apply the next batch of a log. Returns the new entry of the transaction index, if there is one.
 
-    `data` is the whole batch; only that of a control batch is looked at. Raises CorruptBatch.
+    `data` is the whole batch; it is read only for a control batch. Raises CorruptBatch.
     """
     if header.producer_id < 0:
         return None

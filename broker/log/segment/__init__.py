@@ -1,1 +1,1 @@
-"""A segment: batches in a file, its indexes, what may enter it, and when it is synced."""
+"""A segment: batches in a file, its indexes, the checks of new batches, and when it is synced."""

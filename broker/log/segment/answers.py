@@ -1,4 +1,4 @@
-"""What a partition is called and what it answers."""
+"""The name of a partition, and the results of its methods."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Appended(NamedTuple):
 
 
 class ReadResult(NamedTuple):
-    """Batches as stored; the first may begin below the offset asked for, the last may be cut."""
+    """Batches as stored. The first may begin below the requested offset, the last may be cut."""
 
     records: Buffer
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    aborted: list[tuple[int, int]] | None  # (producer id, first offset); None unless `committed` was asked
+    aborted: list[tuple[int, int]] | None  # (producer id, first offset); None unless `committed` was given
 
 
 class Place(NamedTuple):
-    """Which partition this is, and where."""
+    """The identity of a partition, and its directory."""
 
     topic: str
     number: int
@@ -36,9 +36,9 @@ class Place(NamedTuple):
 
 
 class Unchecked(NamedTuple):
-    """What is to be read of a segment: a file up to a size, which holds the offsets from `base` to below
-    `end`; None: the segment is written to, and its end is where the file ended. `gaps`: compaction may have
-    left some."""
+    """The part of a segment that must still be checked: `size` bytes of a file, with the offsets from `base`
+    up to, not including, `end`. `end` None: the segment is written to, and ends where the file ended. `gaps`:
+    compaction may have left gaps."""
 
     path: str
     size: int

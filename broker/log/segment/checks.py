@@ -1,21 +1,21 @@
-"""What a batch must fulfil before it may enter a log, apart from its producer's state. Pure.
+"""The checks of a batch before it enters a log, apart from its producer's state. Pure.
 
 | what is wrong                                                      | error               |
 |--------------------------------------------------------------------|---------------------|
-| header cut or nonsense, or the size is not that of the bytes       | CORRUPT_MESSAGE     |
+| header cut or invalid, or its size is not the number of bytes      | CORRUPT_MESSAGE     |
 | magic other than 2; more than one batch                            | INVALID_RECORD      |
-| larger than max.message.bytes (not asked of the broker's own)      | MESSAGE_TOO_LARGE   |
+| larger than max.message.bytes (not checked for the broker's own)   | MESSAGE_TOO_LARGE   |
 | CRC                                                                | CORRUPT_MESSAGE     |
 | from a client: base offset not 0; count not last delta + 1; empty; |                     |
 | control batch; producer id without sequence or epoch; transaction  | INVALID_RECORD      |
 | without producer id                                                |                     |
 | timestamp too far ahead of the broker's clock, or behind it        | INVALID_TIMESTAMP * |
 | compacted topic: a record without a key                            | INVALID_RECORD *    |
-| where records are looked at: more than 32 MiB, or 16 times         | MESSAGE_TOO_LARGE   |
-| max.message.bytes, when decompressed                               |                     |
+| where records are decoded: more than the larger of 32 MiB and 16   | MESSAGE_TOO_LARGE   |
+| times max.message.bytes, when decompressed                         |                     |
 
-* the batch is refused as a whole, and the error names the records (KIP-467): producers fail those with what
-  is wrong with them, and may send the others again.
+* The whole batch is refused, and the error names the bad records (KIP-467): producers fail those with the
+  reason, and may send the others again.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from eoslog.protocol.records import DecodedRecords
 
 MOST_UNPACKED, MOST_RATIO = 32 << 20, 16
-"""What a batch may become when its records have to be looked at: few bytes of a client must not take the time
-and the memory of all others."""
+"""Limits of a decompressed batch whose records must be checked: a few bytes from one client must not take the
+time and memory of all others. Bytes, and a multiple of max.message.bytes; the larger one counts."""
 
 
 class RejectedRecords(KafkaError):
-    """Some records of a batch are wrong: `reasons` by their number in it."""
+    """Some records of a batch are invalid. `reasons`: by number of the record in the batch."""
 
     def __init__(self, code: ErrorCode, reasons: dict[int, str]) -> None:
         shown = "; ".join(f"record {number}: {reason}" for number, reason in list(reasons.items())[:3])
@@ -59,13 +59,13 @@ def check_batch(
     if header.size != len(batch):
         if header.size < len(batch):
             follow = len(batch) - header.size
-            raise _invalid(f"{follow} bytes follow the first batch: one batch a partition, please")
+            raise _invalid(f"{follow} bytes follow the first batch: send one batch per partition")
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"batch of {header.size} bytes is cut at {len(batch)}")
     if not coordinator:
         _check_client(header, settings)
     if not crc_ok(batch, 0, header):
         raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, "the batch's CRC is wrong: damaged on its way, send it again"
+            ErrorCode.CORRUPT_MESSAGE, "the batch's CRC is wrong: it was damaged in transit, send it again"
         )
     if not coordinator and _concerns_records(header, settings, now_ms):
         _check_records(batch, header, settings, now_ms)
@@ -75,7 +75,7 @@ def check_batch(
 def _header_of(batch: memoryview) -> BatchHeader:
     magic = magic_of(batch)
     if magic not in (None, MAGIC):
-        raise _invalid(f"batch has magic {magic}, only {MAGIC} is taken")
+        raise _invalid(f"batch has magic {magic}, only {MAGIC} is accepted")
     try:
         return read_header(batch)
     except CorruptBatch as error:
@@ -83,7 +83,7 @@ def _header_of(batch: memoryview) -> BatchHeader:
 
 
 def _concerns_records(header: BatchHeader, settings: LogSettings, now_ms: int) -> bool:
-    """Whether each record has to be looked at. Few topics ask for it, and few batches."""
+    """Whether each record must be checked. Few topics need that, and few batches."""
     late = header.max_timestamp > now_ms + settings.timestamp_after_max_ms and not settings.log_append_time
     return settings.compacted or settings.timestamp_before_max_ms < NEVER or late
 
@@ -111,7 +111,7 @@ def _check_client(header: BatchHeader, settings: LogSettings) -> None:
 
 
 def _check_records(batch: memoryview, header: BatchHeader, settings: LogSettings, now_ms: int) -> None:
-    from eoslog.protocol.records import PayloadTooLarge, decode_batches  # heavy; few topics need it
+    from eoslog.protocol.records import PayloadTooLarge, decode_batches  # slow to import; few topics need it
 
     most = max(MOST_UNPACKED, MOST_RATIO * settings.max_message_bytes)
     try:

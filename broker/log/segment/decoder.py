@@ -1,6 +1,7 @@
-"""Loads what looks into records before it is needed: nobody is to wait 150 ms for numpy and pyarrow.
+"""Loads the record decoder before it is needed, so that no request waits 150 ms for numpy and pyarrow.
 
-Only topics whose records are looked at need it: a broker without such topics starts sooner and stays smaller.
+Only topics whose records are checked need it: a broker without such topics starts faster and takes less
+memory.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ _DECODER = "eoslog.protocol.records"
 
 
 def is_loaded() -> bool:
-    """Whether it is at hand, or on its way."""
+    """Whether the decoder is loaded, or being loaded."""
     return _DECODER in sys.modules
 
 
 def load_beside() -> None:
-    """Load it in a thread."""
+    """Load the decoder in a thread."""
     Thread(target=import_module, args=(_DECODER,), name="load the decoder", daemon=True).start()

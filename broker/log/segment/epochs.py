@@ -1,12 +1,13 @@
-"""Leader epochs: the number of a broker's life, which is stored with every batch that it writes (KIP-101).
+"""Leader epochs: the number of a broker's run, which is stored with every batch that it writes (KIP-101).
 
-A single broker leads its partitions for ever, but not every life goes on where the last one ended: a data
-directory may be put back from a copy, or a log lose its tail. A client that stands in what is gone asks
-where the epoch of its last record ends (OffsetForLeaderEpoch) and learns it, whatever was written since:
-if no two lives have the same epoch, and later ones have higher ones. Within one line of lives a file keeps
-the last one. Lives of two lines, of a directory and of its copy, know nothing of each other: the clock keeps
-them apart. An epoch is the number of half seconds since 2025, or one more than the last life's; and a life
-that has written ends in order only when its half second is over.
+A single broker always leads its partitions, but a run may not continue where the last one ended: the data
+directory may be restored from a copy, or a log may lose its tail. A client whose position is in a lost part
+asks where the epoch of its last record ends (OffsetForLeaderEpoch). The answer is right, whatever was written
+since, if no two runs have the same epoch and later runs have higher ones.
+
+A file in the data directory keeps the last epoch. A directory and its copy do not know of each other's runs:
+the clock keeps their epochs apart. An epoch is the number of half seconds since 2025, or the last run's plus
+one if that is higher. A run that has written waits, at an orderly shutdown, until its half second is over.
 """
 
 from __future__ import annotations
@@ -26,22 +27,23 @@ UNDEFINED = -1
 
 
 def next_epoch(fs: FileSystem, path: str, now_ms: int) -> int:
-    """The epoch of the life that begins now, noted at `path` durably. Raises OSError."""
+    """The epoch of the run that begins now, stored at `path` durably. Raises OSError."""
     epoch = max(_last(fs, path) + 1, _tick(now_ms))
     files.write_whole(fs, path, files.encode_checkpoint([str(epoch)]))
     return epoch
 
 
 def rest_ms(epoch: int, now_ms: int) -> int:
-    """How long the time of an epoch still is; 0 where the clock was set back, for waiting would be no use."""
+    """How long the half second of an epoch still lasts; 0 if the clock was set back: do not wait then."""
     rest = _BEGIN_MS + (epoch + 1) * TICK_MS - now_ms
     return rest if 0 < rest <= _WAIT_MS else 0
 
 
 def begun(fs: FileSystem, path: str, epoch: int, base: int, log_start: int) -> None:
-    """Put into a partition's leader-epoch-checkpoint that `epoch` begins at offset `base`.
+    """Note in a partition's leader-epoch-checkpoint that `epoch` begins at offset `base`.
 
-    For Kafka's tools: here the batches themselves tell their epochs, so it needs no sync. Raises OSError.
+    The file is for Kafka's tools only: the broker reads epochs from the batches, so it needs no sync. Raises
+    OSError.
     """
     known = _rows(fs, path)
     if known and known[-1] == (epoch, base):
@@ -64,17 +66,17 @@ def _last(fs: FileSystem, path: str) -> int:
     try:
         return max(int(row[0]) for row in files.decode_checkpoint(files.read_whole(fs, path), path))
     except (files.BadFile, ValueError) as error:
-        _LOG.warning("%s: %s; the epoch of this life is that of the clock", path, error)
+        _LOG.warning("%s: %s; the epoch of this run is taken from the clock", path, error)
         return UNDEFINED
 
 
 def _rows(fs: FileSystem, path: str) -> list[tuple[int, int]]:
-    """(epoch, first offset); none where a crash has left nothing whole."""
+    """The rows (epoch, first offset); none if a crash has left the file incomplete."""
     if not fs.exists(path):
         return []
     try:
         found = files.decode_checkpoint(files.read_whole(fs, path), path)
         return [(int(epoch), int(start)) for epoch, start in found]
     except ValueError as error:
-        _LOG.warning("%s: %s; it is begun anew", path, error)
+        _LOG.warning("%s: %s; it is started again", path, error)
         return []

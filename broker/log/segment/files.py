@@ -1,6 +1,7 @@
-"""Names and small text files of a data directory, as Kafka has them (checkpoints, partition.metadata).
+"""File names and small text files of a data directory, in Kafka's formats (checkpoints, partition.metadata).
 
-Small files are replaced whole: written beside, synced, renamed, directory synced.
+Small files are replaced whole: the new one is written beside the old one, synced and renamed, and the
+directory is synced.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ TEMPORARY = ".tmp"
 DELETED = "-delete"  # of the directory of a deleted partition
 REMOVED = ".deleted"  # of a file of a removed segment
 CLEANED = ".cleaned"  # of a file that a compaction writes
-SWAP = ".swap"  # of one that is about to take its place in the log
+SWAP = ".swap"  # of such a file when it is about to enter the log
 
 OF_SEGMENT = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 
 PARTITION_METADATA = "partition.metadata"
-LEADER_EPOCHS = "leader-epoch-checkpoint"  # of a partition: where each began
-LIFE_EPOCH = ".life-epoch"  # of the directory: the leader epoch of its last life
+LEADER_EPOCHS = "leader-epoch-checkpoint"  # of a partition: the first offset of each epoch
+LIFE_EPOCH = ".life-epoch"  # of the directory: the leader epoch of the last run
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
@@ -30,7 +31,7 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 
 class BadFile(ValueError):
-    """A small file of the data directory cannot be understood; the text names it."""
+    """A small file of the data directory cannot be understood. The message names it."""
 
 
 def offset_name(offset: int, suffix: str) -> str:
@@ -39,7 +40,7 @@ def offset_name(offset: int, suffix: str) -> str:
 
 
 def offsets_of(names: Iterable[str], suffix: str) -> list[int]:
-    """The offsets in those of the names that are 20 digits and the suffix, in ascending order."""
+    """The offsets of all names that consist of 20 digits and the suffix, in ascending order."""
     return sorted(
         int(name[:20])
         for name in names
@@ -56,17 +57,17 @@ def write_whole(
     sync_dir: bool = True,
     temporary: str = "",
 ) -> None:
-    """Replace a file's content, all or nothing even if the power fails. Raises OSError.
+    """Replace a file's content, all or nothing even if power fails. Raises OSError.
 
-    With `sync_dir` false the caller syncs the directory, before it relies on the file. `sync` false is
-    for files that nothing relies on: a power loss may leave them empty.
+    Without `sync_dir` the caller must sync the directory before it relies on the file. Without `sync` a power
+    loss may leave the file empty: only for files that nothing relies on.
     """
     temporary = temporary or path + TEMPORARY
     file = fs.open(temporary, create=True)
     try:
         file.truncate(0)
         if file.write([data], 0) != len(data):
-            raise OSError(f"{temporary}: wrote only a part of {len(data)} bytes (disk full?)")
+            raise OSError(f"{temporary}: wrote only part of {len(data)} bytes (disk full?)")
         if sync:
             file.sync()
     finally:
@@ -92,18 +93,18 @@ def encode_checkpoint(rows: Iterable[str]) -> bytes:
 
 
 def decode_checkpoint(data: bytes, path: str) -> list[list[str]]:
-    """The rows of a checkpoint, split at blanks. An empty file has none. Raises BadFile."""
+    """The rows of a checkpoint, split at blanks. An empty file has no rows. Raises BadFile."""
     lines = data.decode("utf-8", "replace").splitlines()
     if not lines:
         return []
     rows = [line.split() for line in lines[2:]]
     if lines[0] != "0" or len(lines) < 2 or lines[1] != str(len(rows)):
-        raise BadFile(f"{path} is no checkpoint file of version 0, or not whole; remove it to rebuild it")
+        raise BadFile(f"{path} is not a complete checkpoint file of version 0; remove it to rebuild it")
     return rows
 
 
 def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
-    """A checkpoint of offsets: a line `topic partition offset` each."""
+    """A checkpoint of offsets, one line `topic partition offset` for each."""
     return encode_checkpoint(f"{topic} {index} {offset}" for (topic, index), offset in offsets.items())
 
 
@@ -124,7 +125,7 @@ def decode_uuid(text: str) -> bytes:
     """Read what `encode_uuid` wrote. Raises ValueError."""
     value = base64.urlsafe_b64decode(text + "==")
     if len(value) != 16:
-        raise ValueError(f"{text!r} is no id of 16 bytes")
+        raise ValueError(f"{text!r} is not an id of 16 bytes")
     return value
 
 
@@ -139,11 +140,11 @@ def decode_partition_metadata(data: bytes, path: str) -> bytes:
     try:
         return decode_uuid(rows["topic_id"])
     except (KeyError, ValueError) as error:
-        raise BadFile(f"{path} names no topic id ({error!r})") from error
+        raise BadFile(f"{path} has no valid topic id ({error!r})") from error
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
-    """A Java properties file of plain `name=value` lines."""
+    """Read a Java properties file of plain `name=value` lines."""
     pairs = (line.split("=", 1) for line in data.decode("utf-8", "replace").splitlines())
     return {pair[0].strip(): pair[1].strip() for pair in pairs if len(pair) == 2 and pair[0][:1] != "#"}
 

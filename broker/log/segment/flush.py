@@ -1,11 +1,11 @@
-"""Group flush: makes appended batches durable, many with one fdatasync.
+"""Group flush: makes many appended batches durable with one fdatasync.
 
-A partition with unsynced bytes is marked. Its files are synced in a worker thread, partitions beside each
-other; what is appended meanwhile waits for the next sync of that partition. When a sync is done the partition
-moves its high watermark, which lets waiting acknowledgements and readers go.
+A partition with unsynced bytes is marked. Worker threads sync the files of marked partitions, several
+partitions at once. Batches appended meanwhile wait for the next sync of their partition. When a sync is done
+the partition moves its high watermark, which releases waiting acknowledgements and readers.
 
-While the disk is quick (see `_Pace`) and little is marked, the event loop syncs by itself: two hand-overs
-between threads then cost more time than the sync.
+If the disk is fast and few partitions are marked (see `QUICK`), the event loop syncs by itself: passing the
+work to a thread and back would then cost more time than the sync.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from eoslog.broker.ports.ports import File
 
 Job = Callable[[], object]
 OnSync = Callable[[float, bool], None]
-"""Is told of each sync of a partition: seconds, and whether it failed; on the event loop's thread."""
+"""Called after each sync of a partition, on the event loop's thread: seconds, and whether it failed."""
 
-QUICK = 0.001  # seconds: what the event loop may spend on syncs in one turn
+QUICK = 0.001  # seconds that the event loop may spend on syncs in one turn
 MOST_TURNS = 4
 """Turns of the loop that a mark may wait for more marks, as long as each turn brings some."""
 
-_EXPECTED = 0.002  # seconds: what a sync is taken to cost before the first has shown
+_EXPECTED = 0.002  # seconds, the assumed time of a sync before the first one
 _WEIGHT = 0.125  # of the latest sync in the average
 
 
 def sync_and_close(file: File) -> Job:
-    """A job that syncs a file and closes it, come what may."""
+    """A job that syncs a file and closes it, even if the sync fails."""
 
     def job() -> None:
         try:
@@ -44,17 +44,17 @@ def sync_and_close(file: File) -> Job:
 
 
 class Flushable(Protocol):
-    """What the flush needs of a partition. All calls come from the event loop's thread but the jobs."""
+    """What the flush needs of a partition. Only the jobs run outside the event loop's thread."""
 
     def begin_flush(self) -> tuple[int, Sequence[Job]]:
         """The offset up to which the jobs make the log durable, and the jobs, to be run in order."""
 
     def end_flush(self, offset: int, error: Exception | None) -> None:
-        """The jobs have ended; with an error nothing is known of the bytes they were to sync."""
+        """The jobs have ended. After an error the bytes that they had to sync may not be on the disk."""
 
 
 class GroupFlush:
-    """The one flush of a broker. `mode` "os": nothing is synced but at the end, as Kafka does."""
+    """The one flush of a broker. `mode` "os": files are synced only at a roll and at the end, as in Kafka."""
 
     def __init__(self, mode: FlushMode = "fsync", threads: int = 4) -> None:
         self.mode = mode
@@ -72,14 +72,14 @@ class GroupFlush:
         self._idle = asyncio.Event()
 
     def start(self) -> None:
-        """Begin to flush, on the running event loop; what was marked before is flushed now."""
+        """Start to flush, on the running event loop. Partitions marked earlier are flushed now."""
         self._loop = asyncio.get_running_loop()
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="flush")
         if self._dirty:
             self._kick()
 
     async def stop(self) -> None:
-        """Flush all that is marked, then end the threads. Later marks wait for `flush_now`."""
+        """Flush all marked partitions, then end the threads. Later marks wait for `flush_now`."""
         if self._pool is None:
             return
         while self._dirty or self._busy:
@@ -90,12 +90,12 @@ class GroupFlush:
         self._pool = self._loop = None
 
     def abandon(self) -> None:
-        """End the threads without flushing: for a broker that a test has killed. Its loop runs no more."""
+        """End the threads without flushing: for a broker that a test has killed, whose loop has stopped."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
     def mark(self, partition: Flushable) -> None:
-        """Say that a partition has unsynced bytes. Cheap; several marks within a turn of the loop are one."""
+        """Note that a partition has unsynced bytes. Cheap; marks within the same turn of the loop are one."""
         self._dirty[partition] = None
         self._marks += 1
         if not self._kicked and self._loop is not None:
@@ -111,14 +111,14 @@ class GroupFlush:
         return partition in self._busy
 
     def when_free(self, partition: Flushable, action: Callable[[], None]) -> None:
-        """Do `action`, which closes files, as soon as no worker thread holds the partition's files."""
+        """Call `action`, which closes files, as soon as no worker thread holds the partition's files."""
         if partition in self._busy:
             self._afterwards.append((partition, action))
         else:
             action()
 
     def flush_now(self, partition: Flushable) -> None:
-        """Flush one partition at once in this thread. The pool must not hold it."""
+        """Flush one partition now, in this thread. No worker thread may hold its files."""
         self.forget(partition)
         offset, jobs = partition.begin_flush()
         self._end(partition, offset, _run(jobs))
@@ -130,7 +130,7 @@ class GroupFlush:
         partition.end_flush(offset, synced.error)
 
     def _gather(self) -> None:
-        """Flush when a turn of the loop has brought no more: what a client sends in a row shares a sync."""
+        """Flush once a turn of the loop has brought no more marks: batches sent in a row share a sync."""
         if self._marks and self._turns < MOST_TURNS and self._loop is not None:
             self._marks, self._turns = 0, self._turns + 1
             self._loop.call_soon(self._gather)
@@ -180,19 +180,19 @@ class GroupFlush:
 
 
 class _Synced(NamedTuple):
-    """What became of a partition's jobs, and how long they took."""
+    """The result of a partition's jobs, and how long they took."""
 
     error: Exception | None
     seconds: float
 
 
 def _run(jobs: Sequence[Job]) -> _Synced:
-    """Run the jobs in order until one fails; the error is handed back, it belongs to the partition."""
+    """Run the jobs in order until one fails. The error is returned, as the partition must handle it."""
     begun = perf_counter()
     error = None
     try:
         for job in jobs:
             job()
-    except Exception as failure:  # whatever it is, the bytes are not known to be safe
+    except Exception as failure:  # of any kind: the bytes may not be on the disk
         error = failure
     return _Synced(error, perf_counter() - begun)

@@ -1,10 +1,10 @@
-"""The indexes beside a segment, in Kafka's file formats; held in memory, saved when asked.
+"""The indexes beside a segment, in Kafka's file formats; kept in memory, saved on request.
 
 `.index`      8 bytes an entry: last offset of a batch relative to the segment's base, its byte position
 `.timeindex`  12 bytes: largest timestamp so far, relative last offset of the first batch that has it
 `.txnindex`   34 bytes: version 0, producer id, first offset, offset of the abort marker, last stable offset
 
-The first two are sparse, about one entry each index.interval.bytes. All three can be rebuilt from the log.
+The first two are sparse: about one entry per index.interval.bytes. All three can be rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ TXN_ENTRY = struct.Struct(">hqqqq")
 
 
 class BadIndex(ValueError):
-    """An index file that cannot be right; it has to be rebuilt."""
+    """An index file is invalid and must be rebuilt."""
 
 
 def last_entry(fs: FileSystem, path: str, entry: struct.Struct) -> tuple[int, int] | None:
-    """The last pair of an index file without reading the others; None if there is none to trust."""
+    """The last pair of an index file, read alone; None if the file is missing, empty or torn."""
     if not fs.exists(path):
         return None
     file = fs.open(path)
@@ -45,14 +45,14 @@ def last_entry(fs: FileSystem, path: str, entry: struct.Struct) -> tuple[int, in
 
 
 class SparseIndex:
-    """Pairs of (key, value), both ascending: `.index` or `.timeindex`, by the entry's layout."""
+    """Pairs of (key, value), both ascending: `.index` or `.timeindex`, depending on the entry's layout."""
 
     def __init__(self, path: str, entry: struct.Struct) -> None:
         self.path = path
         self._entry = entry
         self.keys = array("q")
         self.values = array("q")
-        self._saved = 0  # entries that are in the file
+        self._saved = 0  # number of entries in the file
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -79,7 +79,7 @@ class SparseIndex:
         self._saved = min(self._saved, count)
 
     def rewrite(self) -> None:
-        """Have the next `save` write all: what became of the file is not known."""
+        """Make the next `save` write all entries: the file's content is not known."""
         self._saved = -1
 
     def load(self, fs: FileSystem, value_below: int) -> None:
@@ -93,7 +93,7 @@ class SparseIndex:
         finally:
             file.close()
         if len(data) % self._entry.size:
-            raise BadIndex(f"{self.path} has {len(data)} bytes, no multiple of {self._entry.size}")
+            raise BadIndex(f"{self.path} has {len(data)} bytes, not a multiple of {self._entry.size}")
         columns = list(zip(*self._entry.iter_unpack(data), strict=True)) or [(), ()]
         keys, values = array("q", columns[0]), array("q", columns[1])
         fits = all(map(_rises, columns)) and (not values or (values[0] >= 0 and values[-1] < value_below))
@@ -102,7 +102,7 @@ class SparseIndex:
         self.keys, self.values, self._saved = keys, values, len(keys)
 
     def save(self, fs: FileSystem) -> File | None:
-        """Bring the file up to date; answers it, open, if it has to be synced and closed. Raises OSError."""
+        """Bring the file up to date. Returns it, open, if it must be synced and closed. Raises OSError."""
         if self._saved == len(self.keys) and fs.exists(self.path):
             return None
         start = max(self._saved, 0)
@@ -112,7 +112,7 @@ class SparseIndex:
         try:
             file.truncate(position)
             if data and file.write([data], position) != len(data):
-                raise OSError(f"{self.path}: wrote only a part of {len(data)} bytes (disk full?)")
+                raise OSError(f"{self.path}: wrote only part of {len(data)} bytes (disk full?)")
         except BaseException:
             file.close()
             raise
@@ -121,15 +121,15 @@ class SparseIndex:
 
 
 def _rises(column: Sequence[int]) -> bool:
-    """Whether each number is above the one before; in few calls, as an index may have a million."""
+    """Whether each number is above the one before. Few calls, as an index may have a million entries."""
     return all(map(lt, column, column[1:]))
 
 
 class TransactionIndex:
     """The aborted transactions whose markers lie in one segment, by offset of the marker.
 
-    Entries go to the file as they come, which is made with the first one, as Kafka does. They must be
-    synced before a snapshot of the producers is written: what lies before a snapshot is not read again.
+    Each entry is written to the file when it is added; the first one creates the file, as in Kafka. Entries
+    must be synced before a snapshot of the producers is written: the log before a snapshot is not read again.
     """
 
     def __init__(self, fs: FileSystem, path: str) -> None:
@@ -150,11 +150,11 @@ class TransactionIndex:
             self._file = self._fs.open(self.path, create=True)
         self._dirty = True
         if self._file.write([TXN_ENTRY.pack(0, *entry)], self.size) != TXN_ENTRY.size:
-            raise OSError(f"{self.path}: wrote only a part of an entry (disk full?)")
+            raise OSError(f"{self.path}: wrote only part of an entry (disk full?)")
         self.entries.append(entry)
 
     def sync(self) -> None:
-        """Make the file durable, and its name in the directory, if there is anything new. Raises OSError."""
+        """Make the file and its name in the directory durable, if anything has changed. Raises OSError."""
         if self._dirty and self._file is not None:
             self._dirty = False  # before the sync, as the event loop may add more during it
             try:
@@ -165,7 +165,7 @@ class TransactionIndex:
                 raise
 
     def load(self, below: int) -> None:
-        """Read the entries whose marker is below offset `below`, cut the others off. Raises BadIndex."""
+        """Read the entries whose marker is below offset `below` and cut off the others. Raises BadIndex."""
         self.entries = []
         if not self._fs.exists(self.path):
             return
@@ -178,7 +178,7 @@ class TransactionIndex:
                 break
             if (
                 version
-                or entry.first_offset >= entry.last_offset  # the marker; equal in zeros of a lost page
+                or entry.first_offset >= entry.last_offset  # last: the marker; both 0 if a page was lost
                 or (self.entries and entry.last_offset <= self.entries[-1].last_offset)
             ):
                 raise BadIndex(f"{self.path} has a wrong entry: {entry}")
@@ -196,9 +196,9 @@ class TransactionIndex:
             self._dirty = True
 
     def collect(self, offset: int, upper: int) -> tuple[list[tuple[int, int]], bool]:
-        """(producer id, first offset) of the aborted with last >= `offset` and first < `upper`.
+        """(producer id, first offset) of the aborted transactions with last >= `offset` and first < `upper`.
 
-        And whether that is all: False says that later segments may hold more.
+        And whether these are all: False if later segments may have more.
         """
         found = []
         start = bisect_left(self.entries, offset, key=lambda entry: entry.last_offset)

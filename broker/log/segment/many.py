@@ -1,4 +1,4 @@
-"""The same for many partitions, several at once: a disk syncs many files in about the time of one."""
+"""Does the same for many partitions, several at once: a disk syncs many files in about the time of one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _FEW = 16
 
 
 def each(action: Callable[[Item], None], items: Sequence[Item]) -> None:
-    """Do `action` for each, a few of them in this thread and in order, more in threads.
+    """Call `action` for each item: for a few items in this thread and in order, for more in worker threads.
 
-    Returns when all have ended. Raises the first error.
+    Returns when all calls have ended. Raises the first error.
     """
     if len(items) <= _FEW:
         for item in items:

@@ -1,4 +1,4 @@
-"""Walks over the batches of a segment file: headers only, or whole batches with their CRC checked."""
+"""Reads the batches of a segment file in order: headers only, or whole batches with their CRC checked."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ BODIES_CHUNK = 1 << 20
 
 
 class DamagedBatch(ValueError):
-    """The bytes at a file position are no whole valid batch.
+    """The bytes at a file position are not a whole valid batch.
 
-    `path` and `position` say where; `reason` says what was found.
+    `path` and `position` say where; `reason` says what is wrong.
     """
 
     def __init__(self, path: str, position: int, reason: str) -> None:
@@ -34,7 +34,7 @@ def headers(
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of the batches from file position `position` up to `end`.
 
-    Raises DamagedBatch at a header that cannot be one, or a batch that reaches past `end`.
+    Raises DamagedBatch at an invalid header, or at a batch that reaches past `end`.
     """
     buffer, start = b"", position
     while position < end:
@@ -50,7 +50,7 @@ def batches(
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Yield (position, header, all bytes) of the batches from `position` up to `end`, CRC checked.
 
-    Raises DamagedBatch at the first that is not whole and valid.
+    Raises DamagedBatch at the first batch that is not whole and valid.
     """
     buffer, start = b"", position
     while position < end:
@@ -67,8 +67,8 @@ def batches(
 
 
 def check_follows(path: str, position: int, header: BatchHeader, before: int, *, gaps: bool) -> None:
-    """Raises DamagedBatch for a batch that cannot be the next one where those before it end at offset
-    `before`. `gaps`: there may be some."""
+    """Raises DamagedBatch if a batch cannot follow one that ends at offset `before`. `gaps`: offsets may be
+    missing in between."""
     base = header.base_offset
     if base < before:
         raise DamagedBatch(path, position, f"batch of offset {base} where {before} must follow")
@@ -78,8 +78,10 @@ def check_follows(path: str, position: int, header: BatchHeader, before: int, *,
 
 
 def good(data: bytes, path: str, position: int, *, gaps: bool) -> bytes:
-    """Of batches that were read together, at `position` of a file, all before the first that is damaged or
-    does not follow; the last may be cut. Raises DamagedBatch if that is the first of them."""
+    """The part of `data` before the first batch that is damaged or does not follow the one before it.
+
+    `data` holds batches that were read together at `position` of a file; the last may be cut. Raises
+    DamagedBatch if already the first batch is damaged."""
     end, before = 0, -1
     try:
         for at, header in iter_headers(data):

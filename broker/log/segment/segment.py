@@ -1,4 +1,4 @@
-"""One segment of a log: batches in a file, the indexes beside it, and where in it an offset lies."""
+"""One segment of a log: batches in a file, the indexes beside it, and the search for an offset."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MAX_RELATIVE_OFFSET = 2**31 - 1  # the indexes keep offsets relative to the base
 class Segment:
     """Batches of ascending offsets from `base_offset` up to `next_offset`, in `size` bytes.
 
-    The sparse indexes of a segment that is not written to are read when first asked for, and made anew
-    from the log if they do not fit.
+    The sparse indexes of a segment that is not written to are read on first use, and rebuilt from the log if
+    they do not fit it.
     """
 
     def __init__(self, place: SegmentFiles, interval: int, file: File) -> None:
@@ -32,22 +32,22 @@ class Segment:
         self._file: File | None = file
         self._indexes: SegmentIndexes | None = None
         self._sealed = False
-        self.checked = True  # whether what was there when it was opened has been; see `scrub`
+        self.checked = True  # whether all that was there at opening is checked; see `scrub`
         self.damage: str | None = None  # what the scrub found
         self.size = 0
         self.next_offset = place.base_offset
         self.transactions = TransactionIndex(place.fs, place.path(files.TXN_INDEX))
         self._newest: int | None = None  # largest timestamp, while the indexes are not loaded
-        self._stop = (place.base_offset, 0)  # the last answer of `position_of`
+        self._stop = (place.base_offset, 0)  # the last result of `position_of`
         self._first_timestamp: int | None = None  # of the first batch, if it is known
 
     @classmethod
     def create(
         cls, fs: FileSystem, directory: str, base_offset: int, interval: int, *, cleaned: bool = False
     ) -> Self:
-        """Make an empty segment; the caller syncs the directory. Raises OSError.
+        """Create an empty segment. The caller syncs the directory. Raises OSError.
 
-        One that is `cleaned` is not in the log yet: see `take_place`.
+        `cleaned`: written by compaction, not in the log yet; see `take_place`.
         """
         place = SegmentFiles(fs, directory, base_offset, files.CLEANED if cleaned else "")
         segment = cls(place, interval, place.create())
@@ -56,7 +56,7 @@ class Segment:
 
     @classmethod
     def open(cls, fs: FileSystem, directory: str, base_offset: int, interval: int) -> Self:
-        """Open what is there. `next_offset` is not known yet: set by `resume`, `trust` or the caller."""
+        """Open a segment that exists. `next_offset` is not known: `resume`, `trust` or the caller sets it."""
         place = SegmentFiles(fs, directory, base_offset)
         file = fs.open(place.path(files.LOG))
         segment = cls(place, interval, file)
@@ -65,7 +65,7 @@ class Segment:
 
     @property
     def file(self) -> File:
-        """The `.log` file; that of a sealed segment is opened when it is needed. Raises OSError."""
+        """The `.log` file. A sealed segment opens it when it is needed. Raises OSError."""
         file = self._file
         if file is None:
             file = self._file = self._place.fs.open(self.path)
@@ -74,19 +74,19 @@ class Segment:
 
     @property
     def path(self) -> str:
-        """Of the `.log` file."""
+        """The path of the `.log` file."""
         return self._place.path(files.LOG)
 
     def paths(self) -> list[str]:
-        """The files a segment may have."""
+        """The paths of all files that a segment may have."""
         return self._place.paths()
 
     def remove(self) -> None:
-        """Remove its files, as far as they are there. Raises OSError."""
+        """Remove the files that exist. Raises OSError."""
         self._place.remove()
 
     def seal(self) -> None:
-        """Nothing is written any more and all is saved: open file and indexes may be let go."""
+        """Note that nothing more is written and all is saved: file and indexes may be closed."""
         self._sealed = True
         self.cool()
 
@@ -96,25 +96,25 @@ class Segment:
         return 16 * len(indexes) if indexes is not None else 0
 
     def cool(self) -> None:
-        """See `warm.Coolable`. The file closes when nobody uses it any more."""
+        """See `warm.Coolable`. The file closes when its last user drops it."""
         if self._sealed:
             self._file = self._indexes = None
 
     def take_place(self) -> None:
-        """The files of a cleaned segment were renamed to those of a segment of the log."""
+        """Note that the files of this cleaned segment now have the names of a segment of the log."""
         self._place.renamed()
         self.indexes.renamed(self._place)
         self.transactions.path = self._place.path(files.TXN_INDEX)
         self.seal()
 
     def retire(self) -> None:
-        """It is not in the log any more. Its file closes when nobody is to sync it any more: one that was
-        rolled a moment ago, and deleted, may have that before it."""
+        """Let go of a segment that has left the log. Its `.log` file closes after the last sync of it,
+        which may still be due if the segment was rolled a moment ago."""
         self.seal()
         self.close()
 
     def close(self) -> None:
-        """Close the files; nothing is saved."""
+        """Close the files without saving anything."""
         self.transactions.close()
         if self._sealed:
             WARM.gone(self)
@@ -125,7 +125,7 @@ class Segment:
 
     @property
     def indexes(self) -> SegmentIndexes:
-        """Of offsets and times, loaded. Raises DamagedBatch, OSError."""
+        """The loaded indexes of offsets and times. Raises DamagedBatch, OSError."""
         indexes = self._indexes
         if indexes is None:
             indexes = self._indexes = self._load_indexes()
@@ -141,27 +141,28 @@ class Segment:
             if self.size and not indexes.times:
                 raise BadIndex(f"{indexes.times.path} is empty, its segment is not")
         except BadIndex:
-            indexes = self._made_anew()
+            indexes = self._rebuilt()
             indexes.note_largest()
         return indexes
 
-    def _made_anew(self) -> SegmentIndexes:
+    def _rebuilt(self) -> SegmentIndexes:
         indexes = self._empty_indexes()
         for position, header in headers(self.file, 0, self.size):
             indexes.note(header, position)
         return indexes
 
     def restart(self) -> None:
-        """Start to take the file as if it were written anew: `adopt` each batch, then `truncate`."""
+        """Begin to read the file as if it were new: `adopt` each batch, then `truncate`."""
         self._indexes = self._empty_indexes()
         self.size, self.next_offset = 0, self.base_offset
 
     def resume(self, point: int, least: int) -> bool:
-        """As `restart`, but go on from a batch below offset `point` that the saved index names.
+        """Like `restart`, but continue from a batch below offset `point` that is in the saved index.
 
-        What the index says of batches below the recovery point was synced before that was written. If it
-        does not fit, or saves reading fewer than `least` bytes, the file is taken from its start. Answers
-        whether an index was saved: it has to be replaced durably, lest it speaks of what was cut off.
+        Index entries for batches below the recovery point were synced before the recovery point was written.
+        If the index does not fit, or saves reading fewer than `least` bytes, the file is read from its start.
+        Returns whether there was a saved index: it must be replaced durably, as it may have entries for
+        batches that were cut off.
         """
         saved, end = self._empty_indexes(), self.size
         self.restart()
@@ -184,17 +185,17 @@ class Segment:
         return True
 
     def rewrite_indexes(self) -> None:
-        """Have the next `save_indexes` write all of them."""
+        """Make the next `save_indexes` write all entries."""
         self.indexes.rewrite()
 
     def adopt(self, header: BatchHeader) -> None:
-        """Take over the batch that lies in the file at `size`."""
+        """Accept the batch that lies in the file at position `size`."""
         self.indexes.note(header, self.size)
         self.size += header.size
         self.next_offset = header.next_offset
 
     def trust(self) -> None:
-        """Find the end of the segment from its indexes and the headers after their last entry.
+        """Find the segment's end from its indexes and the batch headers after their last entry.
 
         For a log that was closed in order. Raises DamagedBatch.
         """
@@ -208,10 +209,10 @@ class Segment:
             indexes.pass_over(header)
             self.next_offset = header.next_offset
         if indexes.times and self.base_offset + indexes.times.values[-1] >= self.next_offset:
-            self._indexes = self._made_anew()
+            self._indexes = self._rebuilt()
 
     def save_indexes(self) -> list[File]:
-        """Write the sparse indexes; answers the files that have to be synced and closed. Raises OSError."""
+        """Write the sparse indexes. Returns the files that must be synced and closed. Raises OSError."""
         return self.indexes.save()
 
     # -- writing -------------------------------------------------------------------------------
@@ -243,9 +244,9 @@ class Segment:
         return next(headers(self.file, position, self.size, HEADER_SIZE))[1]
 
     def append(self, parts: Sequence[Buffer], header: BatchHeader) -> None:
-        """Add a batch, its header already as stored, in one write. Raises OSError; then nothing was added.
+        """Add a batch, its header already as stored, in one write. Raises OSError if nothing was added.
 
-        If even that fails, `LostFile` is raised: the file's content is not known any more.
+        Raises LostFile if a failed write could not be undone: the file's content is not known any more.
         """
         position = self.size
         try:
@@ -273,7 +274,7 @@ class Segment:
     # -- finding -------------------------------------------------------------------------------
 
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """Position and header of the batch that holds `offset`, or the next one if none does."""
+        """Position and header of the batch that contains `offset`, or of the next one if none does."""
         if offset >= self.next_offset:
             return None
         entry = self.indexes.offsets.floor(offset - self.base_offset)
@@ -288,7 +289,7 @@ class Segment:
         return None
 
     def position_of(self, offset: int) -> int:
-        """Position of the first byte that is not below `offset`, which has to be a batch's first."""
+        """Position of the first byte that is not below `offset`, which must be the first of a batch."""
         if offset >= self.next_offset:
             return self.size
         if self._stop[0] != offset:
@@ -312,7 +313,7 @@ class Segment:
     def batches_from(
         self, offset: int, chunk: int = BODIES_CHUNK
     ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Position, header and bytes of each batch from the one that holds `offset` on, CRC checked.
+        """Position, header and bytes of each batch from the one that contains `offset` on, CRC checked.
 
         Raises DamagedBatch.
         """
@@ -323,17 +324,20 @@ class Segment:
     # -- times ---------------------------------------------------------------------------------
 
     def newest(self) -> int:
-        """The largest timestamp of any record, -1 if there is none. Loads no index for it. Raises OSError."""
+        """The largest timestamp of any record, -1 if there is none. Raises OSError.
+
+        Loads the indexes only if the saved time index does not fit.
+        """
         if self._indexes is None and self._newest is None:
             self._newest = self._saved_newest()
         return self.indexes.largest[0] if self._newest is None else self._newest
 
     def _saved_newest(self) -> int | None:
-        """What the last entry of the time index says, which a sealed segment's index ends with."""
+        """The largest timestamp, from the last entry of the saved time index; None if that does not fit."""
         last = last_entry(self._place.fs, self._place.path(files.TIME_INDEX), TIME_ENTRY)
         fits = last is not None and last[0] >= 0 and 0 <= last[1] < self.next_offset - self.base_offset
         return last[0] if last is not None and fits else None
 
 
 class LostFile(OSError):
-    """A write failed and could not be taken back: what the file holds is not known any more."""
+    """A write failed and could not be undone: the file's content is not known any more."""

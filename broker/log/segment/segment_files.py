@@ -1,4 +1,4 @@
-"""The files of one segment: what they are called, made and removed."""
+"""The files of one segment: their names, and how they are created and removed."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from eoslog.broker.ports.ports import File, FileSystem
 
 
 class SegmentFiles:
-    """Of the segment with this base offset; `ending`: of their names until it is in the log."""
+    """The files of the segment at a base offset. `ending`: added to their names until it is in the log."""
 
     def __init__(self, fs: FileSystem, directory: str, base_offset: int, ending: str = "") -> None:
         self.fs, self.base_offset = fs, base_offset
         self._directory, self._ending = directory, ending
 
     def path(self, suffix: str) -> str:
-        """Of the file with this suffix."""
+        """The path of the file with this suffix."""
         return os.path.join(self._directory, files.offset_name(self.base_offset, suffix) + self._ending)
 
     def paths(self) -> list[str]:
-        """The files a segment may have."""
+        """The paths of all files that a segment may have."""
         return [self.path(suffix) for suffix in files.OF_SEGMENT]
 
     def create(self) -> File:
-        """Make empty ones; answers the `.log` file, open. Raises OSError."""
+        """Create empty files. Returns the `.log` file, open. Raises OSError."""
         for suffix in (files.INDEX, files.TIME_INDEX):
             self._create(suffix).close()
         return self._create(files.LOG)
@@ -39,11 +39,11 @@ class SegmentFiles:
         return file
 
     def renamed(self) -> None:
-        """Those of a cleaned segment have taken the names of a segment of the log."""
+        """Note that the files of a cleaned segment now have the names of a segment of the log."""
         self._ending = ""
 
     def remove(self) -> None:
-        """Remove them, as far as they are there. Raises OSError."""
+        """Remove the files that exist. Raises OSError."""
         for path in self.paths():
             if self.fs.exists(path):
                 self.fs.remove(path)

@@ -12,13 +12,13 @@ from eoslog.protocol.batch import BatchHeader
 
 
 class SegmentIndexes:
-    """`offsets`: last offset to position; `times`: timestamp to offset. Offsets in them are relative.
+    """`offsets`: last offset to position. `times`: timestamp to offset. Offsets are relative to the base.
 
     `largest`: the largest timestamp, and the last offset of the first batch that has it.
     """
 
     def __init__(self, place: SegmentFiles, interval: int) -> None:
-        """Empty ones, whatever their files hold; `interval`: index.interval.bytes."""
+        """Begin with empty indexes, whatever is in their files. `interval`: index.interval.bytes."""
         self._fs, self._base, self._interval = place.fs, place.base_offset, interval
         self.offsets = SparseIndex(place.path(files.INDEX), OFFSET_ENTRY)
         self.times = SparseIndex(place.path(files.TIME_INDEX), TIME_ENTRY)
@@ -30,7 +30,7 @@ class SegmentIndexes:
         return len(self.offsets) + len(self.times)
 
     def note(self, header: BatchHeader, position: int) -> None:
-        """Take in a batch, written at `position` under its offset."""
+        """Add a batch that was written at `position`, with its offset set."""
         entry_due = self._since_entry > self._interval
         if entry_due:
             self._since_entry = 0
@@ -40,38 +40,38 @@ class SegmentIndexes:
             self.note_largest()
 
     def pass_over(self, header: BatchHeader) -> None:
-        """Take in a batch that gets no entry of its own."""
+        """Count a batch without giving it an entry."""
         if header.max_timestamp > self.largest[0] and header.count:
             self.largest = (header.max_timestamp, header.last_offset)
         self._since_entry += header.size
 
     def note_largest(self) -> None:
-        """Give the time index the largest timestamp as its last entry, as Kafka does at a roll."""
+        """Add the largest timestamp to the time index as its last entry, as Kafka does at a roll."""
         timestamp, offset = self.largest
         if timestamp >= 0 and (not self.times or timestamp > self.times.keys[-1]):
             self.times.append(timestamp, offset - self._base)
 
     def load(self, size: int, offsets: int) -> None:
-        """Read the files: of a segment of `size` bytes, with so many `offsets`. Raises BadIndex."""
+        """Read the files of a segment of `size` bytes and `offsets` offsets. Raises BadIndex."""
         self.offsets.load(self._fs, size)
         self.times.load(self._fs, offsets)
         self._take_largest()
 
     def begin_tail(self) -> int:
-        """Position of the batch of the last entry: `pass_over` it and all behind it after a `load`."""
+        """The position of the last entry's batch. After a `load`, `pass_over` it and all later batches."""
         self._since_entry = 0
         return self.offsets.values[-1] if self.offsets else 0
 
     def cut_at(self, point: int) -> tuple[int, int] | None:
         """Keep the entries of batches that end below offset `point`.
 
-        Answers position and last offset of the last one, None if there is none.
+        Returns the position and last offset of the last such batch, None if there is none.
         """
         self.offsets.truncate(bisect_left(self.offsets.keys, point - self._base))
         return (self.offsets.values[-1], self._base + self.offsets.keys[-1]) if self.offsets else None
 
     def go_on_at(self, base_offset: int) -> None:
-        """Forget the batch of the last entry, which begins at `base_offset`; `note` puts it in again."""
+        """Drop the last entry, whose batch begins at `base_offset`; `note` adds it again."""
         self.offsets.truncate(len(self.offsets) - 1)
         self.times.truncate(bisect_left(self.times.values, base_offset - self._base))
         self._since_entry = self._interval + 1
@@ -83,16 +83,16 @@ class SegmentIndexes:
             self.largest = (self.times.keys[-1], self._base + self.times.values[-1])
 
     def renamed(self, place: SegmentFiles) -> None:
-        """Their files have other names now."""
+        """Note that the files were renamed."""
         self.offsets.path, self.times.path = place.path(files.INDEX), place.path(files.TIME_INDEX)
 
     def rewrite(self) -> None:
-        """Have the next `save` write all: what the files hold is not known, or wrong."""
+        """Make the next `save` write all: the files' content is not known, or is wrong."""
         self.offsets.rewrite()
         self.times.rewrite()
 
     def save(self) -> list[File]:
-        """Write them; answers the files that have to be synced and closed. Raises OSError."""
+        """Write the files. Returns those that must be synced and closed. Raises OSError."""
         self.note_largest()
         saved = [index.save(self._fs) for index in (self.offsets, self.times)]
         return [file for file in saved if file is not None]

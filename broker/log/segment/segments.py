@@ -1,4 +1,4 @@
-"""The segments of one log in a row: finding and reading across them. No rules, no durability."""
+"""All segments of one log: finding and reading across them. No rules, no durability."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eoslog.protocol.batch import BatchHeader
 class Segments:
     """Segments by ascending base offset, at least one; the last is the active one.
 
-    All reading raises DamagedBatch for bytes that are no batch, OSError where the disk fails.
+    All reads raise DamagedBatch for bytes that are not a batch, OSError if the disk fails.
     """
 
     def __init__(self, segments: list[Segment]) -> None:
@@ -31,42 +31,41 @@ class Segments:
 
     @property
     def active(self) -> Segment:
-        """The one that is written to."""
+        """The segment that is written to."""
         return self._segments[-1]
 
     def add(self, segment: Segment) -> None:
-        """Make this empty segment, which begins where the log ends, the active one."""
+        """Make this empty segment the active one. It begins where the log ends."""
         self._segments.append(segment)
 
     def holds(self, run: list[Segment]) -> bool:
-        """Whether these segments are in the log, side by side, sealed."""
+        """Whether these segments are in the log, next to each other, none of them active."""
         at = self._number(run[0].base_offset)
         return self._segments[at : at + len(run)] == run and self.active not in run
 
     def replace(self, old: list[Segment], new: Segment) -> None:
-        """Put a segment in place of some that the log `holds`."""
+        """Replace segments that the log `holds` by a new one."""
         at = self._number(old[0].base_offset)
         self._segments[at : at + len(old)] = [new]
 
     def drop_first(self, count: int) -> list[Segment]:
-        """Take the oldest segments out, but never the active one; answers them, still open."""
+        """Take out the `count` oldest segments, never the active one. Returns them, still open."""
         gone = self._segments[:count]
         self._segments = self._segments[count:]
         return gone
 
     def _number(self, offset: int) -> int:
-        """Which segment holds an offset that is in the log."""
+        """The number of the segment that contains an offset of the log."""
         if offset >= self._segments[-1].base_offset:
             return len(self._segments) - 1
         return max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
 
     def read(self, offset: int, bound: int, max_bytes: int, min_one: bool, gaps: bool) -> tuple[bytes, int]:
-        """Bytes from the batch that holds `offset`, which is below `bound`, and an offset above all their
-        records.
+        """Bytes from the batch that contains `offset` on, and an offset above all their records.
 
-        At most `max_bytes`, though the whole first batch with `min_one`; of one segment; nothing of a
-        batch that begins at `bound` or above. The last batch may be cut. A segment that nobody has checked
-        since it was opened is checked as far as it is read. `gaps`: compaction may have left some.
+        `offset` is below `bound`. At most `max_bytes`, but the whole first batch with `min_one`; from one
+        segment; nothing of a batch that begins at `bound` or above. The last batch may be cut. If the segment
+        is not checked since it was opened, the bytes read are checked. `gaps`: compaction may have left gaps.
         """
         segment = self._segments[self._number(offset)]
         found = segment.locate(offset)
@@ -92,9 +91,8 @@ class Segments:
         )
 
     def aborted(self, offset: int, upper: int) -> list[tuple[int, int]]:
-        """Aborted transactions with their marker at `offset` or above and their first record below `upper`.
-
-        As (producer id, first offset).
+        """(producer id, first offset) of the aborted transactions with their marker at `offset` or above and
+        their first record below `upper`.
         """
         found: list[tuple[int, int]] = []
         for segment in self._segments[self._number(offset) :]:
@@ -105,7 +103,7 @@ class Segments:
         return found
 
     def offset_for(self, timestamp: int, start: int, below: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record of at least `timestamp`, from `start`, under `below`."""
+        """(timestamp, offset) of the first record at or after `timestamp`, from `start` to below `below`."""
         for segment in self._segments[self._number(start) :]:
             if segment.base_offset >= below:
                 return None
@@ -115,7 +113,7 @@ class Segments:
         return None
 
     def max_timestamp(self, start: int, below: int) -> tuple[int, int] | None:
-        """As `offset_for`, of the largest timestamp there is from `start` on, under `below`."""
+        """Like `offset_for`, for the largest timestamp from offset `start` to below `below`."""
         best: tuple[int, int] | None = None
         for segment in self._segments[self._number(start) :]:
             if segment.base_offset >= below:
@@ -127,7 +125,7 @@ class Segments:
         return best
 
     def epoch_at(self, offset: int) -> int | None:
-        """The leader epoch of the batch that holds `offset`, or of the next one; None if there is none."""
+        """The leader epoch of the batch that contains `offset`, or of the next one; None if there is none."""
         for segment in self._segments[self._number(offset) :]:
             found = segment.locate(offset)
             if found is not None:
@@ -148,7 +146,7 @@ class Segments:
         return later
 
     def batches(self, start: int, gaps: bool) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Whole batches from the one that holds `start` to the end, CRC checked, none left out."""
+        """Whole batches from the one that contains `start` to the end, CRC checked. None may be missing."""
         before = start
         for segment in self._segments[self._number(start) :]:
             for position, header, data in segment.batches_from(max(start, segment.base_offset)):
@@ -160,6 +158,6 @@ class Segments:
                 raise self._ends_early(segment, before)
 
     def close(self) -> None:
-        """Close all files; nothing is saved."""
+        """Close all files without saving anything."""
         for segment in self._segments:
             segment.close()

@@ -1,4 +1,4 @@
-"""What a log needs of its topic's configs, by Kafka's names, with the broker's options as defaults."""
+"""The configs of a topic that its logs need, by Kafka's names, with the broker's options as defaults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NEVER = 2**63 - 1
 
 @dataclass(frozen=True)
 class LogSettings:
-    """Sizes in bytes, times in ms; -1 for retention: without limit."""
+    """Sizes in bytes, times in ms. Retention of -1: no limit."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * _DAY
@@ -65,5 +65,5 @@ class LogSettings:
 
     @property
     def roll_after_ms(self) -> int:
-        """The largest span of a segment's timestamps: what must be compacted by then cannot stay active."""
+        """The largest span of a segment's timestamps. The active segment is not compacted, so it must end."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacted else self.segment_ms

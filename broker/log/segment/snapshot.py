@@ -1,9 +1,9 @@
 """Producer state on disk: Kafka's `.snapshot` file, version 1 (message ProducerSnapshot).
 
-Kafka writes one entry a producer, its last batch. Here each remembered batch is an entry, the oldest
-first: Kafka's reader lets the last entry of a producer id win, and ours gets all of them back, so a
-batch that is sent again after a restart is still known. A batch of an ended transaction, which cannot be
-repeated, has the offset delta -1.
+Kafka writes one entry per producer: its last batch. Here each remembered batch is an entry, oldest first.
+Kafka's reader uses the last entry of a producer id. Ours reads all of them, so a batch that is sent again
+after a restart is recognized. A batch of an ended transaction, which cannot be sent again, has the offset
+delta -1.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 
 
 class BadSnapshot(ValueError):
-    """A snapshot file that is torn or not of version 1."""
+    """A snapshot file is torn, or not of version 1."""
 
 
 def encode(states: Iterable[ProducerState]) -> bytes:
-    """Make a snapshot file's content."""
+    """The content of a snapshot file."""
     entries = [
         _ENTRY.pack(
             state.producer_id,
@@ -54,7 +54,7 @@ def encode(states: Iterable[ProducerState]) -> bytes:
 def decode(data: bytes) -> list[ProducerState]:
     """Read a snapshot file. Raises BadSnapshot."""
     if len(data) < _HEAD.size:
-        raise BadSnapshot(f"snapshot of {len(data)} bytes has no head")
+        raise BadSnapshot(f"snapshot of {len(data)} bytes has no header")
     version, crc, count = _HEAD.unpack_from(data)
     if version != VERSION or crc != crc32c([data[_CRC_FROM:]]):
         raise BadSnapshot(f"snapshot of version {version} is not of version {VERSION}, or its CRC is wrong")
@@ -74,7 +74,7 @@ def decode(data: bytes) -> list[ProducerState]:
 
 
 def save(fs: FileSystem, directory: str, offset: int, states: Iterable[ProducerState]) -> None:
-    """Write the snapshot of a log that ends at `offset`; the caller syncs the directory. Raises OSError."""
+    """Write the snapshot of a log that ends at `offset`. The caller syncs the directory. Raises OSError."""
     path = os.path.join(directory, files.offset_name(offset, files.SNAPSHOT))
     files.write_whole(fs, path, encode(states), sync_dir=False)
 

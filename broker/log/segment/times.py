@@ -1,4 +1,4 @@
-"""Finding a record of a segment by its timestamp."""
+"""Finds a record of a segment by its timestamp."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from eoslog.protocol.plain_records import iter_records
 
 
 def first_at_or_after(segment: Segment, timestamp: int, start: int, below: int) -> tuple[int, int] | None:
-    """(timestamp, offset) of the first record of at least `timestamp`, from `start`, under `below`."""
+    """(timestamp, offset) of the first record at or after `timestamp`, from `start` to below `below`."""
     if segment.newest() < timestamp:
         return None
     entry = segment.indexes.times.floor(timestamp)
@@ -37,7 +37,7 @@ def _record_from(
 
 
 def largest(segment: Segment, start: int, below: int) -> tuple[int, int] | None:
-    """As `first_at_or_after`, of the largest timestamp there is from `start` on, under `below`."""
+    """Like `first_at_or_after`, for the largest timestamp from offset `start` to below `below`."""
     best, offset = segment.indexes.largest
     if not start <= offset < below:
         end = segment.position_of(below)

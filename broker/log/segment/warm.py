@@ -1,7 +1,8 @@
-"""Which sealed segments have their file open and their indexes in memory: the ones read most recently.
+"""Keeps the file open and the indexes in memory only for the sealed segments that were read most recently.
 
-A log of any age and length so takes a bounded number of open files and a bounded amount of memory. What is
-let go is opened again when it is asked for. One for the process: that is what the bounds are about.
+So logs of any age and length take a bounded number of open files and a bounded amount of memory. A segment
+that was closed is opened again on its next use. There is one cache for the process, as the bounds are the
+process's.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ MOST_BYTES = 48 << 20
 
 
 class Coolable(Protocol):
-    """What is kept of a segment."""
+    """A segment as the cache sees it."""
 
     def weight(self) -> int:
         """Bytes of its indexes in memory, about."""
 
     def cool(self) -> None:
-        """Let go of file and indexes; whoever uses them at this moment may go on."""
+        """Drop the file and the indexes. Code that is using them now may continue to do so."""
 
 
 class Warm:
-    """The segments in the order of their last use."""
+    """The cached segments, in the order of their last use."""
 
     def __init__(self, most_segments: int, most_bytes: int) -> None:
         self._most_segments, self._most_bytes = most_segments, most_bytes
@@ -37,7 +38,7 @@ class Warm:
         return len(self._segments)
 
     def used(self, segment: Coolable) -> None:
-        """A segment has opened its file, or loaded its indexes, or is read again."""
+        """Note that a segment has opened its file, loaded its indexes, or was read again."""
         weight = segment.weight()
         with self._lock:
             self._bytes += weight - self._segments.pop(segment, 0)
@@ -50,7 +51,7 @@ class Warm:
                 oldest.cool()
 
     def gone(self, segment: Coolable) -> None:
-        """A segment was closed."""
+        """Drop a segment that was closed."""
         with self._lock:
             self._bytes -= self._segments.pop(segment, 0)
 

@@ -1,1 +1,1 @@
-"""What goes on beside requests: retention, cleaning, scrubbing, the return of partitions, backups."""
+"""Background work: retention, compaction, scrubbing, bringing partitions back online, backups."""

@@ -1,14 +1,15 @@
-"""The broker's part in a backup: all that its data directory holds at one instant, to be copied at leisure.
+"""The broker's part of a backup: it freezes the state of its data directory at one instant, to be copied.
 
-Who wants a backup (`eoslog backup`) makes `.backup` in the data directory with a locked file `lock` in it,
-and keeps the lock until it is done; the broker removes what is not locked. The broker gives the files of each
-log a second name in there, one partition after another. Then, in one turn of its event loop, it does so again
-for what has changed, adds the small files, and notes the length of each file that is written to. Nobody
-writes in that turn: it is the instant. The other side copies the files, and of those only so much.
+The client (`eoslog backup`) creates `.backup` in the data directory with a locked file `lock` in it, and
+keeps the lock until it is done. The broker removes a `.backup` that is not locked. The broker links the files
+of each log into it, one partition after another. Then, in one turn of its event loop, it links again what has
+changed, links the small files, and notes the length of each file that is written to. Nothing is written in
+that turn, so it is the instant of the backup. The client then copies the files, and of a file that is written
+to only the noted length.
 
-A broker that starts with the copy sees what `kill -9` at that instant would have left. As after a crash, what
-is made of the logs may know more: of a transaction index only that is believed which a snapshot of the
-producers, which is older, has seen; the sparse indexes of the segment that is written to are left out.
+A broker that starts from the copy finds what `kill -9` at that instant would have left. As after a crash,
+files derived from a log may be newer than the log: a start uses a transaction index only up to the last
+snapshot of the producers, which is older; the sparse indexes of the active segment are not copied.
 """
 
 from __future__ import annotations
@@ -32,35 +33,35 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 BACKUP_INTERVAL_MS = 500
-"""How often the broker looks whether somebody wants one."""
+"""How often the broker checks whether a backup is requested."""
 
 DIRECTORY, LOCK, ANSWER = ".backup", "lock", "answer.json"
 UNUSED = f"{DIRECTORY}-"
-"""How directories begin that are none yet, or none any more; the next start removes what a kill has left."""
+"""Prefix of directories that are not a backup yet, or no longer. A start removes those that a kill left."""
 _LEFT_OUT = frozenset({".lock", files.CLEAN_SHUTDOWN})
 
 
 class CannotBackUp(Exception):
-    """There is no backup to be had now; the text says why."""
+    """No backup is possible now. The message says why."""
 
 
 class _Linked(NamedTuple):
-    """What of a partition has a second name."""
+    """The files of a partition that are linked."""
 
     segments: list[Segment]
-    aborted: bool  # the transaction index of the active one is there
+    aborted: bool  # whether the active segment has a transaction index
 
 
 class Backups:
-    """All on the event loop."""
+    """Answers requests for a backup, on the event loop."""
 
     def __init__(self, fs: FileSystem, root: str, partitions: Partitions, clock: Clock) -> None:
-        """`root`: the data directory; `partitions` gives all that exist when it is called."""
+        """`root`: the data directory. `partitions` returns all partitions that exist at the time."""
         self._fs, self._root, self._partitions, self._clock = fs, root, partitions, clock
         self._place = os.path.join(root, DIRECTORY)
 
     async def look(self) -> None:
-        """Do what is wanted, if anything is. Raises OSError."""
+        """Prepare a backup if one is requested, and remove one that is done. Raises OSError."""
         if not self._fs.exists(self._place):
             return
         if not self._is_wanted():
@@ -69,7 +70,7 @@ class Backups:
             await self._answer()
 
     def _is_wanted(self) -> bool:
-        """Whether who has asked is there still."""
+        """Whether the client still holds its lock."""
         try:
             self._fs.lock(os.path.join(self._place, LOCK)).close()
         except BlockingIOError:
@@ -103,11 +104,11 @@ class Backups:
         return linked
 
     def _link(self, partition: Partition) -> _Linked:
-        """Give all files of a partition that a start may need a second name."""
+        """Link all files of a partition that a start may need."""
         if partition.offline is not None:
             raise CannotBackUp(
-                f"partition {partition} is offline ({partition.offline}). Mend that first; or stop the "
-                "broker, and what there is can be backed up"
+                f"partition {partition} is offline ({partition.offline}). Repair it first; or stop the "
+                "broker, and back up its files as they are"
             )
         name, segments = os.path.basename(partition.directory), partition.segments
         place = os.path.join(self._place, name)
@@ -135,7 +136,7 @@ class Backups:
         self._fs.link(os.path.join(directory, name), os.path.join(place, name))
 
     def _note(self, linked: dict[Partition, _Linked]) -> dict[str, dict[str, int]]:
-        """By partition the bytes of the files that are written to. Nobody else has a turn meanwhile."""
+        """The sizes of the files that are written to, by partition. Nothing else runs meanwhile."""
         present = [partition for partition in self._partitions() if not partition.closed]
         sizes = {os.path.basename(one.directory): self._sizes(one, linked) for one in present}
         for name in self._fs.list(self._root):

@@ -1,6 +1,6 @@
-"""Runs compaction: picks the log that needs it most, has a thread do the work, takes the result over.
+"""Runs compaction: picks the log that needs it most, does the work in a thread, puts the result into the log.
 
-A run that fails leaves the log as it was; it is said once, and tried again in the next round.
+A run that fails leaves the log as it was. The error is logged once, and the next round tries again.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ _LOG = logging.getLogger(__name__)
 
 
 class Cleaner:
-    """One run at a time, in one thread that is made with the first."""
+    """Does one run at a time, in one thread, which the first run starts."""
 
     def __init__(self, fs: FileSystem, partitions: Partitions, clock: Clock, config: BrokerConfig) -> None:
-        """`partitions` gives all that exist when it is called."""
+        """`partitions` returns all partitions that exist at the time."""
         self._fs, self._partitions, self._clock, self._config = fs, partitions, clock, config
         self._stop = threading.Event()
         self._pool: ThreadPoolExecutor | None = None
         self._failed: set[Partition] = set()
 
     async def clean(self) -> None:
-        """Compact all logs that need it: each log.cleaner.backoff.ms, unless log.cleaner.enable is false."""
+        """Compact all logs that need it, if log.cleaner.enable is set. Called each log.cleaner.backoff.ms."""
         if not self._config.storage.cleaner_enable:
             return
         done: set[Partition] = set()
         self._failed = {partition for partition in self._failed if not partition.closed}
-        while (partition := self._filthiest(done)) is not None and not self._stop.is_set():
+        while (partition := self._dirtiest(done)) is not None and not self._stop.is_set():
             done.add(partition)
             try:
                 await self._run(partition)
             except (DamagedBatch, CorruptBatch, KafkaError, ValueError, OSError) as error:
-                self._say_once(partition, error)
+                self._log_once(partition, error)
             else:
                 self._failed.discard(partition)
 
-    def _filthiest(self, done: set[Partition]) -> Partition | None:
-        """Of the others the one that needs it most."""
+    def _dirtiest(self, done: set[Partition]) -> Partition | None:
+        """The partition, not among `done`, that needs compaction most; None if none does."""
         found: list[tuple[Dirt, Partition]] = []
         for partition in self._partitions():
             if partition in done:
@@ -62,20 +62,20 @@ class Cleaner:
                 dirt = partition.compacting.dirt(self._clock.now_ms())
             except (DamagedBatch, OSError) as error:
                 done.add(partition)
-                self._say_once(partition, error)
+                self._log_once(partition, error)
             else:
                 if dirt is not None:
                     found.append((dirt, partition))
         return max(found, key=lambda entry: entry[0])[1] if found else None
 
-    def _say_once(self, partition: Partition, error: Exception) -> None:
+    def _log_once(self, partition: Partition, error: Exception) -> None:
         text = str(error) or repr(error)
         level = logging.DEBUG if partition in self._failed or partition.closed else logging.ERROR
         _LOG.log(level, "partition %s is not compacted and stays as it is: %s", partition, text)
         self._failed.add(partition)
 
     async def _run(self, partition: Partition) -> None:
-        from eoslog.broker.log.compaction.cleaning import Run, Stopped  # with it come NumPy and pyarrow
+        from eoslog.broker.log.compaction.cleaning import Run, Stopped  # loads NumPy and pyarrow
 
         plan = partition.compacting.plan(self._clock.now_ms())
         run = Run(self._fs, plan, self._config.storage.cleaner_dedupe_buffer_size, self._stop)
@@ -95,7 +95,7 @@ class Cleaner:
             partition.compacting.cleaned_up_to(end)
             before = sum(source.size for source in plan.sources)
             _LOG.info(
-                "partition %s is compacted up to %d; it was %d bytes until there", partition, end, before
+                "partition %s is compacted up to offset %d; before, that was %d bytes", partition, end, before
             )
 
     def _take_over(self, partition: Partition, new: Segment, group: list[Source]) -> bool:
@@ -109,7 +109,7 @@ class Cleaner:
         return taken
 
     def close(self) -> None:
-        """End what runs; what it wrote goes at the next start."""
+        """Stop the run, if there is one. The next start removes what it wrote."""
         self._stop.set()
         if self._pool is not None:
             self._pool.shutdown()

@@ -1,9 +1,9 @@
-"""Looks for damage in what a start does not read: after an orderly end that is every segment, after a crash
-those before the recovery point.
+"""Looks for damage in the segments that a start does not read: after an orderly shutdown all of them, after a
+crash those before the recovery point.
 
-Each segment is read once in a life of the broker, slowly and in a thread, and every batch's CRC, order and
-offsets are checked. Until that is done whoever reads it checks as much as is read (`segments.read`): readers
-get an error at once. The scrub finds damage where nobody reads, and spares readers the work.
+Each segment is read once in a run of the broker, slowly and in a thread, and every batch's CRC, order and
+offsets are checked. Until then each read checks the bytes that it reads (`segments.read`), so readers get an
+error at once. The scrub finds damage where nobody reads, and saves readers the checks.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 SCRUB_INTERVAL_MS = 10_000
-"""How often segments that nobody has checked are looked for; the first time so long after the start."""
+"""How often the scrub looks for unchecked segments; also the time from the start to the first scrub."""
 
 
 class Stopped(Exception):
-    """The scrub was asked to end before it was done."""
+    """The scrub was stopped before it was done."""
 
 
 def check(fs: FileSystem, one: Unchecked, pause: Pause) -> None:
-    """Read it. Raises DamagedBatch, OSError, Stopped."""
+    """Read a segment and check its batches. Raises DamagedBatch, OSError, Stopped."""
     file, before, paused = fs.open(one.path), one.base, 0
     try:
         for position, header, _ in batches(file, 0, one.size):
@@ -54,14 +54,14 @@ def check(fs: FileSystem, one: Unchecked, pause: Pause) -> None:
 
 
 class Pause:
-    """Holds reading down to a rate; called after so many bytes. Raises Stopped."""
+    """Limits reading to a rate. Called after each piece that was read. Raises Stopped."""
 
     def __init__(self, bytes_per_second: int, stop: threading.Event) -> None:
         self._rate, self._stop = bytes_per_second, stop
         self._due = time.monotonic()
 
     def __call__(self, size: int) -> None:
-        """Wait until so many bytes more may have been read."""
+        """Wait as long as reading `size` bytes may take at the rate."""
         now = time.monotonic()
         self._due = max(self._due, now - 1) + size / self._rate
         if self._stop.wait(max(0.0, self._due - now)):
@@ -69,17 +69,17 @@ class Pause:
 
 
 class Scrubber:
-    """One segment at a time, in one thread that is made with the first."""
+    """Checks one segment at a time, in one thread, which the first one starts."""
 
     def __init__(self, fs: FileSystem, partitions: Partitions, config: BrokerConfig) -> None:
-        """`partitions` gives all that exist when it is called."""
+        """`partitions` returns all partitions that exist at the time."""
         self._fs, self._partitions, self._config = fs, partitions, config
         self._stop = threading.Event()
         self._pool: ThreadPoolExecutor | None = None
 
     async def scrub(self) -> None:
-        """Check all that nobody has checked: each `SCRUB_INTERVAL_MS`, unless log.scrub.bytes.per.second is
-        0."""
+        """Check all unchecked segments. Called every `SCRUB_INTERVAL_MS`; does nothing if
+        log.scrub.bytes.per.second is 0."""
         rate = self._config.storage.scrub_bytes_per_second
         if not rate:
             return
@@ -99,7 +99,7 @@ class Scrubber:
             )  # fmt: skip
 
     async def _check(self, partition: Partition, segment: Segment, one: Unchecked, pause: Pause) -> bool:
-        """Whether it is whole, or not in the log any more."""
+        """Whether the segment is undamaged, or no longer in the log."""
         pool = self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="scrub")
         try:
             await asyncio.get_running_loop().run_in_executor(pool, check, self._fs, one, pause)
@@ -116,7 +116,7 @@ class Scrubber:
         return True
 
     def close(self) -> None:
-        """End what runs."""
+        """Stop the scrub, if it is running."""
         self._stop.set()
         if self._pool is not None:
             self._pool.shutdown()

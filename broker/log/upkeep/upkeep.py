@@ -1,7 +1,7 @@
-"""What is done to all logs now and then: retention, removal of files out of use, progress for the next start,
-the return of what a failing disk has taken offline.
+"""Periodic work on all logs: retention, removal of unused files, saving progress for the next start, bringing
+back partitions that a failed disk took offline.
 
-A partition whose disk fails is logged and left as it is; the next round tries again.
+If the disk fails, the partition is logged and left as it is. The next round tries again.
 """
 
 from __future__ import annotations
@@ -22,41 +22,42 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 REMOVE_INTERVAL_MS = 10_000
-"""How often files that are out of use are looked for."""
+"""How often unused files are removed."""
 
 BUSY_INTERVAL_MS, BUSY, IDLE = 1000, 64 << 20, 1 << 20
-"""`save_progress` is called at this interval for so many bytes, and with each checkpoint for fewer."""
+"""`save_progress` is called at this interval with `BUSY` bytes, and with `IDLE` bytes at each checkpoint."""
 
 RETURN_INTERVAL_MS = 5000
-"""How often partitions that are offline are looked at: whether the disk works again."""
+"""How often the broker tries to bring offline partitions back."""
 
 T = TypeVar("T")
 Partitions = Callable[[], Iterable["Partition"]]
 
 
 class Upkeep:
-    """All on the event loop, which goes on with other things between two partitions."""
+    """Runs on the event loop, which can do other work between two partitions."""
 
     def __init__(self, partitions: Partitions, clock: Clock) -> None:
-        """`partitions` gives all that exist when it is called."""
+        """`partitions` returns all partitions that exist at the time."""
         self._partitions, self._clock = partitions, clock
-        self._refusals: dict[Partition, str] = {}  # why each is offline still, as it was logged last
+        self._refusals: dict[Partition, str] = {}  # why each is still offline, as last logged
 
     async def retain(self) -> None:
-        """Remove what retention lets go: each log.retention.check.interval.ms."""
+        """Remove the segments that retention allows. Called every log.retention.check.interval.ms."""
         for partition in list(self._partitions()):
             try:
                 removed = partition.retain(self._clock.now_ms())
             except (KafkaError, OSError) as error:
-                _LOG.error("partition %s keeps segments that should go: %s", partition, error)
+                _LOG.error("partition %s: segments past retention could not be removed: %s", partition, error)
                 continue
             if removed:
                 await asyncio.sleep(0)
 
     async def save_progress(self, least: int) -> bool:
-        """Save what spares a start after a crash the reading of `least` bytes of a log; True if any was.
+        """Save the progress of each log of which a start after a crash would read `least` bytes or more.
 
-        The recovery points are to be written after it, as only what is below them will be trusted.
+        Returns whether there was one. Write the recovery points afterwards: a start trusts only what is below
+        them.
         """
         busy = [partition for partition in self._partitions() if partition.progress.unchecked >= least]
         for partition in busy:
@@ -70,17 +71,17 @@ class Upkeep:
         return bool(busy)
 
     async def remove_files(self) -> None:
-        """Remove the files of segments that went file.delete.delay.ms ago."""
+        """Remove the files of segments that left the log file.delete.delay.ms ago."""
         for partition in list(self._partitions()):
             try:
                 partition.remove_files(self._clock.now_ms())
             except OSError as error:
-                _LOG.error("partition %s: a file of a removed segment stays for now: %s", partition, error)
+                _LOG.error("partition %s: cannot remove a file of a removed segment: %s", partition, error)
 
     async def bring_back(self, on_return: Callable[[Partition], None]) -> None:
-        """Try to open again what is offline; `on_return` is called before anybody else sees it online.
+        """Try to reopen offline partitions. `on_return` is called before anything else sees one online.
 
-        Each `RETURN_INTERVAL_MS`. A log that turns out to be damaged stays offline until the next start.
+        Called every `RETURN_INTERVAL_MS`. A log that is found damaged stays offline until the next start.
         """
         for partition in [p for p in self._partitions() if p.may_return and not p.closed]:
             try:
@@ -105,15 +106,15 @@ class Upkeep:
         self._refusals = {p: text for p, text in self._refusals.items() if p.may_return and not p.closed}
 
     def _stays(self, partition: Partition, error: OSError) -> None:
-        """Say why, unless that was said before."""
+        """Log why the partition is still offline, unless that was the last thing logged about it."""
         if self._refusals.get(partition) != str(error):
             self._refusals[partition] = str(error)
-            _LOG.warning("partition %s is offline still: %s", partition, error)
+            _LOG.warning("partition %s is still offline: %s", partition, error)
 
 
 async def _in_thread(job: Callable[[], T]) -> T:
-    """Run it to its end, also if we are cancelled: when the broker has ended and given its lock back, nothing
-    of it may touch a file that is the next one's."""
+    """Run `job` to its end even if this task is cancelled: once the broker has released its lock, none of its
+    threads may touch files of the next broker."""
     running = asyncio.get_running_loop().run_in_executor(None, job)
     try:
         return await asyncio.shield(running)

@@ -75,7 +75,7 @@ def test_a_damaged_batch_before_valid_ones_keeps_the_partition_offline(
     (finding,) = disk.report
     assert (finding.path, finding.position, finding.offset) == (f"{DIRECTORY}/{LOG}", where, 2)
     assert f"{DIRECTORY}/{LOG}, position {where}" in caplog.text
-    assert "Put the file back from a copy" in caplog.text
+    assert "Restore the file from a copy" in caplog.text
     for refused in (
         lambda: partition.append(batch(b"x"), now_ms=NOW),
         lambda: partition.read(0, 100, committed=False),

@@ -147,7 +147,7 @@ def test_while_the_disk_fails_it_stays_offline_and_says_so_once(caplog: pytest.L
                 await upkeep.bring_back(lambda _: None)
 
         asyncio.run(run())
-    assert caplog.text.count("is offline still") == 1 and partition.offline is not None
+    assert caplog.text.count("is still offline") == 1 and partition.offline is not None
     assert not [name for name in disk.fs.list("/data/t-0") if "probe" in name]
     heal(disk)
     assert bring_back(partition) == [partition]

@@ -410,5 +410,5 @@ def test_a_damaged_log_start_file_stops_the_start(fs: FakeFileSystem) -> None:
     inode = fs.find(f"{DATA}/log-start-offset-checkpoint")
     assert isinstance(inode, Inode)
     inode.data[0:1] = b"9"
-    with pytest.raises(DataDirError, match="deleted may be seen again"):
+    with pytest.raises(DataDirError, match="deleted records may be visible again"):
         opened(fs)
