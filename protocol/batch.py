@@ -33,10 +33,10 @@ _STORED_START = struct.Struct(">qii")
 _MAGIC_AT = 16
 _CRC_AT = 17
 _CRC_FROM = 21  # the first byte that the CRC covers
-# How headers are found among other bytes: by their magic, with the first bytes of an offset, a leader epoch
-# that is not negative before it, and of the attributes after it.
+# Finds headers among other bytes: the magic 2; before it the zero bytes that begin an offset, and a leader
+# epoch that is not negative; after it the zero byte that begins the attributes.
 _LIKE_A_HEADER = re.compile(rb"(?s)\x02(?<=\x00\x00.{10}[\x00-\x7f].{3}\x02)(?=.{4}\x00)")
-STORED_START = _MAGIC_AT  # bytes of `stored_start`; the rest of a batch is stored as it came
+STORED_START = _MAGIC_AT  # bytes of `stored_start`; the rest of a batch is stored unchanged
 _LOG_OVERHEAD = 12  # base offset and length: `length` does not count them
 
 CODEC_MASK = 0x07
@@ -151,12 +151,12 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def magic_of(buf: Buffer) -> int | None:
-    """The magic that a batch of any version has at this place; None if `buf` ends before it."""
+    """The magic, which is at the same position in every version of a batch; None if `buf` ends before it."""
     return buf[_MAGIC_AT] if len(buf) > _MAGIC_AT else None
 
 
 def likely_headers(buf: bytes) -> Iterator[int]:
-    """Positions of bytes that look like a header, wherever they lie; each may be none, see `read_header`."""
+    """Positions of bytes that look like a header, which may not be one: see `read_header`."""
     return (hit.start() - _MAGIC_AT for hit in _LIKE_A_HEADER.finditer(buf, _MAGIC_AT))
 
 
@@ -237,7 +237,7 @@ def seal(section: Sequence[Buffer], header: BatchHeader) -> bytes:
 
 
 def length_with(section_size: int) -> int:
-    """The `length` of a batch whose records section has so many bytes."""
+    """The `length` of a batch whose records section has `section_size` bytes."""
     return HEADER_SIZE - _LOG_OVERHEAD + section_size
 
 
@@ -253,7 +253,7 @@ def with_append_time(batch: memoryview, header: BatchHeader, now_ms: int) -> tup
 
 
 def stored_start(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
-    """The bytes before the magic of a batch as it is stored: base offset, length, leader epoch."""
+    """The bytes before the magic of a stored batch: base offset, length, leader epoch."""
     return _STORED_START.pack(base_offset, header.length, leader_epoch)
 
 

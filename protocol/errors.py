@@ -77,7 +77,7 @@ def class_of(code: ErrorCode) -> type[KafkaError]:
 
 @cache
 def _both(cls: Any, code: ErrorCode) -> Any:
-    """The class of errors with this code that are made as `cls`."""
+    """The class of an error with this code that is made by calling `cls`."""
     own = class_of(code)
     if issubclass(own, cls) or issubclass(cls, own):
         return own if cls is KafkaError else cls

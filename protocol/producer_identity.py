@@ -16,4 +16,4 @@ class ProducerIdentity(NamedTuple):
 
 
 NOBODY = ProducerIdentity(-1, -1)
-"""What stands where there is no producer."""
+"""The identity if there is no producer."""

@@ -28,18 +28,18 @@ else:
 __all__ = ["Buffer", "Given", "Message", "ProtocolError", "Schema"]
 
 Message = dict[str, Any]
-"""A message of whatever kind, for what serves all kinds alike; `typed/` has a type for each."""
+"""A message of any kind, for code that treats all kinds alike; `typed/` has a type for each."""
 
 Given: TypeAlias = "Draft | Callable[[Never], Draft]"
-"""A draft beside the API or schema that says of which type: mypy gives a dict display that type only where
-the parameter could be a function, too. None can be called, so none is ever meant."""
+"""A draft whose type follows from the API or schema passed with it: mypy infers that type for a dict display
+only if the parameter could be a function, too. No such function can be called, so none is ever passed."""
 
 _CUT = (struct.error, IndexError)
 _MISFIT = (struct.error, TypeError, AttributeError, ValueError, OverflowError)
 
 
 class Schema(Generic[Read, Draft]):
-    """One kind of message: of type `Read` as it is read, and `Draft` to be written.
+    """One kind of message: it has type `Read` when read, and type `Draft` to be written.
 
     Values are plain: int, bool, str, bytes, float, lists and dicts; a topic id is 16 bytes; records are a
     memoryview of the bytes read, or any buffer or list of buffers to write.

@@ -60,7 +60,7 @@ def topics(cluster: Cluster, names: Iterable[str] | None = None) -> dict[str, To
         answer = cluster.any_broker().call(METADATA, body, max_version=_BY_NAME)
         found = {}
         for topic in answer["topics"]:
-            name = topic["name"] or ""  # null for an unknown id alone, and none is asked for
+            name = topic["name"] or ""  # null only for an unknown id, and this asks by name
             check(topic["error_code"], f"topic {name}")
             partitions = {part["partition_index"]: part for part in topic["partitions"]}
             found[name] = Topic(
