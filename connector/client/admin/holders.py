@@ -48,14 +48,14 @@ class Holder:
         if self.hangs or self.found is None:
             topic, partition = self.producer.where
             return (
-                "no coordinator will end it, as far as this user may see (Describe on its transactional id); "
+                "no coordinator will end it, as far as this user can see (Describe on its transactional id); "
                 f"if nobody ends it, eoslog transactions abort --topic {topic} --partition {partition} "
                 f"--start-offset {self.producer.start}"
             )
         if self.found.state in _BEING_ENDED:
             return (
-                "its coordinator is ending it, as soon as all partitions' leaders answer: if that takes more "
-                "than some seconds, look after the brokers"
+                "its coordinator is ending it, and waits for its partitions' leaders: if that takes more "
+                "than some seconds, check the brokers"
             )
         if not self.sealed:
             return (
