@@ -49,7 +49,7 @@ class Holder:
             topic, partition = self.producer.where
             return (
                 "no coordinator will end it, as far as this user can see (Describe on its transactional id); "
-                f"if nobody ends it, eoslog transactions abort --topic {topic} --partition {partition} "
+                f"to end it, eoslog transactions abort --topic {topic} --partition {partition} "
                 f"--start-offset {self.producer.start}"
             )
         if self.found.state in _BEING_ENDED:
@@ -59,14 +59,14 @@ class Holder:
             )
         if not self.sealed:
             return (
-                "it ends when its producer ends it, or its time-out does; if it is to end now, "
+                "it ends when its producer or its time-out ends it; to end it now, "
                 f"eoslog transactions abort --transactional-id {self.name}"
             )
-        who = "whoever began it ends it" if self.sink is None else (
+        who = "the program that began it ends it" if self.sink is None else (
             f"start the query of sink {self.sink} again, which ends it"
         )  # fmt: skip
         return (
-            f"it is sealed for a two-phase commit and never times out: {who}; if nobody will, "
+            f"it is sealed for a two-phase commit and never times out: {who}; if that never happens, "
             f"eoslog transactions abort --transactional-id {self.name} --force"
         )
 
