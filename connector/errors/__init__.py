@@ -1,8 +1,8 @@
-"""What can go wrong on the connector's side, and what the reader of the message can do about it.
+"""The connector's errors, and what the reader of a message can do about each.
 
-A broker's error code travels as `RefusedByBroker`; the other classes are for all that has no code:
-options, sockets, time-outs, data that is gone. Every class pickles with its message,
-because Spark carries errors from Python workers to the driver.
+A broker's error code is raised as `RefusedByBroker`. The other classes are for errors without a code:
+options, sockets, time-outs, lost data. Every class pickles with its message, because Spark sends errors from
+Python workers to the driver.
 """
 
 import logging
@@ -19,7 +19,7 @@ class OptionError(EoslogError, ValueError):
 
 
 class SchemaError(EoslogError, ValueError):
-    """The DataFrame or the schema asked for does not fit the source or the sink."""
+    """The DataFrame, or the given schema, does not fit the source or the sink."""
 
 
 class BrokerUnreachable(EoslogError, ConnectionError):
@@ -27,23 +27,23 @@ class BrokerUnreachable(EoslogError, ConnectionError):
 
 
 class AuthenticationRefused(EoslogError):
-    """Client and broker do not trust each other: credentials, certificates or mechanism. Trying again is no
-    use; the message says which and holds no secret."""
+    """Client and broker do not trust each other: credentials, certificates or mechanism. Another try would
+    not help. The message says which, and contains no secret."""
 
 
 class ConnectionLost(EoslogError, ConnectionError):
-    """A connection broke or stayed silent: the outcome of requests under way is unknown."""
+    """A connection broke or stayed silent: the outcome of its requests in flight is unknown."""
 
 
 class RetriesExhausted(EoslogError, TimeoutError):
-    """A retriable failure outlasted the named time-out."""
+    """A retriable failure lasted longer than the named time-out."""
 
 
 class UnsupportedByBroker(EoslogError):
-    """The broker does not serve an API, or no version of it that this client speaks."""
+    """The broker does not serve an API, or no version of it that this client supports."""
 
 
-_SUGGEST = "(eoslog acls suggest prints all that a query needs, by its options)"
+_SUGGEST = "(eoslog acls suggest prints all rights that a query with its options needs)"
 ADVICE: dict[int, str] = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the client's user needs the rights Read and Describe on topics "
     "that are read, Write and Describe on those that are written, and Read on __consumer_offsets for a sink "
@@ -54,7 +54,7 @@ ADVICE: dict[int, str] = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the client's user needs the rights Write and Describe "
     f"on transactional ids with the prefix of transactional.id {_SUGGEST}",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "the client's user needs a right on the cluster: see the "
-    "operation that is named",
+    "operation in this message",
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: "lower kafka.transaction.timeout.ms, or have the brokers' "
     "transaction.max.timeout.ms raised",
     ErrorCode.OFFSET_METADATA_TOO_LARGE: "a sink needs 4096 characters: have the brokers' "
@@ -72,11 +72,11 @@ ADVICE: dict[int, str] = {
     ErrorCode.KAFKA_STORAGE_ERROR: "a broker's disk failed: see its log",
     ErrorCode.UNKNOWN_SERVER_ERROR: "see the broker's log; then start the query again",
 }
-"""What a user of Spark can do about a broker's refusal; codes that pass by themselves have none."""
+"""What a user of Spark can do about a broker's refusal. Codes that pass by themselves have no advice."""
 
 
 class RefusedByBroker(KafkaError):
-    """A broker refused a request: the message says which one, for what, why, and what to do about it."""
+    """A broker refused a request. The message says which request, for what, why, and what to do about it."""
 
     def __str__(self) -> str:
         advice = ADVICE.get(self.code)
@@ -101,8 +101,8 @@ class ProduceFailed(EoslogError):
 class OffsetsGone(EoslogError):
     """Records of a planned range are no longer in the log, or never were.
 
-    `earliest` and `latest` are the partition's bounds when that was found out, -1 when unknown. `behind`:
-    the first offset after them that is there, where they are missing in the midst of the log; else -1.
+    `earliest` and `latest` are the partition's bounds at that time, -1 if unknown. `behind`: the first offset
+    after the missing ones if they are missing in the middle of the log; else -1.
     """
 
     def __init__(self, message: str, earliest: int = -1, latest: int = -1, behind: int = -1) -> None:
@@ -114,11 +114,11 @@ class OffsetsGone(EoslogError):
 
 
 class TopicMadeAnew(EoslogError):
-    """A topic of a planned range was deleted since, and another one has its name now."""
+    """A topic of a planned range has been deleted, and another topic has its name now."""
 
 
 class WrongCluster(EoslogError):
-    """The offsets of a checkpoint are of another cluster than the one that answers."""
+    """The offsets of a checkpoint are not of the cluster that answers."""
 
 
 class DataLoss(EoslogError):
@@ -126,12 +126,12 @@ class DataLoss(EoslogError):
 
 
 def report_loss(fail: bool, what: str) -> None:
-    """Records a query should have read are gone: raise DataLoss, or warn where failOnDataLoss is false."""
+    """Records that a query should have read are gone: raise DataLoss, or warn if failOnDataLoss is false."""
     if fail:
         raise DataLoss(
-            f"{what}. To go on with what is there (a topic that was created again: from its beginning), set "
-            "failOnDataLoss to false"
+            f"{what}. To continue with the records that are there (of a topic that was created again: from "
+            "its beginning), set failOnDataLoss to false"
         )
     logging.getLogger("eoslog").warning(
-        "%s. failOnDataLoss is false: going on without them. See troubleshooting.md#dataloss", what
+        "%s. failOnDataLoss is false: continuing without them. See troubleshooting.md#dataloss", what
     )

@@ -1,1 +1,1 @@
-"""Offsets by topic and partition: Spark's JSON, plans of batches, notes beside them in a group."""
+"""Offsets by topic and partition: Spark's JSON, plans of batches, notes with a group's offsets."""

@@ -1,4 +1,4 @@
-"""Whose the source offsets in a group are: the note that a sink leaves beside each of them. Pure."""
+"""Which sink committed a group's source offsets: the note that a sink stores with each of them. Pure."""
 
 import json
 from collections.abc import Mapping
@@ -7,11 +7,11 @@ from typing import NamedTuple
 from eoslog.connector.offsets.offsets import TopicPartition
 
 _NOTE_LIMIT = 2048
-"""Characters of a note: offset.metadata.max.bytes is 4096 by default, and a character may be two units."""
+"""Most characters of a note: offset.metadata.max.bytes is 4096 by default; a character may be two units."""
 
 
 class Note(NamedTuple):
-    """What a sink writes beside each source offset that it commits to kafka.group.id: whose it is. `decided`:
+    """What a sink stores with each source offset that it commits to kafka.group.id: whose it is. `decided`:
     a decision was committed with it; at_least_once has none."""
 
     sink: str
@@ -20,19 +20,19 @@ class Note(NamedTuple):
     decided: bool = True
 
     def text(self) -> str:
-        """As metadata of a committed offset; "" where it would be too long."""
+        """The note as metadata of a committed offset; "" if it would be too long."""
         told = {name: value for name, value in self._asdict().items() if value is not True}
         said = json.dumps({"eoslog": 1, **told}, separators=(",", ":"))
         return said if len(said) <= _NOTE_LIMIT else ""
 
 
 def read_note(metadata: str) -> Note | None:
-    """The note in an offset's metadata; None where somebody else has committed it."""
+    """The note in an offset's metadata; None if no sink committed the offset."""
     try:
         found = json.loads(metadata)
         told = str(found["sink"]), str(found["query"]), int(found["batch"])
         return Note(*told, decided=bool(found.get("decided", True))) if found["eoslog"] else None
-    except (ValueError, KeyError, TypeError):  # other clients keep texts of their own there
+    except (ValueError, KeyError, TypeError):  # other clients store their own texts there
         return None
 
 
@@ -40,14 +40,14 @@ _SEE = "See troubleshooting.md#the-group-was-committed-by-several-sinks"
 
 
 def check_notes(group: str, notes: Mapping[TopicPartition, Note | None]) -> list[str]:
-    """Warnings before a query begins where a group stands: offsets of several sinks are seldom one place."""
+    """Warnings for a query that begins at a group's offsets: those of several sinks seldom fit together."""
     sinks = sorted({note.sink for note in notes.values() if note})
     strange = sorted(tp for tp, note in notes.items() if note is None)
     if len(sinks) > 1:
         return [
             f"startingOffsets=committed: the offsets of group {group} were committed by several sinks, "
-            f"{', '.join(sinks)}. Give each query a kafka.group.id of its own; here each partition is read "
-            f"from where the one that committed last has left it. {_SEE}"
+            f"{', '.join(sinks)}. Give each query a kafka.group.id of its own; now each partition is read "
+            f"from the offset that was committed last. {_SEE}"
         ]
     if sinks and strange:
         said = ", ".join(f"{topic}-{partition}" for topic, partition in strange)
@@ -59,7 +59,7 @@ def check_notes(group: str, notes: Mapping[TopicPartition, Note | None]) -> list
 
 
 class NotedOffset(NamedTuple):
-    """What the group of kafka.group.id holds of a partition."""
+    """The committed offset and note of a partition in the group of kafka.group.id."""
 
     offset: int
     note: Note | None

@@ -1,16 +1,19 @@
-"""Offsets by topic and partition: Spark's JSON for them, and what a user may write as a bound.
+"""Offsets by topic and partition: Spark's JSON for them, and what a user may give as a bound.
 
-JSON is that of Spark's Kafka source, `{"topic":{"0":123}}`; in options, -2 stands for the earliest
-offset and -1 for the latest, as in Kafka's ListOffsets. Pure: no sockets.
+The JSON is that of Spark's Kafka source, `{"topic":{"0":123}}`. In options -2 means the earliest offset and
+-1 the latest, as in Kafka's ListOffsets. Pure: no sockets.
 
-A stream's offsets also say which topics they are of, for a topic that was created again has the name of the
-old one: for each topic an entry `"topic-id:<topic>:<id>": {}`; of which cluster, as `"cluster-id:<id>": {}`;
-and in which leader epochs the log reached them, for a log that was cut or restored and has grown again has
-the same offsets: `"leader-epoch:<topic>:<epoch>:<partitions>": {}`, the partitions as in `0,2-7`. Where a
-query has begun at a group's offsets that a sink had committed, its first batch says whose they are:
-`"offsets-of:<sink>:<group>": {}`, both names quoted as in a URL. No topic can have a name with a colon, and
-Spark's Kafka source, for which an entry is a topic and the partitions it names, sees no partition in it. So
-either source goes on from the other's checkpoint.
+A stream's offsets have further entries, which identify their log:
+
+- `"topic-id:<topic>:<id>": {}` for each topic, as a topic that was created again has the same name;
+- `"cluster-id:<id>": {}`;
+- `"leader-epoch:<topic>:<epoch>:<partitions>": {}`, the epochs in which the log reached the offsets, as a log
+  that was cut or restored and has grown again has the same offsets. Partitions are as in `0,2-7`;
+- `"offsets-of:<sink>:<group>": {}` in the first batch of a query that began at a group's offsets which a sink
+  had committed: the sink and the group, both quoted as in a URL.
+
+No topic's name can have a colon. Spark's Kafka source takes an entry for a topic and finds no partition in
+it. So each source can continue from the other's checkpoint.
 """
 
 import difflib
@@ -39,14 +42,14 @@ START_WORDS = {**WORDS, "committed": COMMITTED}
 class AtTime:
     """The first record not older than a time (ms since 1970), for every partition or for each.
 
-    `none_is_latest`: a partition that has no such record is taken from its end; else that is an error.
+    `none_is_latest`: a partition without such a record is read from its end; else that is an error.
     """
 
     times: int | tuple[tuple[TopicPartition, int], ...]
     none_is_latest: bool
 
     def of(self, partition: TopicPartition) -> int:
-        """The time asked for in a partition."""
+        """The time for a partition."""
         return self.times if isinstance(self.times, int) else dict(self.times)[partition]
 
 
@@ -61,7 +64,7 @@ _TAKEN = "offsets-of"
 
 
 class TakenFrom(NamedTuple):
-    """Whose the offsets are at which a query has begun: the sink that committed them, and its group."""
+    """Where a query got the offsets at which it began: the sink that committed them, and its group."""
 
     sink: str
     group: str
@@ -74,7 +77,7 @@ def to_json(
     epochs: Mapping[TopicPartition, int] | None = None,
     taken: Iterable[TakenFrom] = (),
 ) -> dict[str, dict[str, int]]:
-    """Offsets as the nested dict that Spark stores; sorted, because Spark compares texts."""
+    """Offsets as the nested dict that Spark stores; sorted, because Spark compares them as text."""
     nested: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         nested.setdefault(topic, {})[str(partition)] = int(offset)
@@ -107,7 +110,7 @@ def _runs(numbers: list[int]) -> str:
 
 
 def epochs_from_json(nested: Mapping[str, Any]) -> Epochs:
-    """The leader epochs of the offsets, for those partitions that have one."""
+    """The leader epochs of the offsets, for the partitions that have one."""
     found: Epochs = {}
     for key in nested:
         if key.startswith(f"{_EPOCH}:"):
@@ -119,26 +122,26 @@ def epochs_from_json(nested: Mapping[str, Any]) -> Epochs:
 
 
 def ids_from_json(nested: Mapping[str, Mapping[str, int]]) -> TopicIds:
-    """The topics' ids in offsets that Spark hands back; none where Spark's Kafka source stored them."""
+    """The topics' ids in offsets from Spark; none if Spark's Kafka source stored them."""
     parts = [key.split(":") for key in nested if key.startswith(f"{_ID}:")]
     return {topic: number for _, topic, number in parts}
 
 
 def cluster_from_json(nested: Mapping[str, Any]) -> str | None:
-    """The id of the cluster that such offsets are of; None where it is missing."""
+    """The id of the offsets' cluster; None if it is missing."""
     found = [key.partition(":")[2] for key in nested if key.startswith(f"{_CLUSTER}:")]
     return found[0] if found else None
 
 
 def taken_from_json(nested: Mapping[str, Any]) -> frozenset[TakenFrom]:
-    """Whose the offsets are that a query has begun with; none where no sink had committed them."""
+    """The sinks and groups whose offsets a query has begun with; none if no sink had committed them."""
     parts = [key.split(":") for key in nested if key.startswith(f"{_TAKEN}:")]
     return frozenset(TakenFrom(unquote(sink), unquote(group)) for _, sink, group in parts)
 
 
 class SourcePosition(NamedTuple):
-    """Offsets that Spark hands back, read: of which topics and cluster they are, in which leader epochs, and
-    from whom a query has taken them that has only begun."""
+    """Parsed offsets from Spark: their topics' ids, their cluster, their leader epochs and, in the first
+    batch of a query, whose offsets it took."""
 
     offsets: Offsets
     ids: TopicIds
@@ -164,14 +167,14 @@ def from_json(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
 
 
 _SOURCE_NAME = re.compile(r"^\s*\w+:(?=\s*\{)")
-"""What stands before a source's offsets in version 2 of Spark's offset log."""
+"""The text before a source's offsets in version 2 of Spark's offset log."""
 
 
 def parse_bound(option: str, text: str) -> Bound | SourcePosition:
-    """The value of startingOffsets or endingOffsets; OptionError says what is wrong with it.
+    """Parse startingOffsets or endingOffsets. Raises OptionError, which says what is wrong.
 
-    A beginning may be a line of a checkpoint's offset log as it stands there, its source's name included:
-    then what that says of topics, cluster and leader epochs comes with it.
+    startingOffsets may be an unchanged line of a checkpoint's offset log, including its source's name. The
+    result then has that line's topic ids, cluster and leader epochs.
     """
     word = text.strip().lower()
     words = START_WORDS if option == "startingOffsets" else WORDS
@@ -193,7 +196,7 @@ def parse_bound(option: str, text: str) -> Bound | SourcePosition:
 
 
 def _entries(nested: Any) -> dict[str, Any]:
-    """What such a line says beside its offsets."""
+    """The entries of such a line other than offsets."""
     if not isinstance(nested, dict):
         return {}
     entries = _ID, _CLUSTER, _EPOCH, _TAKEN
@@ -209,7 +212,7 @@ def _as_stored(option: str, found: Offsets, told: dict[str, Any], example: str) 
 
 
 def parse_times(option: str, text: str) -> tuple[tuple[TopicPartition, int], ...]:
-    """The value of startingOffsetsByTimestamp or endingOffsetsByTimestamp, sorted; raises OptionError."""
+    """Parse startingOffsetsByTimestamp or endingOffsetsByTimestamp; sorted. Raises OptionError."""
     example = f'give {option} as JSON like {{"topic":{{"0":1700000000000}}}}'
     kind = "time", "(milliseconds since 1970)"
     nested = _load(option, text, example)
@@ -219,7 +222,7 @@ def parse_times(option: str, text: str) -> tuple[tuple[TopicPartition, int], ...
 def _parse_nested(
     option: str, text: str, nested: Any, example: str, kind: tuple[str, str], least: int
 ) -> Offsets:
-    """Numbers by topic and partition. `kind`: what a number is called, and which are right."""
+    """Parse numbers by topic and partition. `kind`: what a number is called, and which are valid."""
     if not isinstance(nested, dict) or not nested:
         raise OptionError(f"{option}: {text!r} names no topic; {example}")
     found: Offsets = {}
@@ -241,7 +244,7 @@ def _parse_nested(
 
 
 def parse_assignment(option: str, text: str) -> tuple[TopicPartition, ...]:
-    """The value of `assign`: JSON of partition lists by topic, as sorted topic-partitions."""
+    """Parse `assign`, JSON of partition lists by topic, into sorted topic-partitions."""
     example = f'give {option} as JSON like {{"topic":[0,1]}}'
     nested = _load(option, text, example)
     if not isinstance(nested, dict) or not nested:
@@ -267,7 +270,7 @@ def _load(option: str, text: str, example: str) -> Any:
 
 
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Two entries for one topic or partition: one of them would be lost without a word."""
+    """Refuse two entries for one topic or partition: one of them would be lost silently."""
     keys = [key for key, _ in pairs]
     doubled = {key for key in keys if keys.count(key) > 1}
     if doubled:

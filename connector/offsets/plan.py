@@ -22,7 +22,7 @@ class Range(InputPartition):
 
     @property
     def size(self) -> int:
-        """How many offsets; records may be fewer."""
+        """How many offsets; there may be fewer records."""
         return self.end - self.start
 
 
@@ -34,9 +34,9 @@ class Together(InputPartition):
 
 
 def share(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int) -> Offsets:
-    """Ends of a batch of about `most` offsets between `start` and `end`, shared in proportion to each
-    partition's backlog. As in Spark's Kafka source a partition with any backlog gets one offset at
-    least, so that none starves; with more partitions than `most` the batch is that much larger.
+    """The ends of a batch of about `most` offsets between `start` and `end`, shared in proportion to each
+    partition's backlog. As in Spark's Kafka source, a partition with a backlog gets at least one offset, so
+    that none starves; with more partitions than `most` the batch is larger.
     """
     sizes = {tp: max(end[tp] - start.get(tp, end[tp]), 0) for tp in end}
     total = sum(sizes.values())
@@ -58,8 +58,8 @@ def ranges(
 
 
 def split(whole: list[Range], min_partitions: int | None, max_records: int | None) -> list[Range]:
-    """Ranges cut so that none has more than `max_records` offsets, and then so that there are about
-    `min_partitions`, larger ranges giving more pieces."""
+    """Split ranges so that none has more than `max_records` offsets, and then so that there are about
+    `min_partitions`; larger ranges are split into more pieces."""
     pieces = [piece for r in whole for piece in _pieces(r, -(-r.size // max_records) if max_records else 1)]
     if min_partitions is None or len(pieces) >= min_partitions:
         return pieces
@@ -68,17 +68,17 @@ def split(whole: list[Range], min_partitions: int | None, max_records: int | Non
 
 
 def _pieces(whole: Range, count: int) -> list[Range]:
-    """A range in `count` pieces of nearly equal size."""
+    """Split a range into `count` pieces of nearly equal size."""
     count = min(max(count, 1), whole.size)
     bounds = [whole.start + whole.size * i // count for i in range(count + 1)]
     return [replace(whole, start=a, end=b) for a, b in itertools.pairwise(bounds)]
 
 
 class Divergence(NamedTuple):
-    """Up to where the log still is the one that a query has read to `position`, in leader epoch `epoch`.
+    """The `offset` up to which the log is still the one that a query has read to `position`, in `epoch`.
 
-    `now`: the leader epoch that ends at `offset` in the log there is now; both -1 where it has no epoch as
-    late as the query's, and so cannot tell.
+    `now`: the leader epoch that ends at `offset` in the present log. Both are -1 if that log has no epoch
+    comparable to the query's.
     """
 
     position: int
@@ -89,27 +89,27 @@ class Divergence(NamedTuple):
     def __str__(self) -> str:
         if self.offset < 0:
             return (
-                f"the query stands at {self.position} in leader epoch {self.epoch}, of which the log now "
-                "knows nothing: it was restored from an older copy"
+                f"the query is at {self.position} in leader epoch {self.epoch}, which the log does not have "
+                "any more: it was restored from an older copy"
             )
         return (
-            f"the query stands at {self.position} in leader epoch {self.epoch}, and the log parts from that "
-            f"at offset {self.offset}, where its epoch {self.now} ends and another one begins: it was "
-            "restored from an older copy, or cut, or a replica without these records became its leader "
-            "(unclean.leader.election.enable); what was read from there on is not in it, and what has been "
-            "written there since was not read"
+            f"the query is at {self.position} in leader epoch {self.epoch}, and the log differs from offset "
+            f"{self.offset} on, where its epoch {self.now} ends and another one begins: it was restored from "
+            "an older copy, or cut, or a replica without these records became its leader "
+            "(unclean.leader.election.enable); the records read from there on are not in it, and those "
+            "written there since were not read"
         )
 
 
 @dataclass(frozen=True)
 class Losses:
-    """What does not fit between where a query stands and what the log offers now.
+    """Differences between a query's position and the present log.
 
     `gone`: partitions that are no longer there. `back`: partitions that end before the query's
     position, as (position, end), because the topic was created again or truncated. `anew`: topics that have
-    another id now, as (then, now), wherever they end. `early`: partitions that begin after the query's
+    another id now, as (then, now), whatever their ends. `early`: partitions that begin after the query's
     position, as (position, beginning, end), because records were deleted. `parted`: partitions whose log
-    is another one below the query's position, by their leader epochs.
+    differs below the query's position, by their leader epochs.
     """
 
     gone: tuple[TopicPartition, ...]
@@ -129,13 +129,13 @@ class Losses:
         ]
         said += [f"{topic}-{p} does not exist any more" for topic, p in self.gone]
         said += [
-            f"{topic}-{p} ends at {end}, before {at}, where the query stands: the log was cut, or restored "
+            f"{topic}-{p} ends at {end}, before {at}, where the query is: the log was cut, or restored "
             "from an older copy"
             for (topic, p), (at, end) in self.back.items()
         ]
         said += [
-            f"{topic}-{p} begins at {first} and ends at {end}, and the query stands at {at}: what lies "
-            "between was deleted before it was read (retention.ms, retention.bytes, or by hand)"
+            f"{topic}-{p} begins at {first} and ends at {end}, and the query is at {at}: the records between "
+            "were deleted before they were read (retention.ms, retention.bytes, or by hand)"
             for (topic, p), (at, first, end) in self.early.items()
         ]
         said += [f"{topic}-{p}: {found}" for (topic, p), found in self.parted.items()]
@@ -148,8 +148,8 @@ def losses(
     ids: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {}),
     earliest: Mapping[TopicPartition, int] | None = None,
 ) -> Losses:
-    """Compare a query's position with the log's ends, and with its beginnings where they are given; `ids`:
-    the topics' ids then and now."""
+    """Compare a query's position with the log's ends and, if given, its beginnings. `ids`: the topics' ids
+    then and now."""
     anew = made_anew(*ids)
     gone = tuple(sorted(tp for tp in start if tp not in latest and tp[0] not in anew))
     back = {tp: (start[tp], latest[tp]) for tp in sorted(start) if tp in latest and latest[tp] < start[tp]}
@@ -159,10 +159,10 @@ def losses(
 
 
 def made_anew(then: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Topics whose id is known then and now and differs, with both ids."""
+    """Topics whose ids then and now are known and differ, with both ids."""
     return {t: (then[t], now[t]) for t in sorted(then) if t in now and then[t] != now[t]}
 
 
 def without(offsets: Mapping[TopicPartition, int], topics: Collection[str]) -> Offsets:
-    """Offsets but for those of some topics."""
+    """The offsets without those of some topics."""
     return {tp: at for tp, at in offsets.items() if tp[0] not in topics}

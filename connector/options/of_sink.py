@@ -101,7 +101,7 @@ def _progress_log(values: Mapping[str, Any]) -> bool:
     wanted: bool = values.get("progress.log", False)
     if wanted and values["processing.guarantee"] == "at_least_once":
         raise OptionError(
-            "progress.log tells of commits, and processing.guarantee=at_least_once has none: leave one "
+            "progress.log reports commits, and processing.guarantee=at_least_once has none: leave one "
             "of them out"
         )
     return wanted

@@ -80,7 +80,7 @@ def _of_source(options: SourceOptions) -> Iterator[Right]:
     yield Right(DESCRIBE, GROUP, options.group_id, False, "startingOffsets=committed")
     if options.taken_over is not None:
         yield from _of_one_who_stops(
-            Sink(options.taken_over), "the sink whose place is taken is stopped first"
+            Sink(options.taken_over), "the sink that this query replaces is stopped first"
         )
 
 
@@ -120,7 +120,7 @@ def _of_sink(options: SinkOptions, stream: bool) -> Iterator[Right]:
         yield Right(WRITE, TOPIC, options.topic, False, "the rows")
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         if options.transactional_id is not None:
-            why = "whoever wrote under this transactional.id is stopped"
+            why = "an earlier query of this transactional.id is stopped"
             yield from _of_one_who_stops(Sink(options.transactional_id), why)
     elif options.write_token is not None:
         yield from _of_tokens(options)
@@ -183,14 +183,14 @@ def _notes_of_sink(options: SinkOptions, source: SourceOptions | None) -> Iterat
             "" if options.deadletter_topic is None else ", and DescribeConfigs for deadletter.topic"
         )
     if options.group_id is not None and source is None:
-        yield "kafka.group.id: offsets are committed by who has Read on the topics of the source"
+        yield "kafka.group.id: committing offsets also needs Read on the topics of the source"
     if options.guarantee is Guarantee.AT_LEAST_ONCE:
         if options.transactional_id is not None:
             yield _also_of(Sink(options.transactional_id))
     elif options.two_phase is TwoPhase.AUTO:
         yield (
-            "two.phase.commit=auto: with TwoPhaseCommit too on the transactional ids that are prefixed, "
-            "where the cluster offers it, no outage is too long; without it the query runs as well"
+            "two.phase.commit=auto: with TwoPhaseCommit as well on the prefixed transactional ids, if the "
+            "cluster offers it, no outage is too long; the query also runs without that right"
         )
 
 

@@ -1,9 +1,8 @@
 """Figures of a micro-batch, for logs, dashboards and tests.
 
-Spark's Python data sources (4.3) cannot put figures of their own into a query's progress: sources and sinks
-in Python have no metrics there. So the lag is computed from what the progress does hold, and what the
-sink has written goes into a line of JSON for each micro-batch, from the process that commits (option
-progress.log).
+Spark's Python data sources (4.3) have no metrics in a query's progress. So the lag is computed from the
+offsets in the progress, and the process that commits writes what the sink has written as a line of JSON for
+each micro-batch (option progress.log).
 """
 
 import json
@@ -34,7 +33,7 @@ T = TypeVar("T")
 
 log = logging.getLogger("eoslog.progress")
 HEAD = "eoslog.progress "
-"""What a line on the standard error begins with."""
+"""The beginning of a line on standard error."""
 
 
 class Behind(NamedTuple):
@@ -46,7 +45,7 @@ class Behind(NamedTuple):
 
 
 def offsets_behind_latest(progress: Mapping[str, Any]) -> list[Behind | None]:
-    """For each source of a query's progress (`query.lastProgress`) how far it is behind; None: unknown.
+    """How far each source of a query's progress (`query.lastProgress`) is behind; None: unknown.
 
     The same as minOffsetsBehindLatest, maxOffsetsBehindLatest and avgOffsetsBehindLatest of Spark's Kafka
     source. Offsets count markers and aborted records too.
@@ -63,13 +62,13 @@ def _behind(end: Any, latest: Any) -> Behind | None:
 
 
 def _offsets(told: Any) -> offsets.Offsets:
-    """Offsets as a progress has them: JSON, or a dictionary already."""
+    """Parse the offsets of a progress: JSON, or already a dictionary."""
     try:
         nested = json.loads(told) if isinstance(told, str) else told
     except ValueError:
         return {}
     if not isinstance(nested, dict) or not all(isinstance(parts, dict) for parts in nested.values()):
-        return {}  # of another kind of source
+        return {}  # from another kind of source
     return offsets.from_json({topic: parts for topic, parts in nested.items() if _all_numbers(parts)})
 
 
@@ -78,7 +77,7 @@ def _all_numbers(parts: Mapping[str, Any]) -> bool:
 
 
 def timed(rules: Rules[T], spent: dict[str, float], sink: Sink) -> Rules[T]:
-    """The same rules; adds to `spent` how many milliseconds each step took, its answers' way included."""
+    """Wrap `rules` so that `spent` has the milliseconds that each step took, including its answers."""
     answer: Any = None
     while True:
         try:
@@ -93,7 +92,7 @@ def timed(rules: Rules[T], spent: dict[str, float], sink: Sink) -> Rules[T]:
 
 
 def step_of(command: Command[Any], sink: Sink) -> str:
-    """The step of a commit that a command belongs to, as docs/exactly-once.md names them."""
+    """The step of a commit that a command belongs to, by its name in docs/exactly-once.md."""
     if isinstance(command, End):
         if not command.commit:
             return "abort"
@@ -114,9 +113,9 @@ _STEPS: dict[type[Command[Any]], str] = {
 
 
 def tell(sink: Sink, reports: Sequence[Report | None], spent: Mapping[str, float], *, loud: bool) -> None:
-    """One line about a micro-batch that is committed: to the log at INFO; `loud`: to the standard error too.
+    """Write a line about a committed micro-batch to the log at INFO and, if `loud`, also to standard error.
 
-    Spark passes the standard error of its Python processes on to its own. Their logging cannot be configured
+    Spark copies the standard error of its Python processes to its own. Their logging cannot be configured
     from outside, and by default they do not log INFO.
     """
     told = json.dumps(figures(sink, reports, spent))
@@ -126,7 +125,7 @@ def tell(sink: Sink, reports: Sequence[Report | None], spent: Mapping[str, float
 
 
 def figures(sink: Sink, reports: Sequence[Report | None], spent: Mapping[str, float]) -> dict[str, Any]:
-    """A committed batch: what this run wrote of it (bytes as sent, compressed), and how long it took."""
+    """Figures of a committed batch: what this run wrote of it (bytes as sent, compressed), and its times."""
     present = [report for report in reports if report is not None]
     prepared = [report for report in present if isinstance(report, Prepared)]
     stamp = present[0].stamp

@@ -1,1 +1,1 @@
-"""What Spark's Python processes are like: calls, errors, logs, sockets, columns, and what outlives a call."""
+"""How Spark's Python processes behave: calls, errors, logs, sockets, columns, and what outlives a call."""

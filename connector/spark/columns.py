@@ -1,5 +1,5 @@
-"""The columns that Spark sees, as its Kafka connector has them: those of the source, and those that the sink
-takes. The sink ignores others.
+"""The columns of the source and of the sink, which are those of Spark's Kafka connector. The sink ignores
+other columns.
 """
 
 from pyspark.sql.types import (
@@ -35,7 +35,7 @@ def source_schema(headers: bool) -> StructType:
 
 
 def check_source_schema(given: StructType, headers: bool) -> None:
-    """Refuse a schema that a user gave and that is not the source's own: raises SchemaError."""
+    """Check a schema that a user gave. Raises SchemaError if it is not the source's own."""
     own = source_schema(headers)
     if [(f.name, f.dataType) for f in given.fields] != [(f.name, f.dataType) for f in own.fields]:
         raise SchemaError(
@@ -51,11 +51,11 @@ _SINK: dict[str, tuple[DataType, ...]] = {
     "topic": (StringType(),),
     "partition": (IntegerType(),),
 }
-"""The sink's columns and the types each may have."""
+"""The sink's columns, and the types that each may have."""
 
 
 def check_sink_schema(schema: StructType, topic: str | None) -> None:
-    """Refuse a DataFrame that cannot be written: raises SchemaError. `topic`: the option's value."""
+    """Check a DataFrame's columns. Raises SchemaError if it cannot be written. `topic`: that option."""
     types = {field.name: field.dataType for field in schema.fields}
     if "value" not in types:
         near = [name for name in types if name.lower() == "value"]
@@ -74,7 +74,7 @@ def check_sink_schema(schema: StructType, topic: str | None) -> None:
 
 
 def _same(given: DataType, wanted: DataType) -> bool:
-    """Equal but for nullability and collation, which say nothing about the bytes."""
+    """Whether types are equal except for nullability and collation, which do not affect the bytes."""
     return given.simpleString() == wanted.simpleString() or (
         isinstance(given, StringType) and isinstance(wanted, StringType)
     )

@@ -1,9 +1,9 @@
-"""The driver's stderr, for a background process that has something to log.
+"""The driver's stderr, for log lines of a background process.
 
 If a file that the shell opened (`2> log`) were opened again by its name in /proc, it would have two write
 positions, and the driver's next line would overwrite ours. So the driver's own descriptor is used
-(pidfd_getfd, Linux 5.6). Where the system does not allow that, the file is opened again all the same: a line
-of ours may be overwritten then.
+(pidfd_getfd, Linux 5.6). If the system does not allow that, the file is opened again, and the driver may
+overwrite a line.
 """
 
 import contextlib
@@ -11,11 +11,11 @@ import ctypes
 import os
 
 _PIDFD_GETFD = 438
-"""The number of the system call, the same on all machines that Linux runs on."""
+"""The number of the system call, the same on all of Linux's architectures."""
 
 
 def stderr_of(pid: int) -> int | None:
-    """A descriptor of where that process's errors go; None: it cannot be had."""
+    """A descriptor of that process's stderr; None if there is no way to get one."""
     found = _the_same(pid)
     if found is None:
         with contextlib.suppress(OSError):

@@ -1,5 +1,5 @@
-"""The form of what travels between Spark's processes: Begun and Stamp to the tasks, reports back, and what a
-driver remembers from batch to batch."""
+"""The version of the values that Spark's processes exchange (Begun and Stamp to the tasks, reports back), and
+of what a driver remembers from batch to batch."""
 
 import platform
 import sys
@@ -7,11 +7,11 @@ import sys
 from eoslog.connector.spark.libraries import EnvironmentUnfit
 
 FORM = 2
-"""Raise it with every change of these values. Another form is refused or forgotten, never guessed at."""
+"""Increase it with every change of these values. Another form is refused or dropped, never guessed."""
 
 
 def check_form(found: int | None) -> None:
-    """What another process has sent has the form of this version of eoslog. Raises EnvironmentUnfit."""
+    """Check that a value from another process has this eoslog's form. Raises EnvironmentUnfit."""
     if found == FORM:
         return
     raise EnvironmentUnfit(

@@ -1,7 +1,7 @@
-"""What the connector needs of the Python that it runs in, and what to type where it is missing.
+"""The libraries that the connector needs, and what to type if one is missing.
 
-A jar brings eoslog alone: numpy and Arrow are the machine's. Spark starts Python on the driver and on every
-executor, so each of them may lack something. Nothing else of eoslog is imported here.
+A jar contains only eoslog: numpy and Arrow are those of the machine. Spark starts Python on the driver and on
+every executor, so each of them may lack a library. This module imports nothing else of eoslog.
 """
 
 import platform
@@ -16,7 +16,7 @@ class EnvironmentUnfit(ImportError):
 
 
 class Library(NamedTuple):
-    """A library at run time: its module, its name for pip, the oldest version that will do."""
+    """A library at run time: its module, its name for pip, the oldest supported version."""
 
     module: str
     name: str
@@ -24,7 +24,7 @@ class Library(NamedTuple):
 
     @property
     def requirement(self) -> str:
-        """As pip wants it."""
+        """The requirement in pip's syntax."""
         return f"{self.name}>={self.oldest}"
 
 
@@ -34,16 +34,16 @@ LIBRARIES = (
     Library("google_crc32c", "google-crc32c", "1.5"),
 )
 SPARK = Library("pyspark", "pyspark", "4.2")
-"""The first with Arrow writers for streams, and with limits for streams read in Python."""
+"""The first version with Arrow writers for streams, and with limits for streams read in Python."""
 
 
 def check_libraries() -> None:
-    """Raises EnvironmentUnfit if this Python lacks a library. Looks, and imports nothing."""
+    """Raises EnvironmentUnfit if this Python lacks a library. Imports none of them."""
     _refuse({need: "missing" for need in LIBRARIES if util.find_spec(need.module) is None})
 
 
 def check_versions() -> None:
-    """Raises EnvironmentUnfit if this Python lacks a library, has one that is too old, or too old a Spark."""
+    """Raises EnvironmentUnfit if this Python lacks a library, or if one, or Spark, is too old."""
     found = {need: _installed(need) for need in (SPARK, *LIBRARIES)}
     _refuse({n: "missing" for n, version in found.items() if version is None})
     old = {n: f"{v}, which is too old" for n, v in found.items() if v and numbers(v) < numbers(n.oldest)}
@@ -57,9 +57,9 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def _installed(need: Library) -> str | None:
-    """The version that this Python would import: None for none, "" for one that does not say. What was not
-    installed by pip, as Spark's own folder on PYTHONPATH, has no notes of pip's."""
-    from importlib import metadata  # slow to import, and asked for by register() alone
+    """The version that this Python would import: None if missing, "" if it has no version. A library that pip
+    did not install, such as Spark's own folder on PYTHONPATH, has no metadata of pip."""
+    from importlib import metadata  # slow to import, and used only by register()
 
     if util.find_spec(need.module) is None:
         return None

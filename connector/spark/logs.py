@@ -1,9 +1,9 @@
-"""How eoslog's warnings look in Spark's Python processes, where nobody has set logging up.
+"""Writes eoslog's warnings in Spark's Python processes, which have no logging set up.
 
-They go to stderr, which Spark leads to that of its driver or executor: where its own log goes by default.
-They have its pattern, too (`yy/MM/dd HH:mm:ss WARN eoslog: ...`), so that who searches that log finds them.
-Where the root logger has handlers (the user's, or Spark's with spark.sql.pyspark.worker.logging.enabled)
-nothing is written here: those get it.
+They go to stderr, which Spark copies to that of its driver or executor, where its own log goes by default.
+They have the pattern of Spark's log (`yy/MM/dd HH:mm:ss WARN eoslog: ...`), so that a search of that log
+finds them. If the root logger has handlers (the user's, or Spark's with
+spark.sql.pyspark.worker.logging.enabled), nothing is written here: those handlers get the warnings.
 """
 
 import logging
@@ -13,13 +13,13 @@ import time
 from eoslog.connector.spark.longlived import is_sparks
 
 REPEAT_SECONDS = 3600
-"""The same sentence is not said again by a process within this time: many of them come with each batch."""
+"""A process does not repeat the same line within this time: many of them come with each batch."""
 _MOST_KEPT = 1000
 _LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 
 
 class AsSpark(logging.Handler):
-    """Writes a record as Spark's default log does, once, unless somebody else takes it."""
+    """Writes a record like Spark's default log, once, unless another handler gets it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,13 +27,13 @@ class AsSpark(logging.Handler):
         self._said: dict[str, float] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """To stderr."""
+        """Write the record to stderr."""
         if logging.root.handlers:
             return
         try:
             if not self._was_said(record.getMessage()):
                 print(self.format(record), file=sys.stderr, flush=True)
-        except Exception:  # logging's own way with what cannot be written
+        except Exception:  # as logging's own handlers do
             self.handleError(record)
 
     def _was_said(self, text: str) -> bool:
@@ -56,7 +56,7 @@ class _Lines(logging.Formatter):
 
 
 def look_as_sparks() -> None:
-    """For where Spark calls in. Does nothing in processes that are not Spark's own, and the second time."""
+    """Add the handler. Does nothing in processes that are not Spark's own, or at a second call."""
     log = logging.getLogger("eoslog")
     if is_sparks() and not any(isinstance(handler, AsSpark) for handler in log.handlers):
         log.addHandler(AsSpark())

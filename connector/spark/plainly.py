@@ -1,9 +1,9 @@
-"""Errors that reach Spark: eoslog's sentence, without the traceback inside of eoslog.
+"""Errors as Spark gets them: eoslog's message, without the traceback inside of eoslog.
 
-Spark shows the whole traceback of a Python process before the error's sentence. Our errors say what failed,
-where and what to do; the traceback does not help the reader and hides the sentence. EOSLOG_TRACEBACK=1 in the
-environment of Spark's driver (and executors) keeps it. Warnings look as Spark's own from the first such call
-on (logs.py).
+Spark shows the whole traceback of a Python process before the error's message. eoslog's messages say what
+failed, where and what to do; the traceback does not help the reader and hides the message. EOSLOG_TRACEBACK=1
+in the environment of Spark's driver (and executors) keeps it. From the first such call on, warnings look like
+Spark's own (logs.py).
 """
 
 import os
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def plainly(call: Callable[P, T]) -> Callable[P, T]:
-    """For what Spark calls: errors of eoslog's come without their way through eoslog, warnings as Spark's."""
+    """Wrap what Spark calls: eoslog's errors lose their traceback, and warnings look like Spark's."""
 
     @wraps(call)
     def called_by_spark(*given: P.args, **named: P.kwargs) -> T:
@@ -38,7 +38,7 @@ def plainly(call: Callable[P, T]) -> Callable[P, T]:
 
 
 def pieces_plainly(pieces: Iterator[T]) -> Iterator[T]:
-    """The same for what Spark takes piece by piece."""
+    """As `plainly`, for an iterator that Spark reads."""
     follow = plainly(lambda: next(pieces, None))
     while (piece := follow()) is not None:
         yield piece

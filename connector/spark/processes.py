@@ -1,5 +1,4 @@
-"""Which processes are Spark's: finds the driver's JVM from its Python processes, and the parent of a
-process."""
+"""Finds the driver's JVM from its Python processes, and the parent of a process."""
 
 import os
 import subprocess
@@ -12,26 +11,26 @@ from eoslog.connector.spark.longlived import DAEMON
 
 
 class Process(NamedTuple):
-    """A process, identified by pid and start time, since pids are used again."""
+    """A process, identified by pid and start time, since pids are reused."""
 
     pid: int
     started: str
 
 
 _told: Process | None = None
-"""The driver's JVM, where a fork of a warm process has said so (eoslog/warm)."""
+"""The driver's JVM, if a fork of a warm process has set it (eoslog/warm)."""
 
 
 def driver_is(pid: int) -> None:
-    """For a process, and its forks, that the JVM did not start itself."""
+    """Set the driver's JVM, for a process that the JVM did not start itself, and for its forks."""
     global _told
     _told = Process(pid, _started(pid))
 
 
 @cache
 def driver_process() -> Process:
-    """The driver's JVM. It starts a Python daemon for each kind of work, which forks its processes; or it
-    starts them itself."""
+    """The driver's JVM. It starts Python processes itself, or starts a daemon for each kind of work, which
+    forks them."""
     if _told is not None:
         return _told
     parent = parent_of(os.getpid())
@@ -39,13 +38,13 @@ def driver_process() -> Process:
 
 
 def lives(process: Process) -> bool:
-    """Whether it is still there."""
+    """Whether the process is still alive."""
     try:
         os.kill(process.pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # it is there, and another user's
+        pass  # alive, and another user's
     return _started(process.pid) == process.started
 
 
@@ -55,7 +54,7 @@ def _is_forked_by_daemon() -> bool:
 
 
 def parent_of(pid: int) -> Process:
-    """The process that has started this one."""
+    """The parent of a process."""
     try:
         # The fields after the command's closing bracket begin with the 3rd; the 4th is the parent.
         parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
@@ -65,7 +64,7 @@ def parent_of(pid: int) -> Process:
 
 
 def _started(pid: int) -> str:
-    """When the process was started; "" if that cannot be known, or it is dead and nobody waited for it."""
+    """When the process was started; "" if that is unknown, or if the process is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return "" if fields[0] == "Z" else fields[19]

@@ -83,7 +83,7 @@ class GroupCoordinator:
     # Life
 
     def load(self) -> None:
-        """Rebuild all state from the log; on a running event loop, start the members' sessions too.
+        """Rebuild all state from the log; on a running event loop, also start the members' sessions.
 
         A partition that cannot be read is reported, and its groups are refused.
         """

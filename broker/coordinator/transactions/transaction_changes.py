@@ -103,7 +103,7 @@ class Changes:
                 entry.end()
 
     async def _record_all(self, changes: Mapping[Entry, Metadata]) -> Failures:
-        """The first record decides for all, see `_linked`: it must be durable before the others begin."""
+        """Write the first record, which decides for all (see `_linked`); when durable, write the others."""
         first, *others = changes
         failures = await _failures({first: self._record(first, changes[first])})
         if failures and others:

@@ -48,25 +48,25 @@ class Holder:
         if self.hangs or self.found is None:
             topic, partition = self.producer.where
             return (
-                "no coordinator will end it, as far as this user may see (Describe on its transactional id); "
-                f"if nobody ends it, eoslog transactions abort --topic {topic} --partition {partition} "
+                "no coordinator will end it, as far as this user can see (Describe on its transactional id); "
+                f"to end it, eoslog transactions abort --topic {topic} --partition {partition} "
                 f"--start-offset {self.producer.start}"
             )
         if self.found.state in _BEING_ENDED:
             return (
-                "its coordinator is ending it, as soon as all partitions' leaders answer: if that takes more "
-                "than some seconds, look after the brokers"
+                "its coordinator is ending it, and waits for its partitions' leaders: if that takes more "
+                "than some seconds, check the brokers"
             )
         if not self.sealed:
             return (
-                "it ends when its producer ends it, or its time-out does; if it is to end now, "
+                "it ends when its producer or its time-out ends it; to end it now, "
                 f"eoslog transactions abort --transactional-id {self.name}"
             )
-        who = "whoever began it ends it" if self.sink is None else (
+        who = "the program that began it ends it" if self.sink is None else (
             f"start the query of sink {self.sink} again, which ends it"
         )  # fmt: skip
         return (
-            f"it is sealed for a two-phase commit and never times out: {who}; if nobody will, "
+            f"it is sealed for a two-phase commit and never times out: {who}; if that never happens, "
             f"eoslog transactions abort --transactional-id {self.name} --force"
         )
 

@@ -268,7 +268,7 @@ class _Reader:
         if part["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE and self._near is None:
             raise OffsetsGone(
                 f"offset {position} of {self.name} is not in the log, which begins at "
-                f"{part['log_start_offset']} and ends at {part['high_watermark']} (-1: not told)",
+                f"{part['log_start_offset']} and ends at {part['high_watermark']} (-1: unknown)",
                 part["log_start_offset"],
                 part["high_watermark"],
             )
@@ -318,7 +318,7 @@ class _Reader:
         if self._backoff.over:
             raise RetriesExhausted(
                 f"reading {self.name} at offset {position}: no progress within {limit} ms ({option}): "
-                f"{error}. Are the brokers up, or does an open transaction hold readers back? Mend that and "
+                f"{error}. Are the brokers up, or does an open transaction hold readers back? Fix that and "
                 "start the query again"
             ) from error
         self.cluster.forget_topic(self.topic)

@@ -35,7 +35,7 @@ class Gaps:
             policy = topic_configs(self._cluster, [self._topic], [_POLICY])[self._topic].get(_POLICY, "")
         except (KafkaError, EoslogError) as error:
             log.warning(
-                "%s-%d leaves offsets out, and whether it is compacted is not told (%s): going on. See "
+                "%s-%d leaves offsets out, and whether it is compacted is not known (%s): continuing. See "
                 "troubleshooting.md#offsets-are-missing-in-the-midst-of-a-partition",
                 self._topic,
                 self._partition,

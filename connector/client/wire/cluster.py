@@ -261,7 +261,7 @@ class Cluster:
             return self._opened(Connection(*address, self.config))
         except BrokerUnreachable as error:
             raise ConnectionLost(
-                f"no connection to broker {error}; the cluster tells this address: check that it can be "
+                f"no connection to broker {error}; the cluster gives this address: check that it can be "
                 "reached from here (advertised.listeners)"
             ) from error
 

@@ -54,7 +54,7 @@ def authenticate(ask: Ask, sasl: Sasl) -> int:
     if answer["error_code"]:
         offered = ", ".join(answer["mechanisms"]) or "none"
         raise AuthenticationRefused(
-            f"the broker does not take kafka.sasl.mechanism={sasl.mechanism}; it offers {offered}: "
+            f"the broker does not accept kafka.sasl.mechanism={sasl.mechanism}; it offers {offered}: "
             "choose one of these"
         )
 

@@ -69,6 +69,6 @@ def _load(option: str, action: Any) -> None:
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or type(error).__name__
         raise OptionError(
-            f"option {option} cannot be used: {reason}; give PEM that is there on every machine that "
+            f"option {option} cannot be used: {reason}; give PEM that exists on every machine that "
             "runs the query's tasks"
         ) from error

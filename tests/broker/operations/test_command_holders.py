@@ -62,7 +62,7 @@ def test_an_open_transaction_is_named_with_all_that_is_known(broker: EmbeddedBro
         "topic": "held", "partition": 0, "stable": 2, "end": 3, "transactional_id": "holder",
         "producer_id": known["producer_id"], "epoch": known["epoch"], "state": "Ongoing",
         "timeout_ms": MINUTE_MS, "sealed": False, "sink": None, "query": None, "decided": False,
-        "what_to_do": "it ends when its producer ends it, or its time-out does; if it is to end now, "
+        "what_to_do": "it ends when its producer or its time-out ends it; to end it now, "
         "eoslog transactions abort --transactional-id holder",
     }  # fmt: skip
     head, line, *said = ok(broker, *HOLDERS, "held").splitlines()
@@ -109,7 +109,7 @@ def test_a_query_s_transaction_is_named_with_its_sink(broker: EmbeddedBroker, tm
     assert (row["sealed"], row["timeout_ms"], row["sink"]) == (True, None, "to/copy")
     assert row["what_to_do"] == (
         "it is sealed for a two-phase commit and never times out: start the query of sink to/copy again, "
-        f"which ends it; if nobody will, eoslog transactions abort --transactional-id {name} --force"
+        f"which ends it; if that never happens, eoslog transactions abort --transactional-id {name} --force"
     )
     assert " sealed " in ok(broker, *HOLDERS, "copy")
 
@@ -168,7 +168,7 @@ def test_one_that_ends_between_two_looks_does_not_seem_to_hang(
     ("state", "partitions", "says"),
     [
         ("PrepareCommit", [("t", 0)], "its coordinator is ending it"),
-        ("Ongoing", [("t", 0)], "it ends when its producer ends it"),
+        ("Ongoing", [("t", 0)], "it ends when its producer or its time-out ends it"),
         ("Ongoing", [("t", 1)], "no coordinator will end it"),
         ("CompleteCommit", [], "no coordinator will end it"),
     ],

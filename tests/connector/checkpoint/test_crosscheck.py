@@ -383,6 +383,6 @@ def test_the_cluster_is_beside_the_offsets() -> None:
 def test_what_the_log_has_lost_before_it_was_read() -> None:
     start, latest = {("t", 0): 5, ("t", 1): 5}, {("t", 0): 50, ("t", 1): 50}
     found = losses(start, latest, earliest={("t", 0): 7, ("t", 1): 5})
-    assert str(found).startswith("t-0 begins at 7 and ends at 50, and the query stands at 5") and found
+    assert str(found).startswith("t-0 begins at 7 and ends at 50, and the query is at 5") and found
     assert found.early == {("t", 0): (5, 7, 50)}
     assert not losses(start, latest, earliest=start)

@@ -118,7 +118,7 @@ def test_offsets_that_retention_took_are_named_at_the_start(kafka: Kafka) -> Non
     topic, stood = stood_on(kafka)
     kafka.put(topic, [b"y"] * 10)
     delete_before(kafka, topic, 8)
-    says = rf"{topic}-0 begins at 8 and ends at 15, and the query stands at 5.*retention.*failOnDataLoss"
+    says = rf"{topic}-0 begins at 8 and ends at 15, and the query is at 5.*retention.*failOnDataLoss"
     with pytest.raises(DataLoss, match=says):
         reader(kafka, topic).latestOffset(stood, NO_LIMIT)
     end = {**stood, topic: {"0": 15}}
@@ -134,9 +134,7 @@ def test_a_planned_batch_beyond_the_log_s_end(kafka: Kafka) -> None:
     topic, stood = stood_on(kafka)
     given = {"fetchOffset__retryIntervalMs": "1"}
     beyond = {**stood, topic: {"0": 9}}
-    with pytest.raises(
-        DataLoss, match=f"{topic}-0 ends at 5, before 9, where the query stands: the log was cut"
-    ):
+    with pytest.raises(DataLoss, match=f"{topic}-0 ends at 5, before 9, where the query is: the log was cut"):
         reader(kafka, topic, **given).partitions(stood, beyond)
     careless = reader(kafka, topic, failOnDataLoss="false", **given)
     assert planned(careless, stood, beyond) == [(0, 5, 9)]

@@ -393,4 +393,4 @@ def test_what_compaction_took_is_not_missed(policy: str | int, caplog: pytest.Lo
     with FakeBroker({ApiKey.FETCH: log.fetch, ApiKey.DESCRIBE_CONFIGS: policy_of(policy)}) as broker:
         rows = fetch(connected(broker), "t", 0, 0, 100, committed=True)
         assert [at for one in rows for at in one.offset.to_pylist()] == [*range(30), *range(50, 100)]
-    assert ("is not told" in caplog.text) == isinstance(policy, int)
+    assert ("is not known" in caplog.text) == isinstance(policy, int)

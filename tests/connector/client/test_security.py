@@ -294,7 +294,7 @@ def test_a_mechanism_that_is_not_offered() -> None:
     with (
         EmbeddedBroker(config=config) as broker,
         pytest.raises(
-            AuthenticationRefused, match=r"does not take kafka\.sasl\.mechanism=SCRAM.*offers PLAIN"
+            AuthenticationRefused, match=r"does not accept kafka\.sasl\.mechanism=SCRAM.*offers PLAIN"
         ),
     ):
         topics(login(broker, "SCRAM-SHA-256", sasl__username=ALICE, sasl__password=ALICE_SECRET))

@@ -84,16 +84,16 @@ def test_a_replica_without_the_last_records_becomes_the_leader(nodes: ThreeNodes
     nodes.wait_until_healthy()
 
     for judged in (made, reader(kafka, topic)):
-        with pytest.raises(DataLoss, match=rf"{topic}-0.*150.*parts from that at offset 100.*failOnDataLoss"):
+        with pytest.raises(DataLoss, match=rf"{topic}-0.*150.*differs from offset 100 on.*failOnDataLoss"):
             judged.latestOffset(stood, NO_LIMIT)
-    with pytest.raises(DataLoss, match=r"parts from that at offset 100"):
+    with pytest.raises(DataLoss, match=r"differs from offset 100 on"):
         reader(kafka, topic).partitions(half, stood)
     with Cluster(
         ClientConfig(parse_addresses(kafka.bootstrap))
     ) as cluster:  # what it held before is lost too
         group_offsets.commit_plain(cluster, "unclean", {(topic, 0): (150, "")}, epochs_from_json(stood))
     options: dict[str, Any] = {"startingOffsets": "committed", "kafka__group__id": "unclean"}
-    with pytest.raises(DataLoss, match=r"group unclean.*parts from that at offset 100"):
+    with pytest.raises(DataLoss, match=r"group unclean.*differs from offset 100 on"):
         reader(kafka, topic, **options).initialOffset()
     careless = reader(kafka, topic, failOnDataLoss="false")
     end = careless.latestOffset(stood, NO_LIMIT)

@@ -266,7 +266,7 @@ TOGETHER: list[tuple[bool, dict[str, Any], str]] = [
     (
         True,
         {"progress.log": "true", "processing.guarantee": "at_least_once"},
-        "progress.log tells of commits",
+        "progress.log reports commits",
     ),
     (True, {"topic": "t", "deadletter.topic": "t"}, "must be another topic"),
     (True, {"processing.guarantee": "exactly_once", "mode": "at_least_once"}, "mean the same option"),

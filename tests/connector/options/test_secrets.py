@@ -195,7 +195,7 @@ def two_phase_commit_not_offered(given: Given, pki: Pki) -> None:
 FAILURES: dict[Callable[[Given, Pki], None], str] = {
     wrong_password: "AuthenticationRefused: .*PLAIN as alice",
     wrong_password_by_its_own_option: "AuthenticationRefused: .*PLAIN as alice",
-    mechanism_not_offered: "does not take kafka.sasl.mechanism=SCRAM-SHA-256",
+    mechanism_not_offered: "does not accept kafka.sasl.mechanism=SCRAM-SHA-256",
     unreachable: "no broker reached within 100 ms",
     may_not_write: "TOPIC_AUTHORIZATION_FAILED",
     may_not_read: "TOPIC_AUTHORIZATION_FAILED",
