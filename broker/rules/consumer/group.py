@@ -243,8 +243,8 @@ def refusal(group: Group, event: Join | Sync | Heartbeat) -> KafkaError:
     if isinstance(event, Join):
         return KafkaError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-            f"group {group.group_id!r} has members of the consumer protocol, and takes none of the classic "
-            "protocol until they have left",
+            f"group {group.group_id!r} has members of the consumer protocol; members of the classic protocol "
+            "may join when they have left",
         )
     try:
         member = _known(group, event.member_id, event.instance_id)
