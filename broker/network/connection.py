@@ -373,7 +373,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._cut(f"does not read its answers ({unsent} bytes) while memory is short")
             case Absence.STUCK:
                 unbegun = machine.unbegun
-                self._cut(f"does not get on with its requests ({unbegun} bytes) while memory is short")
+                self._cut(f"makes no progress with its requests ({unbegun} bytes) while memory is short")
             case Absence.IDLE:
                 log.info("closing the connection from %s: idle for %d s", self.peer, machine.silent(now))
                 self.abort() if unsent else self.close()

@@ -62,7 +62,7 @@ class Absence(Enum):
 
     DEAF_TO_THE_REST = "has been closed, and does not read what was sent before"
     DEAF = "does not read its answers while memory is short"
-    STUCK = "does not get on with its requests while memory is short"
+    STUCK = "makes no progress with its requests while memory is short"
     IDLE = "neither sends nor reads anything, and waits for nothing"
 
 

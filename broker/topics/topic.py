@@ -65,7 +65,7 @@ def check_new_name(name: str, existing: Iterable[str]) -> None:
         if other.replace(".", "_") == plain:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"topic {name} differs from {other} only in '.' and '_', which collides",
+                f"topic {name} differs from {other} only in '.' and '_': their metric names would collide",
             )
 
 
